@@ -1,0 +1,56 @@
+# Needs make and Python 3.11 or later; everything else goes into .venv, once, until pyproject.toml or constraints.txt change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+JOBS ?= 2
+DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 \
+        --draft self --draft-kv streamingllm:512 --gamma 2
+
+.PHONY: help demo test test-slow lint format docs bench clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.base  ## the what-if of the README beside the published measurement
+	$(BIN)/perfmodel whatif $(DEMO)
+
+test: lint  ## lint, types and tests (all but the slow ones)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-slow: $(VENV)/.dev  ## the slow tests: built packages, long runs
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
+
+lint: $(VENV)/.dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev  ## regenerate the tables in docs/
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/.dev  ## time the engine; rewrites docs/benchmarks.md
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove the environment and everything generated
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "perfmodel needs Python 3.11 or later: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Stamp files: an environment is installed again only when what it is made from has changed.
+$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e ".[validate,dev]"
+	@touch $@ $(VENV)/.base

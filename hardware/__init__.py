@@ -1,0 +1,1 @@
+"""Data only: vendor facts in gpus/, fitted and published constants in calibrations/."""

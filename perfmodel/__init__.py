@@ -1,0 +1,1 @@
+"""A roofline model of LLM speculative decoding with sparse-KV drafts."""

@@ -1,0 +1,1 @@
+"""Numbers that were measured: published ones under published/, own measurements by machine."""

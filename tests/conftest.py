@@ -1,0 +1,20 @@
+"""Shared test set-up: tests marked `cuda` are skipped where torch sees no CUDA device."""
+
+from importlib.util import find_spec
+
+import pytest
+
+
+def _has_cuda() -> bool:
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("cuda")]
+    if marked and not _has_cuda():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

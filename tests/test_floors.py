@@ -1,0 +1,226 @@
+"""The floors of docs/design.md: imports go down, or stay on the floor without a cycle. Parsed, not run.
+
+`FLOORS` is the one place that says on which floor a module stands; a new module without a floor fails here.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# A package stands for all modules in it. The bare package names are doors: what they re-export loads on use.
+FLOORS: dict[int, tuple[str, ...]] = {
+    7: ("perfmodel.cli", "perfmodel.__main__"),
+    6: ("perfmodel", "validate", "perfmodel.plots", "perfmodel.schedule", "perfmodel.report"),
+    5: (
+        "perfmodel.query",
+        "perfmodel.uncertainty",
+        "perfmodel.whatif",
+        "perfmodel.advise",
+        "perfmodel.inflection",
+        "perfmodel.inverse",
+        "validate.compare",
+        "validate.calibrate",
+        "validate.accuracy",
+        "validate.lm",
+    ),
+    4: ("perfmodel.speculative", "perfmodel.tree", "perfmodel.hierarchy", "validate.harness", "validate.decoder"),
+    3: ("perfmodel.costs", "perfmodel.drafts", "perfmodel.capacity"),
+    2: ("perfmodel.kv", "perfmodel.acceptance", "perfmodel.roofline"),
+    1: ("perfmodel.specs", "perfmodel.ops", "perfmodel.workload", "validate.records"),
+    0: ("perfmodel.units", "perfmodel.errors", "perfmodel.formats", "hardware", "results", "perfmodel.models"),
+}
+FLOOR_OF = {unit: floor for floor, units in FLOORS.items() for unit in units}
+DOORS = ("perfmodel", "validate")
+HEAVY = ("matplotlib", "pandas", "scipy", "torch", "transformers", "pyarrow")
+# Who may import these while being imported; anyone may inside a function.
+AT_MODULE_LEVEL = {
+    "matplotlib": ("perfmodel.plots", "validate.plots"),
+    "pandas": ("perfmodel.plots", "validate"),
+    "torch": ("validate.decoder", "validate.harness", "validate.lm"),
+}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Dotted name -> file, for every module of the source packages."""
+    found = {}
+    for package in ("perfmodel", "validate", "hardware", "results"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+def is_package(name: str) -> bool:
+    return modules()[name].name == "__init__.py"
+
+
+def unit_of(name: str) -> str | None:
+    """The entry of FLOORS that a module stands under: itself or the nearest package, the doors only for themselves."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        candidate = ".".join(parts[:length])
+        if candidate in FLOOR_OF and not (candidate in DOORS and candidate != name):
+            return candidate
+    return None
+
+
+def imported(name: str, node: ast.AST) -> list[str]:
+    """Dotted names that one import statement asks for; `from a import b` is a.b where that is a module, else a."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        parts = name.split(".")
+        drop = node.level - (1 if is_package(name) else 0)
+        above = parts[: len(parts) - drop]
+        base = ".".join([*above, base] if base else above)
+    inner = (f"{base}.{alias.name}" for alias in node.names)
+    return [full if full in modules() else base for full in inner]
+
+
+def imports(name: str) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import of a module, also those inside functions."""
+    for node in ast.walk(tree(name)):
+        for target in imported(name, node):
+            yield node.lineno, target
+
+
+def imports_on_load(name: str) -> Iterator[tuple[int, str]]:
+    """(line, module) of the imports that run when the module is loaded: none inside functions, none for types only."""
+    waiting: list[ast.AST] = [tree(name)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting.extend(node.orelse)
+            continue
+        for target in imported(name, node):
+            yield node.lineno, target
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def test_no_unit_is_declared_twice() -> None:
+    assert len(FLOOR_OF) == sum(map(len, FLOORS.values()))
+
+
+@pytest.mark.parametrize("name", modules())
+def test_every_module_has_a_floor(name: str) -> None:
+    assert unit_of(name), f"{name}: give it a floor in FLOORS of {Path(__file__).name} (and docs/design.md)"
+
+
+def test_imports_go_down() -> None:
+    faults = []
+    for name in modules():
+        unit = unit_of(name)
+        for line, target in imports(name):
+            below = unit_of(target)
+            if unit and below and FLOOR_OF[below] > FLOOR_OF[unit]:
+                faults.append(f"{name}:{line} on floor {FLOOR_OF[unit]} imports {target} on floor {FLOOR_OF[below]}")
+    assert not faults, "\n".join(faults)
+
+
+def test_no_cycles_between_units_of_a_floor() -> None:
+    edges: dict[str, set[str]] = {unit: set() for unit in FLOOR_OF}
+    for name in modules():
+        unit = unit_of(name)
+        for _, target in imports(name):
+            other = unit_of(target)
+            if unit and other and other != unit:
+                edges[unit].add(other)
+    done: set[str] = set()
+
+    def visit(unit: str, path: tuple[str, ...]) -> None:
+        assert unit not in path, f"import cycle: {' -> '.join([*path[path.index(unit) :], unit])}"
+        if unit not in done:
+            for other in sorted(edges[unit]):
+                visit(other, (*path, unit))
+            done.add(unit)
+
+    for unit in edges:
+        visit(unit, ())
+
+
+def test_perfmodel_below_the_roof_never_imports_validate() -> None:
+    faults = [
+        f"{name}:{line} imports {target}"
+        for name in modules()
+        if name.split(".")[0] == "perfmodel" and FLOOR_OF.get(unit_of(name) or "", 0) < 7
+        for line, target in imports(name)
+        if target.split(".")[0] == "validate"
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_heavy_packages_load_only_where_they_may() -> None:
+    faults = []
+    for name in modules():
+        for line, target in imports_on_load(name):
+            top = target.split(".")[0]
+            allowed = AT_MODULE_LEVEL.get(top)
+            if allowed is not None and not any(name == a or name.startswith(f"{a}.") for a in allowed):
+                faults.append(f"{name}:{line} imports {target} on load; allowed in {', '.join(allowed)}")
+    assert not faults, "\n".join(faults)
+
+
+def test_perfmodel_has_no_torch_at_all() -> None:
+    faults = [
+        f"{name}:{line}"
+        for name in modules()
+        if name.split(".")[0] == "perfmodel"
+        for line, target in imports(name)
+        if target.split(".")[0] in ("torch", "transformers", "safetensors")
+    ]
+    assert not faults, "\n".join(faults)
+
+
+LIGHT = f"""
+import sys
+opened = []
+def hook(event, args):
+    if event == "open" and isinstance(args[0], str):
+        opened.append(args[0])
+sys.addaudithook(hook)
+import perfmodel
+data = [path for path in opened if not path.endswith((".py", ".pyc", ".so", ".pyd", ".pth"))]
+heavy = sorted(set({HEAVY!r}) & set(sys.modules))
+print(repr((data, heavy)))
+"""
+
+
+def test_importing_perfmodel_is_light() -> None:
+    """It reads no data file and loads none of the heavy packages."""
+    done = subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ast.literal_eval(done.stdout.strip()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import a.b", ["a.b"]),
+        ("from perfmodel import units", ["perfmodel.units"]),
+        ("from perfmodel.units import FACTORS", ["perfmodel.units"]),
+        ("from .. import units", ["perfmodel.units"]),
+        ("from . import files", ["perfmodel.specs.files"]),
+        ("from .files import parse", ["perfmodel.specs.files"]),
+    ],
+)
+def test_the_parser_sees_every_spelling(source: str, expected: list[str]) -> None:
+    """A check counts once it has been seen to work: each way to write an import, from inside perfmodel.specs.gpu."""
+    assert imported("perfmodel.specs.gpu", ast.parse(source).body[0]) == expected
