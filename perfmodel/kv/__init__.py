@@ -1,0 +1,118 @@
+"""KV methods of a draft, one file each, found by name in this folder.
+
+A new method is a new file ``<name>.py`` with one `KVMethod` subclass; nothing else needs to know of it.
+A method's module is imported when it is first asked for.
+"""
+
+import dataclasses
+import os
+import re
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, get_type_hints
+
+from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.kv.base import NOTHING, Floats, KVLayout, KVMethod, Step
+
+__all__ = ["NOTHING", "Floats", "KVLayout", "KVMethod", "Step", "method", "method_in", "methods", "names", "parse_kv"]
+
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)([km]?)", re.ASCII)
+_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of all methods, sorted; reads the folder and imports none."""
+    files = {name.partition(".")[0] for folder in __path__ for name in os.listdir(folder) if name.endswith(".py")}
+    return tuple(sorted(files - {"__init__", "base"}))
+
+
+@cache
+def method(name: str) -> type[KVMethod]:
+    """The class of one method by its exact name (KeyError where there is none)."""
+    if name not in names():
+        raise KeyError(name)
+    return method_in(import_module(f"{__name__}.{name}"))
+
+
+def method_in(module: ModuleType) -> type[KVMethod]:
+    """The one KVMethod subclass that a module defines. Raises InputError where there is none or more than one."""
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, KVMethod) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise InputError(f"{module.__name__}: must define one KVMethod subclass, given {len(found)}")
+    return found[0]
+
+
+def methods() -> dict[str, type[KVMethod]]:
+    """Name -> class of all methods, sorted by name; imports them all."""
+    return {name: method(name) for name in names()}
+
+
+def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
+    """The method that ``METHOD[:BUDGET][,option=value...]`` spells, as in ``snapkv:2k`` or ``quest:1024,page=16``.
+
+    Options are the method's dataclass fields; counts take ``k`` (1024) and ``m`` (1048576).
+    Raises InputError for an unknown method or option, a missing budget, and values out of range.
+    """
+    head, *options = text.strip().lower().split(",")
+    name, colon, budget = head.partition(":")
+    found = _resolve(name.strip(), flag)
+    fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(found)}  # type: ignore[arg-type]
+    kinds = get_type_hints(found)
+    given: dict[str, str] = {"budget": budget.strip()} if colon else {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise refuse(flag, found.name, f"spelled like {found.example}", text)
+        if key in given:
+            raise InputError(f"{flag}: {found.name}: {key} is given twice")
+        given[key] = value.strip()
+    for key in given:
+        if key not in fields:
+            takes = f"it takes {', '.join(fields)}" if fields else "it takes none"
+            raise InputError(f"{flag}: {found.name} has no {_shown(key)}; {takes}, as in {found.example}")
+    for key, field in fields.items():
+        if key not in given and field.default is dataclasses.MISSING:
+            raise InputError(f"{flag}: {found.name} needs {_shown(key)}, as in {found.example}")
+    values = {key: _value(value, kinds[key], f"{flag}: {found.name}", key) for key, value in given.items()}
+    try:
+        return found(**values)
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
+
+
+def _shown(key: str) -> str:
+    return "budget" if key == "budget" else f"option {key[:40]!r}"
+
+
+def _resolve(name: str, flag: str) -> type[KVMethod]:
+    plain = re.sub(r"[-_\s]", "", name)
+    if plain in names():
+        return method(plain)
+    for known in methods().values():
+        if plain in known.aliases:
+            return known
+    raise unknown_name(flag, "KV method", name, names())
+
+
+def _value(text: str, kind: Any, where: str, key: str) -> bool | int | float:
+    """One option's text as its field's type: bool, int, float, or one of these with None."""
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise refuse(where, key, "true or false", text)
+        return text == "true"
+    match = _COUNT.fullmatch(text) if len(text) <= 30 else None
+    if match is None:
+        raise refuse(where, key, "a positive number such as 512 or 2k", text)
+    number = float(match[1]) * _SUFFIX[match[2]]
+    if kind in (int, int | None):
+        if number != int(number):
+            raise refuse(where, key, "a whole number", text)
+        return int(number)
+    return number

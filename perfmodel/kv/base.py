@@ -1,0 +1,157 @@
+"""What a KV method costs a draft: bytes that attention reads, selection, one-off set-up and extra memory.
+
+Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float or a float64
+array of any shape; results have its shape, or are 0.0 where there is no such cost. Nothing is rounded up: S is real.
+
+At or below its budget a method has nothing to choose: the draft reads the target's own cache, as `full` does, and
+selection, set-up and extra memory are zero.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import refuse
+
+Floats = float | npt.NDArray[np.float64]
+
+SCORE_BYTES = 4.0
+"""Bytes of one attention score or one token index as a selection kernel keeps it (fp32, int32)."""
+
+MAX_BUDGET = 2**40
+"""Budgets above this many tokens are taken for a slip of the keyboard."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """The KV cache of one layer on one device.
+
+    `num_kv_heads` and `query_heads` count heads on this device. Grouped-query attention has
+    `values_per_token = 2 * num_kv_heads * head_dim`. MLA (absorbed) has one KV head that all query heads share, and
+    `head_dim = values_per_token = latent width`: its key and its value are the same stored vector.
+    """
+
+    num_kv_heads: float
+    head_dim: float
+    values_per_token: float
+    query_heads: float
+    bytes_per_value: float
+
+    @property
+    def token_bytes(self) -> float:
+        """Bytes of one cached token (kappa_l of theory section 5)."""
+        return self.values_per_token * self.bytes_per_value
+
+    @property
+    def key_bytes(self) -> float:
+        """Bytes of one cached token that scoring it against a query reads: the keys, or MLA's whole latent."""
+        return min(self.num_kv_heads * self.head_dim, self.values_per_token) * self.bytes_per_value
+
+    @property
+    def score_flops(self) -> float:
+        """FLOPs of scoring one vector of head_dim per KV head with one query token (all its heads)."""
+        return 2.0 * self.query_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Work beside the attention itself: FLOPs, bytes read plus written, and dependent kernels launched for it."""
+
+    flops: Floats = 0.0
+    bytes: Floats = 0.0
+    kernels: Floats = 0.0
+
+    def times(self, factor: Floats) -> "Step":
+        """All three multiplied, by a mask or by a share of iterations."""
+        return Step(self.flops * factor, self.bytes * factor, self.kernels * factor)
+
+
+NOTHING = Step()
+
+
+class KVMethod:
+    """How a draft keeps or chooses the cached tokens that it reads; subclasses are frozen dataclasses of options.
+
+    One draft step reads `read_bytes + select_step().bytes`: the "read per step" column of theory section 5.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    """The name of the method and of its file."""
+    source: ClassVar[str]
+    """Paper with arXiv id."""
+    example: ClassVar[str]
+    """A complete command-line spelling, for help, tables and contract tests."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    budget: int | None
+    """K: cached tokens that one draft step reads; None where the method reads a share, or all, of the context."""
+
+    @property
+    def needs_own_prefill(self) -> bool:
+        """True where the draft must run its own pass over the prompt; `setup` leaves that pass to the caller."""
+        return False
+
+    def attended_tokens(self, context: Floats) -> Floats:
+        """Tokens the draft's attention runs over: min(budget, S)."""
+        return context if self.budget is None else np.minimum(float(self.budget), context)
+
+    def read_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """Bytes the attention of one draft step reads."""
+        return self.attended_tokens(context) * layout.token_bytes
+
+    def select_step(self, context: Floats, layout: KVLayout) -> Step:
+        """Work of choosing tokens, in every draft step."""
+        return NOTHING
+
+    def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
+        """Work of choosing tokens once per iteration (gamma draft steps and a verification).
+
+        What is done every r iterations counts 1/r here.
+        """
+        return NOTHING
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """Work once per sequence, when the prompt's S tokens are in the target's cache and drafting is to begin."""
+        return NOTHING
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """Memory beside the target's own cache."""
+        return 0.0
+
+    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """Memory of a cache that only the draft uses, as a separate model's: all tokens, unless the method evicts."""
+        return context * layout.token_bytes + self.stored_bytes(context, layout)
+
+    def beyond_budget(self, context: Floats) -> Floats:
+        """1 where there are more cached tokens than the budget, else 0."""
+        return np.greater(context, math.inf if self.budget is None else self.budget).astype(np.float64)
+
+    def label(self) -> str:
+        """The spelling `parse_kv` turns back into this method, every option shown: ``quest:1024,page=16``."""
+        text = self.name if self.budget is None else f"{self.name}:{self.budget}"
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.name != "budget" and value is not None:
+                text += f",{field.name}={str(value).lower()}"
+        return text
+
+    def check_budget(self, above: int = 0) -> None:
+        """Refuse a budget that is not a whole number of tokens above `above`, or is absurd (InputError)."""
+        allowed = f"a whole number of tokens above {above} and at most 2^40"
+        self.check("budget", isinstance(self.budget, int) and above < self.budget <= MAX_BUDGET, allowed)
+
+    def check(self, option: str, good: bool, allowed: str) -> None:
+        """Refuse an option of this method (InputError) unless `good`."""
+        if not good:
+            raise refuse(self.name, option, allowed, getattr(self, option))
+
+
+def gather(tokens: Floats, layout: KVLayout) -> Step:
+    """Copy `tokens` cached tokens into a packed cache: each is read once and written once."""
+    return Step(0.0, 2.0 * tokens * layout.token_bytes, 1.0)

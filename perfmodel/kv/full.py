@@ -1,0 +1,18 @@
+"""The draft reads the whole cache."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import KVMethod
+
+
+@dataclass(frozen=True, slots=True)
+class Full(KVMethod):
+    """Every cached token in every draft step, from the target's own cache."""
+
+    name: ClassVar[str] = "full"
+    source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
+    example: ClassVar[str] = "full"
+    aliases: ClassVar[tuple[str, ...]] = ("dense", "none")
+
+    budget = None

@@ -1,0 +1,48 @@
+"""Heavy hitters by accumulated attention."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import SCORE_BYTES, Floats, KVLayout, KVMethod, Step
+
+
+@dataclass(frozen=True, slots=True)
+class H2O(KVMethod):
+    """The tokens with the largest accumulated attention and the latest ones; the weakest is evicted in each step.
+
+    One running score per kept token and KV head is read and written in each step.
+    """
+
+    name: ClassVar[str] = "h2o"
+    source: ClassVar[str] = "Zhang et al. 2023, arXiv 2306.14048"
+    example: ClassVar[str] = "h2o:1024"
+    aliases: ClassVar[tuple[str, ...]] = ("heavyhitter",)
+
+    budget: int
+
+    def __post_init__(self) -> None:
+        self.check_budget()
+
+    def select_step(self, context: Floats, layout: KVLayout) -> Step:
+        """Add this step's attention to the scores (read, written) and find the smallest."""
+        kept = self.attended_tokens(context)
+        flops = kept * (layout.query_heads + layout.num_kv_heads)
+        return Step(flops, 2.0 * SCORE_BYTES * kept * layout.num_kv_heads, 1.0).times(self.beyond_budget(context))
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """Column sums of the prompt's causal attention, recomputed since fused prefill attention keeps no scores.
+
+        FLOPs of half a score matrix, S^2/2 pairs; bytes: the keys once (tiles stay in cache) and the sums.
+        """
+        flops = 0.5 * context * context * layout.score_flops
+        moved = context * (layout.key_bytes + SCORE_BYTES * layout.num_kv_heads)
+        return Step(flops, moved, 2.0).times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The scores of the kept tokens, which are read in place."""
+        kept = self.attended_tokens(context)
+        return SCORE_BYTES * kept * layout.num_kv_heads * self.beyond_budget(context)
+
+    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The kept tokens and their scores."""
+        return self.read_bytes(context, layout) + self.stored_bytes(context, layout)

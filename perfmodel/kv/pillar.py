@@ -1,0 +1,53 @@
+"""Selection piggybacked on verification."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.errors import InputError
+from perfmodel.kv.base import SCORE_BYTES, Floats, KVLayout, KVMethod, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Pillar(KVMethod):
+    """Reads the tokens that the last verification's own attention scored highest: no extra pass over the cache.
+
+    Either a budget in tokens or a `share` of the context, in (0, 1].
+    """
+
+    name: ClassVar[str] = "pillar"
+    source: ClassVar[str] = "Zhao et al. 2025 (SparseSpec, PillarAttn), arXiv 2512.01278"
+    example: ClassVar[str] = "pillar,share=0.05"
+    aliases: ClassVar[tuple[str, ...]] = ("pillarattn", "sparsespec")
+
+    budget: int | None = None
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.budget is None) == (self.share is None):
+            raise InputError("pillar: must have a budget in tokens or a share of the context, and not both")
+        if self.budget is not None:
+            self.check_budget()
+        self.check("share", self.share is None or 0 < self.share <= 1, "a number in (0, 1]")
+
+    def attended_tokens(self, context: Floats) -> Floats:
+        """share * S, or min(budget, S)."""
+        # Named in full: slots=True makes a new class, which the short form of super() does not know.
+        return KVMethod.attended_tokens(self, context) if self.share is None else context * self.share
+
+    def beyond_budget(self, context: Floats) -> Floats:
+        """1 where some cached token is left out, else 0."""
+        if self.share is None:
+            return KVMethod.beyond_budget(self, context)
+        return np.greater(context, 0.0) * float(self.share < 1)
+
+    def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
+        """Verification writes one score per token and KV head; the choice reads them and writes an index list."""
+        moved = SCORE_BYTES * layout.num_kv_heads * (2.0 * context + self.attended_tokens(context))
+        return Step(context * layout.query_heads, moved, 1.0).times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The index list; the tokens are read in place."""
+        kept = self.attended_tokens(context)
+        return SCORE_BYTES * kept * layout.num_kv_heads * self.beyond_budget(context)

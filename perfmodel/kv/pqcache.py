@@ -1,0 +1,51 @@
+"""Product-quantised keys find the tokens."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import Floats, KVLayout, KVMethod, Step
+
+
+@dataclass(frozen=True, slots=True)
+class PQCache(KVMethod):
+    """Scores `subvectors` codes of `bits` bits for each key in every step, then reads the best tokens.
+
+    `iterations` of k-means cluster the keys after the prompt. No option has one published default (codes are chosen by
+    benchmark, k-means by the time that prefill leaves), so all must be given. Centroids are small enough to stay in
+    cache: their reads are not counted.
+    """
+
+    name: ClassVar[str] = "pqcache"
+    source: ClassVar[str] = "Zhang et al. 2024, arXiv 2407.12820"
+    example: ClassVar[str] = "pqcache:1024,subvectors=2,bits=6,iterations=10"
+    aliases: ClassVar[tuple[str, ...]] = ("pq",)
+
+    budget: int
+    subvectors: int
+    bits: int
+    iterations: int
+
+    def __post_init__(self) -> None:
+        self.check_budget()
+        self.check("subvectors", 1 <= self.subvectors <= 1024, "a whole number in [1, 1024]")
+        self.check("bits", 1 <= self.bits <= 16, "a whole number of bits in [1, 16]")
+        self.check("iterations", 1 <= self.iterations <= 10_000, "a whole number of k-means iterations in [1, 10000]")
+
+    def select_step(self, context: Floats, layout: KVLayout) -> Step:
+        """Score the centroids, add up `subvectors` table entries per head and key, find the best."""
+        flops = layout.score_flops * 2.0**self.bits + context * layout.query_heads * self.subvectors
+        return Step(flops, self._codes(context, layout), 3.0).times(self.beyond_budget(context))
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """K-means: each iteration reads the keys and takes their distance to every centroid; then codes are written."""
+        distances = 2.0 * context * layout.num_kv_heads * layout.head_dim * 2.0**self.bits
+        moved = self.iterations * context * layout.key_bytes + self._codes(context, layout)
+        return Step(self.iterations * distances, moved, 2.0 * self.iterations).times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """Codes and centroids."""
+        centroids = 2.0**self.bits * layout.key_bytes
+        return (self._codes(context, layout) + centroids) * self.beyond_budget(context)
+
+    def _codes(self, context: Floats, layout: KVLayout) -> Floats:
+        return context * layout.num_kv_heads * self.subvectors * self.bits / 8.0

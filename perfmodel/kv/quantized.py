@@ -1,0 +1,53 @@
+"""The whole cache in fewer bits."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import Floats, KVLayout, KVMethod, Step
+
+SCALE_BYTES = 4.0
+"""A scale and a zero point of one group, fp16 each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized(KVMethod):
+    """Every cached token, read from a copy of `bits` bits a value with a scale and a zero point for each `group`.
+
+    The default group is one head's key or value. `shared`: the target reads the same codes (with more bits beside
+    them), so only the scales are extra memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
+    """
+
+    name: ClassVar[str] = "quantized"
+    source: ClassVar[str] = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"
+    example: ClassVar[str] = "quantized,bits=4"
+    aliases: ClassVar[tuple[str, ...]] = ("quant", "quantspec", "quantised")
+
+    bits: float = 4.0
+    group: int | None = None
+    shared: bool = False
+
+    budget = None
+
+    def __post_init__(self) -> None:
+        self.check("bits", 1 <= self.bits <= 16, "a number of bits in [1, 16]")
+        self.check("group", self.group is None or self.group >= 1, "1 or more values")
+
+    def read_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """Codes (S * values * bits/8) and scales."""
+        return context * (layout.values_per_token * self.bits / 8.0 + self._scales(layout))
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """Read the cache, find each group's range (two compares a value), scale and round, write the copy."""
+        values = context * layout.values_per_token
+        return Step(4.0 * values, values * layout.bytes_per_value + self.read_bytes(context, layout), 1.0)
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The copy, or only its scales where the codes are shared with the target."""
+        return context * self._scales(layout) if self.shared else self.read_bytes(context, layout)
+
+    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The codes and scales only."""
+        return self.read_bytes(context, layout)
+
+    def _scales(self, layout: KVLayout) -> float:
+        return layout.values_per_token / (self.group or layout.head_dim) * SCALE_BYTES

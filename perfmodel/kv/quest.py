@@ -1,0 +1,43 @@
+"""Query-aware choice of cache pages."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import Floats, KVLayout, KVMethod, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Quest(KVMethod):
+    """Bounds every page's score by its channel-wise smallest and largest key, and reads the best pages in each step.
+
+    Default of 16 tokens a page: Tang et al. 2024.
+    """
+
+    name: ClassVar[str] = "quest"
+    source: ClassVar[str] = "Tang et al. 2024, arXiv 2406.10774"
+    example: ClassVar[str] = "quest:1024,page=16"
+
+    budget: int
+    page: int = 16
+
+    def __post_init__(self) -> None:
+        self.check_budget()
+        self.check("page", 1 <= self.page <= self.budget, f"1 or more tokens and at most the budget ({self.budget})")
+
+    def select_step(self, context: Floats, layout: KVLayout) -> Step:
+        """Read all bounds, score both of each page, find the best pages."""
+        flops = 2.0 * layout.score_flops * context / self.page
+        return Step(flops, self._bounds(context, layout), 2.0).times(self.beyond_budget(context))
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """Read the keys once, compare each twice, write the bounds; later tokens update their page as they come."""
+        flops = 2.0 * context * layout.num_kv_heads * layout.head_dim
+        moved = context * layout.key_bytes + self._bounds(context, layout)
+        return Step(flops, moved, 1.0).times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The bounds of all pages."""
+        return self._bounds(context, layout) * self.beyond_budget(context)
+
+    def _bounds(self, context: Floats, layout: KVLayout) -> Floats:
+        return context / self.page * 2.0 * layout.key_bytes

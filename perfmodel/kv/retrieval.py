@@ -1,0 +1,54 @@
+"""Retrieval of chunks into a packed draft cache."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import Floats, KVLayout, KVMethod, Step, gather
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval(KVMethod):
+    """Copies the chunks whose mean key scores highest into the draft's cache, and again `every` so many iterations.
+
+    `keep_means`: chunk means are stored; else every rebuild reads all keys for them.
+    Default of 8 tokens a chunk: TriForce's released code. `every` has no published default and must be given.
+    """
+
+    name: ClassVar[str] = "retrieval"
+    source: ClassVar[str] = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
+    example: ClassVar[str] = "retrieval:4096,every=16"
+    aliases: ClassVar[tuple[str, ...]] = ("triforce", "chunkretrieval")
+
+    budget: int
+    every: int
+    chunk: int = 8
+    keep_means: bool = True
+
+    def __post_init__(self) -> None:
+        self.check_budget()
+        self.check("every", self.every >= 1, "1 or more iterations")
+        self.check("chunk", 1 <= self.chunk <= self.budget, f"1 or more tokens and at most the budget ({self.budget})")
+
+    def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
+        """A rebuild's share: score the means (or average all keys anew), find the best chunks, gather them."""
+        return self._rebuild(context, layout, self.keep_means).times(self.beyond_budget(context) / self.every)
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """The first build, which reads all keys; kept means are written too."""
+        build = self._rebuild(context, layout, False)
+        written = self._means(context, layout) if self.keep_means else 0.0
+        return Step(build.flops, build.bytes + written, build.kernels).times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The packed copy, and the means where they are kept."""
+        means = self._means(context, layout) if self.keep_means else 0.0
+        return (self.read_bytes(context, layout) + means) * self.beyond_budget(context)
+
+    def _rebuild(self, context: Floats, layout: KVLayout, kept: bool) -> Step:
+        average = 0.0 if kept else context * layout.num_kv_heads * layout.head_dim
+        read = self._means(context, layout) if kept else context * layout.key_bytes
+        copy = gather(float(self.budget), layout)
+        return Step(context / self.chunk * layout.score_flops + average, read + copy.bytes, 2.0 + copy.kernels)
+
+    def _means(self, context: Floats, layout: KVLayout) -> Floats:
+        return context / self.chunk * layout.key_bytes

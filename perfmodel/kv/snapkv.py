@@ -1,0 +1,58 @@
+"""Prompt tokens that the end of the prompt attends to."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.kv.base import SCORE_BYTES, Floats, KVLayout, KVMethod, Step, gather
+
+
+@dataclass(frozen=True, slots=True)
+class SnapKV(KVMethod):
+    """The observation `window` and the tokens it scores highest, chosen once after the prompt and copied.
+
+    `generated` tokens since then were appended to the copy and are read too. The scores are pooled over `kernel`
+    neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench experiments.
+    """
+
+    name: ClassVar[str] = "snapkv"
+    source: ClassVar[str] = "Li et al. 2024, arXiv 2404.14469"
+    example: ClassVar[str] = "snapkv:2049"
+    aliases: ClassVar[tuple[str, ...]] = ("snap",)
+
+    budget: int
+    window: int = 32
+    kernel: int = 7
+    generated: int = 0
+
+    def __post_init__(self) -> None:
+        self.check("window", self.window >= 1, "1 or more tokens")
+        self.check("kernel", self.kernel >= 1 and self.kernel % 2 == 1, "an odd number, 1 or more")
+        self.check("generated", self.generated >= 0, "0 or more tokens")
+        self.check_budget(above=self.window)
+
+    def attended_tokens(self, context: Floats) -> Floats:
+        """Budget plus generated tokens, never more than S."""
+        return np.minimum(float(self.budget + self.generated), context)
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """Score S keys with the window's queries, sum over the window, pool, choose, gather the budget.
+
+        Bytes: the keys once; one score per query head and token written and read by the pooling, again by the choice
+        (the window's scores are summed before they leave the kernel); the gather.
+        """
+        scores = context * layout.query_heads
+        flops = context * layout.score_flops * self.window + scores * (self.window + self.kernel)
+        score = Step(flops, context * layout.key_bytes + 4.0 * SCORE_BYTES * scores, 3.0)
+        copy = gather(float(self.budget), layout)
+        both = Step(score.flops, score.bytes + copy.bytes, score.kernels + copy.kernels)
+        return both.times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The packed copy with the tokens appended since."""
+        return self.read_bytes(context, layout) * self.beyond_budget(context)
+
+    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The packed copy only: the other prompt tokens are dropped."""
+        return self.read_bytes(context, layout)

@@ -1,0 +1,51 @@
+"""Attention sinks and a sliding window."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import NOTHING, Floats, KVLayout, KVMethod, Step, gather
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingLLM(KVMethod):
+    """The first `sinks` tokens and a window of the latest budget - sinks.
+
+    `copy`: the tokens are kept in a ring buffer (else an index view of the target's cache is read).
+    `own_prefill`: the draft's own keys and values come from a pass in which its window attends, so the prompt is run
+    through the draft once more and fills the ring buffer.
+    Default of 4 sinks: Xiao et al. 2023.
+    """
+
+    name: ClassVar[str] = "streamingllm"
+    source: ClassVar[str] = "Xiao et al. 2023, arXiv 2309.17453"
+    example: ClassVar[str] = "streamingllm:512"
+    aliases: ClassVar[tuple[str, ...]] = ("streaming", "stream", "sink")
+
+    budget: int
+    sinks: int = 4
+    copy: bool = True
+    own_prefill: bool = False
+
+    def __post_init__(self) -> None:
+        self.check("sinks", self.sinks >= 0, "0 or more tokens")
+        self.check_budget(above=self.sinks)
+        self.check("copy", self.copy or not self.own_prefill, "true where own_prefill=true")
+
+    @property
+    def needs_own_prefill(self) -> bool:
+        """True where the draft's own window attends."""
+        return self.own_prefill
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """Gather sinks and window into the ring buffer; nothing for a view or where a prefill of its own fills it."""
+        if self.own_prefill or not self.copy:
+            return NOTHING
+        return gather(self.attended_tokens(context), layout).times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The ring buffer, however it was filled."""
+        return self.read_bytes(context, layout) * self.beyond_budget(context) if self.copy else 0.0
+
+    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The ring buffer only."""
+        return self.read_bytes(context, layout)

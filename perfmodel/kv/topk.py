@@ -1,0 +1,30 @@
+"""Exact top-k attention."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import Floats, KVLayout, KVMethod, Step
+
+
+@dataclass(frozen=True, slots=True)
+class TopK(KVMethod):
+    """Scores every key in every step and attends to the best: an acceptance oracle, not a speed-up.
+
+    Keys and values of the chosen tokens count as the attention's reads, keys of all others as selection: together
+    S/2 + budget/2 tokens' bytes. MLA's latent is key and value at once, so there all of it is read.
+    """
+
+    name: ClassVar[str] = "topk"
+    source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
+    example: ClassVar[str] = "topk:1024"
+    aliases: ClassVar[tuple[str, ...]] = ("exacttopk", "oracle")
+
+    budget: int
+
+    def __post_init__(self) -> None:
+        self.check_budget()
+
+    def select_step(self, context: Floats, layout: KVLayout) -> Step:
+        """Score the keys that are not chosen in the end; find the best."""
+        rest = context - self.attended_tokens(context)
+        return Step(rest * layout.score_flops, rest * layout.key_bytes, 2.0 * self.beyond_budget(context))

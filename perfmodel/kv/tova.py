@@ -1,0 +1,39 @@
+"""Token omission via attention."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.kv.base import SCORE_BYTES, Floats, KVLayout, KVMethod, Step
+
+
+@dataclass(frozen=True, slots=True)
+class TOVA(KVMethod):
+    """The tokens that the latest query attends to most; the weakest, averaged over heads, is evicted in each step."""
+
+    name: ClassVar[str] = "tova"
+    source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"
+    example: ClassVar[str] = "tova:1024"
+
+    budget: int
+
+    def __post_init__(self) -> None:
+        self.check_budget()
+
+    def select_step(self, context: Floats, layout: KVLayout) -> Step:
+        """Average this step's scores over the heads (written, read) and find the smallest."""
+        kept = self.attended_tokens(context)
+        flops = kept * (layout.query_heads + 1.0)
+        return Step(flops, 2.0 * SCORE_BYTES * kept, 1.0).times(self.beyond_budget(context))
+
+    def setup(self, context: Floats, layout: KVLayout) -> Step:
+        """Score the S keys with the prompt's last query and keep the budget's best."""
+        flops = context * (layout.score_flops + layout.query_heads)
+        return Step(flops, context * (layout.key_bytes + 2.0 * SCORE_BYTES), 2.0).times(self.beyond_budget(context))
+
+    def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """One score per kept token; the tokens are read in place."""
+        return SCORE_BYTES * self.attended_tokens(context) * self.beyond_budget(context)
+
+    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
+        """The kept tokens and their scores."""
+        return self.read_bytes(context, layout) + self.stored_bytes(context, layout)

@@ -1,0 +1,355 @@
+"""KV methods: the contract every one keeps, and theory section 5's table worked by hand."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel import kv
+from perfmodel.errors import InputError
+from perfmodel.kv import KVLayout, KVMethod, parse_kv
+
+# Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
+LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
+# DeepSeek-V3 MLA, bf16: latent 512 + rope 64 = 576 values, 1152 bytes
+LATENT = KVLayout(num_kv_heads=1, head_dim=576, values_per_token=576, query_heads=128, bytes_per_value=2)
+KAPPA = 4096
+CONTEXTS = np.array([1.0, 31.5, 512.0, 513.0, 4096.0, 4097.0, 32_000.0, 1e6])
+ALL = sorted(kv.names())
+COSTS = ("select_step", "select_iteration", "setup")
+
+every_method = pytest.mark.parametrize("name", ALL)
+every_layout = pytest.mark.parametrize("layout", [LLAMA, LATENT], ids=["gqa", "mla"])
+
+
+def example(name: str) -> KVMethod:
+    return parse_kv(kv.method(name).example)
+
+
+def step_bytes(text: str, context: float, layout: KVLayout = LLAMA) -> float:
+    """The 'read per step' column: attention and selection of one draft step."""
+    found = parse_kv(text)
+    return float(found.read_bytes(context, layout) + found.select_step(context, layout).bytes)
+
+
+def quantities(method: KVMethod, context, layout):
+    yield "attended", method.attended_tokens(context)
+    yield "read", method.read_bytes(context, layout)
+    yield "stored", method.stored_bytes(context, layout)
+    yield "own", method.own_bytes(context, layout)
+    for cost in COSTS:
+        step = getattr(method, cost)(context, layout)
+        for part in ("flops", "bytes", "kernels"):
+            yield f"{cost}.{part}", getattr(step, part)
+
+
+# The contract, for every file in the folder.
+
+
+def test_methods_are_those_of_the_issue():
+    wanted = "full streamingllm snapkv h2o tova topk quest retrieval pqcache pillar quantized"
+    assert sorted(wanted.split()) == ALL
+    assert list(kv.methods()) == ALL
+
+
+@every_method
+def test_method_says_what_it_is(name):
+    found = kv.method(name)
+    assert found.name == name
+    assert "arXiv" in found.source
+    assert found.__doc__
+    assert not found.__doc__.startswith(f"{found.__name__}(")
+    assert parse_kv(found.example).label().startswith(name)
+
+
+@every_method
+def test_label_parses_back(name):
+    assert parse_kv(example(name).label()) == example(name)
+
+
+@every_method
+@every_layout
+def test_scalar_equals_array_and_shape_is_kept(name, layout):
+    grid = np.broadcast_to(CONTEXTS.reshape(2, 1, 4), (2, 3, 4))
+    singles = [dict(quantities(example(name), float(c), layout)) for c in CONTEXTS]
+    for key, value in quantities(example(name), grid, layout):
+        assert np.shape(value) in ((), grid.shape), key
+        expected = np.array([float(s[key]) for s in singles]).reshape(2, 1, 4)
+        np.testing.assert_array_equal(np.broadcast_to(value, grid.shape), np.broadcast_to(expected, grid.shape), key)
+
+
+@every_method
+@every_layout
+def test_costs_are_finite_never_negative_and_never_fall_with_context(name, layout):
+    for key, value in quantities(example(name), CONTEXTS, layout):
+        series = np.broadcast_to(value, CONTEXTS.shape)
+        assert np.all(np.isfinite(series)), key
+        assert np.all(series >= 0), key
+        assert np.all(np.diff(series) >= 0), key
+
+
+@every_method
+def test_inputs_stay_as_they_were(name):
+    before = CONTEXTS.copy()
+    list(quantities(example(name), CONTEXTS, LLAMA))
+    np.testing.assert_array_equal(CONTEXTS, before)
+
+
+@every_method
+@every_layout
+def test_attended_tokens_are_the_smaller_of_budget_and_context(name, layout):
+    method = example(name)
+    expected = CONTEXTS if method.budget is None else np.minimum(method.budget, CONTEXTS)
+    if name == "pillar":
+        expected = 0.05 * CONTEXTS
+    np.testing.assert_array_equal(method.attended_tokens(CONTEXTS), expected)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if example(n).budget is not None])
+@every_layout
+def test_budget_at_or_above_context_equals_full(name, layout):
+    method, full = example(name), parse_kv("full")
+    context = np.array([1.0, 100.0, float(method.budget) - 0.5, float(method.budget)])
+    for (key, one), (_, two) in zip(
+        quantities(method, context, layout), quantities(full, context, layout), strict=True
+    ):
+        np.testing.assert_array_equal(np.broadcast_to(one, context.shape), np.broadcast_to(two, context.shape), key)
+
+
+@every_method
+def test_infinite_reach_is_a_number_or_infinity(name):
+    assert not np.isnan(example(name).attended_tokens(np.asarray(np.inf)))
+
+
+@every_method
+@every_layout
+def test_a_step_never_reads_less_than_what_it_attends_to(name, layout):
+    if name != "quantized":
+        method = example(name)
+        assert np.all(method.read_bytes(CONTEXTS, layout) >= method.attended_tokens(CONTEXTS) * layout.token_bytes)
+
+
+# Theory section 5, by hand: Llama-3.1-8B at S = 32000, kappa_l = 4096 bytes.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("full", 32_000 * KAPPA),
+        ("streamingllm:512", 512 * KAPPA),
+        ("snapkv:2049", 2049 * KAPPA),
+        ("snapkv:2049,generated=100", 2149 * KAPPA),
+        ("h2o:1024", 1024 * KAPPA + 2 * 1024 * 8 * 4),  # score per KV head: fp32 read and written
+        ("tova:1024", 1024 * KAPPA + 2 * 1024 * 4),  # one averaged score
+        ("topk:1024", 32_000 * KAPPA / 2 + 1024 * KAPPA / 2),
+        ("quest:1024,page=16", 2000 * KAPPA + 1024 * KAPPA),
+        ("retrieval:4096,every=16", 4096 * KAPPA),
+        ("pqcache:1024,subvectors=2,bits=6,iterations=10", 32_000 * 8 * 2 * 6 / 8 + 1024 * KAPPA),
+        ("pillar,share=0.05", 1600 * KAPPA),
+        ("pillar:1024", 1024 * KAPPA),
+        ("quantized,bits=4", 32_000 * (KAPPA * 4 / 16 + 16 * 4)),  # 16 heads' vectors of 128, 4 bytes of scales each
+        ("quantized,bits=8,group=64", 32_000 * (KAPPA * 8 / 16 + 32 * 4)),
+    ],
+)
+def test_read_per_step_is_the_tables(text, expected):
+    assert step_bytes(text, 32_000.0) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("full", 0),
+        ("streamingllm:512", 512 * KAPPA),
+        ("streamingllm:512,copy=false", 0),
+        ("streamingllm:512,own-prefill=true", 512 * KAPPA),
+        ("snapkv:2049", 2049 * KAPPA),
+        ("h2o:1024", 1024 * 8 * 4),
+        ("tova:1024", 1024 * 4),
+        ("topk:1024", 0),
+        ("quest:1024", 2000 * KAPPA),
+        ("retrieval:4096,every=16", 4096 * KAPPA + 32_000 / 8 * KAPPA / 2),
+        ("retrieval:4096,every=16,keep_means=false", 4096 * KAPPA),
+        ("pqcache:1024,subvectors=2,bits=6,iterations=10", 32_000 * 8 * 2 * 6 / 8 + 64 * 8 * 128 * 2),
+        ("pillar:1024", 1024 * 8 * 4),
+        ("quantized", 32_000 * (KAPPA / 4 + 64)),
+        ("quantized,shared=true", 32_000 * 64),
+    ],
+)
+def test_extra_memory_is_the_tables(text, expected):
+    assert parse_kv(text).stored_bytes(32_000.0, LLAMA) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("full", 32_000 * KAPPA),
+        ("streamingllm:512", 512 * KAPPA),
+        ("snapkv:2049", 2049 * KAPPA),
+        ("h2o:1024", 1024 * (KAPPA + 32)),
+        ("quest:1024", 34_000 * KAPPA),
+        ("quantized", 32_000 * (KAPPA / 4 + 64)),
+    ],
+)
+def test_memory_of_a_separate_models_cache(text, expected):
+    assert parse_kv(text).own_bytes(32_000.0, LLAMA) == pytest.approx(expected, rel=1e-14)
+
+
+def test_retrieval_rebuild_is_shared_by_its_iterations():
+    means, gathered = 4000 * KAPPA / 2, 2 * 4096 * KAPPA  # a gather reads and writes
+    step = parse_kv("retrieval:4096,every=16").select_iteration(32_000.0, LLAMA)
+    assert step.bytes == pytest.approx((means + gathered) / 16)
+    assert step.flops == pytest.approx(4000 * 2 * 32 * 128 / 16)
+    keys = parse_kv("retrieval:4096,every=1,keep_means=false").select_iteration(32_000.0, LLAMA)
+    assert keys.bytes == pytest.approx(32_000 * KAPPA / 2 + gathered)
+    first = parse_kv("retrieval:4096,every=16").setup(32_000.0, LLAMA)
+    assert first.bytes == pytest.approx(32_000 * KAPPA / 2 + means + gathered)
+
+
+def test_snapkv_setup_by_hand():
+    step = parse_kv("snapkv:2049").setup(32_000.0, LLAMA)
+    assert step.flops == 2 * 32 * 32_000 * 32 * 128 + 32_000 * 32 * (32 + 7)
+    assert step.bytes == 32_000 * KAPPA / 2 + 4 * 4 * 32_000 * 32 + 2 * 2049 * KAPPA
+
+
+def test_streamingllm_setup_is_a_gather_a_view_or_a_prefill_of_its_own():
+    gathered = parse_kv("streamingllm:512")
+    assert gathered.setup(32_000.0, LLAMA).bytes == 2 * 512 * KAPPA
+    assert not gathered.needs_own_prefill
+    assert parse_kv("streamingllm:512,copy=false").setup(32_000.0, LLAMA) == kv.NOTHING
+    own = parse_kv("streamingllm:512,own_prefill=true")
+    assert own.setup(32_000.0, LLAMA) == kv.NOTHING
+    assert own.needs_own_prefill
+
+
+def test_selection_flops_by_hand():
+    assert parse_kv("topk:1024").select_step(32_000.0, LLAMA).flops == (32_000 - 1024) * 2 * 32 * 128
+    assert parse_kv("quest:1024").select_step(32_000.0, LLAMA).flops == 2 * 2000 * 2 * 32 * 128
+    assert parse_kv("quantized").setup(32_000.0, LLAMA).bytes == 32_000 * (KAPPA + KAPPA / 4 + 64)
+
+
+def test_mla_has_no_separate_keys():
+    assert LATENT.token_bytes == LATENT.key_bytes == 1152
+    assert step_bytes("topk:1024", 32_000.0, LATENT) == 32_000 * 1152
+    assert step_bytes("quest:1024", 32_000.0, LATENT) == 2 * 2000 * 1152 + 1024 * 1152
+
+
+@given(st.floats(1, 1e7), st.integers(33, 100_000))
+def test_sparse_methods_read_no_more_than_the_cache_and_their_own_index(context, budget):
+    for name in ("streamingllm", "snapkv", "pillar", "topk"):
+        assert step_bytes(f"{name}:{budget}", context) <= context * KAPPA * (1 + 1e-12)
+
+
+# The words of a command line.
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("streaming-llm:512", "streamingllm:512,sinks=4,copy=true,own_prefill=false"),
+        ("Streaming:2K", "streamingllm:2048,sinks=4,copy=true,own_prefill=false"),
+        (" snap:2049 ", "snapkv:2049,window=32,kernel=7,generated=0"),
+        ("dense", "full"),
+        ("quest:1.5k, page = 32", "quest:1536,page=32"),
+        ("quest,budget=1024", "quest:1024,page=16"),
+        ("quantized,bits=4.5", "quantized,bits=4.5,shared=false"),
+        ("topk:1m", "topk:1048576"),
+        ("h2o:1234567", "h2o:1234567"),
+    ],
+)
+def test_parse(text, label):
+    assert parse_kv(text).label() == label
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("questt:512", "did you mean quest"),
+        ("nothing-like-it:512", "no KV method named"),
+        ("", "no KV method named ''"),
+        ("quest", "quest needs budget, as in quest:1024"),
+        ("retrieval:4096", "needs option 'every'"),
+        ("pillar", "a budget in tokens or a share"),
+        ("pillar:100,share=0.5", "not both"),
+        ("pillar,share=1.5", "share: must be a number in (0, 1]"),
+        ("full:512", "full has no budget; it takes none"),
+        ("quest:1024,pages=16", "quest has no option 'pages'; it takes budget, page"),
+        ("quest:1024,page", "spelled like quest:1024,page=16"),
+        ("quest:1024,page=2048", "at most the budget (1024)"),
+        ("quest:1024,page=16,page=16", "page is given twice"),
+        ("snapkv:0", "above 32"),
+        ("snapkv:-5", "must be a positive number"),
+        ("snapkv:nan", "must be a positive number"),
+        ("snapkv:inf", "must be a positive number"),
+        ("snapkv:1e9", "must be a positive number"),
+        ("snapkv:", "must be a positive number"),
+        ("snapkv:512.5", "must be a whole number"),
+        ("snapkv:512,kernel=4", "an odd number"),
+        ("streamingllm:4", "above 4"),
+        ("streamingllm:512,own_prefill=true,copy=false", "copy: must be true where own_prefill=true"),
+        ("streamingllm:512,copy=yes", "true or false"),
+        ("topk:" + "9" * 25, "at most 2^40"),
+        ("topk:" + "9" * 5000, "must be a positive number"),
+        ("quantized,bits=0", "bits"),
+        ("quantized:512", "quantized has no budget"),
+        ("../etc/passwd", "no KV method named"),
+        ("base", "no KV method named"),
+    ],
+)
+def test_refusals_are_one_line(text, says):
+    with pytest.raises(InputError) as refusal:
+        parse_kv(text)
+    message = str(refusal.value)
+    assert message.startswith("--draft-kv: ")
+    assert says in message
+    assert "\n" not in message
+    assert len(message) < 300
+
+
+def parses_or_refuses_in_one_line(text: str) -> bool:
+    try:
+        return isinstance(parse_kv(text), KVMethod)
+    except InputError as refusal:
+        return "\n" not in str(refusal)
+
+
+@given(st.text(max_size=40))
+def test_any_text_parses_or_is_refused(text):
+    assert parses_or_refuses_in_one_line(text)
+
+
+@given(st.sampled_from(ALL), st.text("0123456789.,:=kmabegpst_-", max_size=30))
+def test_any_options_parse_or_are_refused(name, text):
+    assert parses_or_refuses_in_one_line(name + text)
+
+
+def test_a_method_may_come_from_any_module():
+    @dataclass(frozen=True, slots=True)
+    class Mine(KVMethod):
+        """A user's own."""
+
+        name: ClassVar[str] = "mine"
+        budget: "int"
+
+    module = ModuleType("mine")
+    Mine.__module__ = "mine"
+    module.Mine, module.KVMethod = Mine, KVMethod
+    found = kv.method_in(module)
+    assert found is Mine
+    assert found(budget=7).attended_tokens(3.0) == 3
+    with pytest.raises(InputError, match="must define one KVMethod subclass, given 0"):
+        kv.method_in(ModuleType("empty"))
+
+
+def test_one_method_imports_no_other():
+    code = (
+        "import sys, perfmodel.kv as kv; kv.parse_kv('snapkv:2049');"
+        "print(*sorted(m.split('.')[-1] for m in sys.modules if m.startswith('perfmodel.kv.')), 'scipy' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["base", "snapkv", "False"]
