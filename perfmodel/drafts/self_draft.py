@@ -1,0 +1,35 @@
+"""Self-speculation: the target's own weights over a sparse view of its cache (MagicDec, arXiv 2408.11049)."""
+
+from dataclasses import dataclass
+
+from perfmodel.drafts.base import DraftFields
+
+
+@dataclass(frozen=True, slots=True)
+class SelfDraft(DraftFields):
+    """The target drafts for itself. Every draft step still reads all weights.
+
+    target_weights: name of the target's weight format; a draft at another one keeps a second copy.
+    """
+
+    target_weights: str = "bf16"
+
+    @property
+    def name(self) -> str:
+        """As the user names it."""
+        return "self"
+
+    @property
+    def views_target_cache(self) -> bool:
+        """Always: its keys and values are the target's."""
+        return True
+
+    @property
+    def shares_weights(self) -> bool:
+        """True unless the draft runs at another precision than the target."""
+        return self.precision.weights.name == self.target_weights
+
+    @property
+    def shares_prefill(self) -> bool:
+        """True unless the method attends differently from the first prompt token on."""
+        return not self.kv.needs_own_prefill

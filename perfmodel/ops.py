@@ -1,0 +1,55 @@
+"""What one operation of a forward pass does, before any clock: FLOPs, bytes by kind, kernels."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64] | float
+Kind = Literal["linear", "attention", "small", "allreduce"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``; costs add.
+
+    flops: multiply and add count as 2; matrix products and attention only (element-wise FLOPs never limit a pass).
+    weight_bytes: parameters read. kv_bytes: cached keys and values read. activation_bytes: everything else that
+    moves: inputs and outputs of each op and the new tokens' keys and values.
+    """
+
+    flops: Floats = 0.0
+    weight_bytes: Floats = 0.0
+    kv_bytes: Floats = 0.0
+    activation_bytes: Floats = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            self.flops + other.flops,
+            self.weight_bytes + other.weight_bytes,
+            self.kv_bytes + other.kv_bytes,
+            self.activation_bytes + other.activation_bytes,
+        )
+
+    @property
+    def bytes(self) -> Floats:
+        """All bytes moved."""
+        return self.weight_bytes + self.kv_bytes + self.activation_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One kind of operation, summed over the layers that have it.
+
+    kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass (attention
+    only, for the KV re-read factor). message_bytes: payload of each all-reduce.
+    """
+
+    name: str
+    kind: Kind
+    kernels: Floats
+    cost: Cost
+    compute: str = "bf16"
+    query: Floats = 1.0
+    message_bytes: Floats = 0.0

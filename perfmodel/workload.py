@@ -1,0 +1,48 @@
+"""The question's axes: how many sequences, how long their contexts, how many tokens drafted."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from perfmodel.errors import refuse
+
+MAX_BATCH = 2.0**40
+MAX_CONTEXT = 2.0**40
+MAX_GAMMA = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Batch (sequences), context (cached tokens per sequence) and gamma (drafted tokens); they broadcast together."""
+
+    batch: NDArray[np.float64]
+    context: NDArray[np.float64]
+    gamma: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
+        """Check and convert. Raises InputError for numbers that are not positive and finite (gamma: whole, >= 0)."""
+        tokens = _numbers(gamma, "gamma")
+        if not (np.all(tokens >= 0) and np.all(tokens <= MAX_GAMMA) and np.all(tokens == np.floor(tokens))):
+            raise refuse("--gamma", None, f"whole numbers from 0 to {MAX_GAMMA}", gamma)
+        return cls(
+            _positive(batch, "batch", MAX_BATCH), _positive(context, "context", MAX_CONTEXT), tokens.astype(np.int64)
+        )
+
+
+def _positive(given: ArrayLike, name: str, most: float) -> NDArray[np.float64]:
+    values = _numbers(given, name)
+    if not (np.all(values >= 1) and np.all(values <= most)):
+        raise refuse(f"--{name}", None, f"numbers from 1 to {most:.0f}", given)
+    return values
+
+
+def _numbers(given: ArrayLike, name: str) -> NDArray[np.float64]:
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refuse(f"--{name}", None, "a number", str(given)) from None
+    if values.size == 0 or not np.all(np.isfinite(values)):
+        raise refuse(f"--{name}", None, "finite numbers", given)
+    return values
