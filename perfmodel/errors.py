@@ -1,0 +1,29 @@
+"""The one error a user can cause, and the sentence it is told in."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """What the user gave is wrong; the message is one line that says what, where and what is allowed.
+
+    The command line prints it and exits with 2. Everything else that is raised is a bug.
+    """
+
+
+def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:
+    """Build the one sentence: which file or flag, which key, what is allowed, what was given."""
+    place = f"{where}: {key}" if key else where
+    text = repr(given) if isinstance(given, str) else str(given)
+    if len(text) > 80:
+        text = text[:77] + "..."
+    return InputError(" ".join(f"{place}: must be {allowed}, given {text}".split()))
+
+
+def unknown_name(where: str, noun: str, given: str, known: Iterable[str]) -> InputError:
+    """Refuse a name that is not in the list, with the nearest ones."""
+    names = sorted(known)
+    near = difflib.get_close_matches(given.lower(), names, n=3, cutoff=0.4)
+    hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names)}"
+    shown = given if len(given) <= 80 else given[:77] + "..."
+    return InputError(f"{where}: no {noun} named {shown!r}; {hint}")

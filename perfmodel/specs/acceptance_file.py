@@ -1,0 +1,67 @@
+"""A user's acceptance file: the typed boundary of ``--acceptance FILE``."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+from perfmodel.specs.acceptance_rows import AcceptanceRow, positions_from_histogram
+
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: str = Field(min_length=1)
+    draft: str = Field(min_length=1)
+    draft_kv: str = Field(min_length=1)
+    kv_budget_tokens: PositiveInt | None = None
+    context_tokens: float = Field(gt=0, allow_inf_nan=False)
+    alpha: Rate | None = None
+    positions: tuple[Rate, ...] | None = Field(None, min_length=1, max_length=4096)
+    histogram: tuple[Count, ...] | None = Field(None, min_length=2, max_length=4097)
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> "_Row":
+        if sum(value is not None for value in (self.alpha, self.positions, self.histogram)) != 1:
+            raise ValueError("one of alpha, positions and histogram must be given, and only one")
+        if self.histogram is not None and not sum(self.histogram):
+            raise ValueError("histogram must have a count above 0")
+        return self
+
+
+class AcceptanceFile(BaseModel):
+    """Acceptance rows with one source; `histogram` counts iterations by accepted draft tokens (0 ... gamma)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1]
+    source: str = Field(min_length=3)
+    rows: tuple[_Row, ...] = Field(min_length=1)
+
+
+def read_rows(path: Path) -> tuple[AcceptanceRow, ...]:
+    """The rows of a JSON or YAML file. Raises InputError naming file and key."""
+    parsed = files.parse(AcceptanceFile, files.read_mapping(path), str(path))
+    rows: dict[object, AcceptanceRow] = {}
+    for number, row in enumerate(parsed.rows):
+        positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
+        made = AcceptanceRow(
+            source=f"{parsed.source} ({path})",
+            target=row.target,
+            draft=row.draft,
+            draft_kv=row.draft_kv,
+            kv_budget_tokens=row.kv_budget_tokens,
+            context_tokens=row.context_tokens,
+            alpha=row.alpha,
+            positions=positions,
+        )
+        if rows.setdefault((made.subject, made.context_tokens), made) is not made:
+            raise InputError(
+                f"{path}: rows.{number}: the same target, draft, method, budget and context as an earlier row"
+            )
+    return tuple(rows.values())

@@ -1,0 +1,138 @@
+"""Reading YAML and JSON: the only door through which files enter the engine.
+
+Names resolve to bundled files (or aliases); anything with a path separator or a file suffix is a path.
+"""
+
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from perfmodel.errors import InputError, unknown_name
+
+MAX_FILE_BYTES = 4 * 2**20
+MAX_DEPTH = 50
+Spec = TypeVar("Spec", bound=BaseModel)
+SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _StrictLoader(SafeLoader):  # type: ignore[misc]
+    """YAML with plain keys, each given once."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        if not isinstance(node, yaml.MappingNode):
+            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: must be a mapping")
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, (str, int, float)):
+                raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: keys must be plain text or numbers")
+            if key in seen:
+                raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: key {key!r} is given twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def data_directory(kind: str) -> Path:
+    """Folder of the bundled files of one kind: ``gpus``, ``calibrations`` or ``models``."""
+    package = "perfmodel" if kind == "models" else "hardware"
+    return Path(str(files(package))) / kind
+
+
+@cache
+def bundled_names(kind: str) -> tuple[str, ...]:
+    """Names of all bundled files of a kind, sorted."""
+    return tuple(sorted(p.stem for p in data_directory(kind).glob("*.yaml")))
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read one YAML or JSON file that must hold a mapping.
+
+    Raises InputError naming the file for anything else: missing, too large, not text, malformed, not a mapping.
+    """
+    kind = "JSON" if path.suffix == ".json" else "YAML"
+    try:
+        if not path.is_file():
+            raise InputError(one_line(f"{path}: must be a readable file, given a path that is none"))
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(one_line(f"{path}: must be at most {MAX_FILE_BYTES} bytes, given {path.stat().st_size}"))
+        text = path.read_text(encoding="utf-8")
+        data = _read_json(text) if kind == "JSON" else _read_yaml(text)
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError, OverflowError, AttributeError, yaml.YAMLError) as error:
+        # PyYAML lets AttributeError out of a broken "!!timestamp".
+        detail = one_line(str(error))[:200] or type(error).__name__
+        raise InputError(one_line(f"{path}: must be valid {kind}: {detail}")) from None
+    if not isinstance(data, dict):
+        raise InputError(one_line(f"{path}: must hold a mapping of keys to values, given {type(data).__name__}"))
+    return data
+
+
+def _read_yaml(text: str) -> Any:
+    """Look at the flat event stream first: the C loader builds aliases (billion laughs) and crashes on deep nesting."""
+    depth = 0
+    for event in yaml.parse(text, SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("YAML aliases (*name) are not allowed")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"nested deeper than {MAX_DEPTH}")
+    return yaml.load(text, _StrictLoader)
+
+
+def _read_json(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_repeats)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in table:
+            raise ValueError(f"key {key!r} is given twice")
+        table[key] = value
+    return table
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
+    """Validate a mapping; the first fault becomes one line that names file, key, what is allowed and what was given."""
+    try:
+        return spec.model_validate(data)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in fault["loc"])[:80]
+    value = fault.get("input")
+    plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < 10**40)
+    given = "" if fault["type"] in ("missing", "value_error") else f", given {value if plain else type(value)!r}"[:100]
+    allowed = f" (allowed keys: {', '.join(spec.model_fields)})" if fault["type"] == "extra_forbidden" else ""
+    message = fault["msg"].removeprefix("Value error, ")
+    raise InputError(one_line(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}"))
+
+
+def looks_like_path(name: str) -> bool:
+    """True where the user means a file rather than a bundled name."""
+    return "/" in name or "\\" in name or name.endswith((".yaml", ".yml", ".json"))
+
+
+def bundled_path(kind: str, noun: str, name: str, flag: str, aliases: dict[str, str] | None = None) -> Path:
+    """Path of a bundled file by name or alias; unknown names are refused with the nearest ones."""
+    known = bundled_names(kind)
+    key = name.strip().lower()
+    if key not in known and aliases:
+        key = aliases.get(key, key)
+    if key not in known:
+        raise unknown_name(flag, noun, name, known)
+    return data_directory(kind) / f"{key}.yaml"

@@ -1,0 +1,158 @@
+"""What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from perfmodel import units
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+
+Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
+
+
+class Quantity(BaseModel):
+    """One number with its unit and where it was read. `evidence` marks what no vendor page prints."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: float = Field(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)
+    unit: str
+    source: str = Field(min_length=3)
+    evidence: Literal["published", "derived", "recalled", "measured"] = "published"
+
+    @field_validator("unit")
+    @classmethod
+    def _known_unit(cls, unit: str) -> str:
+        if unit not in units.FACTORS:
+            raise ValueError(f"unit must be one of {', '.join(units.FACTORS)}")
+        return unit
+
+    @property
+    def si(self) -> float:
+        """The value in SI units (bytes, bytes/s, FLOP/s, Hz, W)."""
+        return self.value * units.FACTORS[self.unit]
+
+
+class Link(BaseModel):
+    """A link between devices, one direction of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    per_direction: Quantity
+
+
+class GPUSpec(BaseModel):
+    """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
+
+    Peaks are dense and count multiply and add as two FLOPs. A precision that is not listed has no peak. Only a CPU
+    host may leave out memory and peaks: they depend on the machine, and asking for a missing one is refused.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    title: str
+    vendor: str
+    architecture: str
+    kind: Literal["gpu", "tpu", "cpu"] = "gpu"
+    aliases: tuple[str, ...] = ()
+    calibration: str
+    memory: Quantity | None = None
+    memory_bandwidth: Quantity
+    peak: dict[Precision, Quantity] = {}
+    last_level_cache: Quantity | None = None
+    multiprocessors: Quantity | None = None
+    boost_clock: Quantity | None = None
+    power: Quantity | None = None
+    link: Link | None = None
+    host_link: Link | None = None
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _complete(self) -> "GPUSpec":
+        if self.kind != "cpu" and not (self.memory and self.peak):
+            raise ValueError(f"memory and at least one peak must be given for kind {self.kind}")
+        return self
+
+    @field_validator("memory", "last_level_cache")
+    @classmethod
+    def _bytes(cls, q: Quantity | None) -> Quantity | None:
+        return _with_unit(q, units.BYTES)
+
+    @field_validator("memory_bandwidth")
+    @classmethod
+    def _bytes_per_s(cls, q: Quantity | None) -> Quantity | None:
+        return _with_unit(q, units.BYTES_PER_S)
+
+    @field_validator("link", "host_link")
+    @classmethod
+    def _link_bytes_per_s(cls, link: Link | None) -> Link | None:
+        if link:
+            _with_unit(link.per_direction, units.BYTES_PER_S)
+        return link
+
+    @field_validator("peak")
+    @classmethod
+    def _flops(cls, peaks: dict[Precision, Quantity]) -> dict[Precision, Quantity]:
+        for q in peaks.values():
+            _with_unit(q, units.FLOPS)
+        return peaks
+
+    def peak_flops(self, precision: str, flag: str = "--weights") -> float:
+        """Dense peak in FLOP/s. Raises InputError where the device has none for the precision."""
+        for name, q in self.peak.items():
+            if name == precision:
+                return q.si
+        known = f"it has {', '.join(self.peak)}" if self.peak else "measure it and put it in a file of your own"
+        raise InputError(f"{flag}: {self.name} has no published {precision} peak; {known}")
+
+    @property
+    def memory_bandwidth_bytes_per_s(self) -> float:
+        """Peak memory bandwidth in bytes/s."""
+        return self.memory_bandwidth.si
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory capacity in bytes, as the data sheet prints it (GB = 10^9). Raises InputError where there is none."""
+        if not self.memory:
+            raise InputError(f"--hardware: {self.name} has no memory size; put it in a file of your own")
+        return self.memory.si
+
+    @property
+    def link_bytes_per_s(self) -> float | None:
+        """One-direction bandwidth between devices: the device link, else the host link, else None."""
+        link = self.link or self.host_link
+        return link.per_direction.si if link else None
+
+
+def _with_unit(q: Quantity | None, allowed: tuple[str, ...]) -> Quantity | None:
+    if q is not None and q.unit not in allowed:
+        raise ValueError(f"unit must be one of {', '.join(allowed)}")
+    return q
+
+
+@cache
+def aliases() -> dict[str, str]:
+    """Alias -> bundled name, over all bundled devices."""
+    return {a: n for n in files.bundled_names("gpus") for a in load_bundled(n).aliases}
+
+
+@cache
+def load_bundled(name: str) -> GPUSpec:
+    """A bundled device by its exact name."""
+    path = files.data_directory("gpus") / f"{name}.yaml"
+    return files.parse(GPUSpec, files.read_mapping(path), str(path))
+
+
+def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
+    """A device by bundled name, alias or path. Raises InputError with the nearest names."""
+    if files.looks_like_path(name):
+        return files.parse(GPUSpec, files.read_mapping(Path(name)), name)
+    key = name.strip().lower()
+    if key in files.bundled_names("gpus"):
+        return load_bundled(key)
+    return load_bundled(files.bundled_path("gpus", "device", name, flag, aliases()).stem)

@@ -1,0 +1,73 @@
+"""Typed reading of a mapping that somebody else's program wrote, such as a Hugging Face ``config.json``."""
+
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs import files
+from perfmodel.specs.model import MAX_SIZE
+
+NEEDED: Any = object()
+
+
+class Keys:
+    """Typed access to one mapping of a file; null counts as absent where a default exists.
+
+    Every refusal is one line that names the file, the key, what is allowed and what was given.
+    """
+
+    def __init__(self, data: dict[str, Any], where: str, prefix: str = "", defaults: dict[str, int] | None = None):
+        self.data, self.where, self.prefix, self.defaults = data, where, prefix, defaults or {}
+        self.defaulted: list[str] = []
+
+    def bad(self, key: str, allowed: str) -> InputError:
+        if key not in self.data:
+            return InputError(files.one_line(f"{self.where}: {self.prefix}{key}: must be {allowed}, and it is missing"))
+        value = self.data[key]
+        plain = isinstance(value, (bool, int, float, type(None)))
+        shown = files.one_line(value[:200]) if isinstance(value, str) else value if plain else type(value).__name__
+        return refuse(files.one_line(self.where), self.prefix + key, allowed, shown)
+
+    def integer(self, key: str, default: Any = NEEDED, low: int = 1, high: int = MAX_SIZE) -> int:
+        value = self.data.get(key)
+        if value is None and default is NEEDED and key in self.defaults:
+            value = self.defaults[key]
+            self.defaulted.append(f"{key} {value}")
+        if value is None and default is not NEEDED:
+            return int(default)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.bad(key, f"a whole number from {low} to {high}")
+        return value
+
+    def present_or_null(self, key: str, high: int = MAX_SIZE) -> int | None:
+        """A size that the file must state, null meaning none."""
+        if key in self.data and self.data[key] is None:
+            return None
+        return self.integer(key, high=high)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.data.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.bad(key, "true or false")
+        return value
+
+    def number(self, key: str, default: Any = NEEDED) -> float:
+        value = self.data.get(key)
+        if value is None and default is not NEEDED:
+            return float(default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e15:
+            raise self.bad(key, "a number above 0, at most 1e15")
+        return float(value)
+
+    def mapping(self, key: str) -> "Keys | None":
+        value = self.data.get(key)
+        if value is not None and not isinstance(value, dict):
+            raise self.bad(key, "a mapping or null")
+        return Keys(value, self.where, f"{self.prefix}{key}.") if value else None
+
+    def integers(self, key: str) -> list[int]:
+        value = self.data.get(key) or []
+        if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int) for v in value):
+            raise self.bad(key, "a list of layer numbers")
+        return value

@@ -1,0 +1,157 @@
+"""Hostile and broken files end in one line of InputError, never in another exception."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import load_model
+
+LOADERS = [load_gpu, load_model, load_calibration]
+BOMB = "a: &a [x, x, x, x]\n" + "".join(
+    f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True)
+)
+YAML = {
+    "billion laughs": BOMB,
+    "alias": "a: &x {b: 1}\nc: *x\n",
+    "alias loop": "a: &x [*x]\n",
+    "merge key": "a: {b: 1}\n<<: {c: 1}\n",
+    "duplicate key": "name: a\nname: b\n",
+    "nested duplicate key": "memory: {value: 1, value: 2}\n",
+    "deep nesting": "a: " + "[" * 50000 + "]" * 50000,
+    "deep mapping": "\n".join(" " * i + "a:" for i in range(900)),
+    "list": "- 1\n- 2\n",
+    "scalar": "42\n",
+    "empty": "",
+    "tab": "a:\n\t- b\n",
+    "python object": "a: !!python/object/apply:os.system ['true']\n",
+    "unknown tag": "a: !thing 1\n",
+    "tagged mapping": "a: !!map [x, y]\n",
+    "tagged set": "a: !!set {x, x}\n",
+    "tagged integer": "a: !!int zebra\n",
+    "tagged time": "a: !!timestamp zebra\n",
+    "bad date": "a: 2024-99-99\n",
+    "list as key": "? [1, 2]\n: x\n",
+    "null key": "~: 1\n",
+    "two documents": "a: 1\n---\nb: 2\n",
+    "control characters": 'a: "\\x00\\e[31m"\n"\\e[31mkey": 1\n',
+    "raw control": "a: \x07\n",
+    "newline in key": '"a\\nb": 1\n',
+    "long key": "k" * 5000 + ": 1\n",
+    "huge hex integer": "name: 0x" + "f" * 100000 + "\n",
+    "huge integer": "name: " + "9" * 100000 + "\n",
+    "nan": "name: .nan\n",
+    "infinite": "name: .inf\n",
+    "sexagesimal": "name: 1:2:3\n",
+}
+JSON = {
+    "nan": '{"name": NaN}',
+    "infinity": '{"hidden_size": -Infinity}',
+    "overflow": '{"model_type": "llama", "num_hidden_layers": 1e999}',
+    "duplicate key": '{"a": 1, "a": 2}',
+    "nested duplicate key": '{"a": {"b": 1, "b": 1}}',
+    "deep nesting": '{"a": ' + "[" * 100000 + "]" * 100000 + "}",
+    "deep, just parsed": '{"model_type": ' + "[" * 900 + "]" * 900 + "}",
+    "list": "[1]",
+    "null": "null",
+    "empty": "",
+    "cut off": '{"a": ',
+    "trailing text": "{} {}",
+    "huge integer": '{"num_hidden_layers": ' + "9" * 100000 + "}",
+    "big integer": '{"model_type": "llama", "num_hidden_layers": ' + "9" * 4000 + "}",
+    "lone surrogate": '{"name": "\\ud800", "title": "x", "source": "abc"}',
+    "newline in key": '{"name": "x", "title": "x", "source": "abc", "a\\nb": 1}',
+    "text as type": '{"model_type": "a\\nb\\u001b[31m"}',
+}
+
+
+def refused(load: object, name: str) -> str:
+    with pytest.raises(InputError) as error:
+        load(name)  # type: ignore[operator]
+    message = str(error.value)
+    assert message.isprintable()
+    assert len(message) < 1500
+    return message
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("text", YAML.values(), ids=YAML)
+def test_hostile_yaml(tmp_path: Path, load: object, text: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    assert str(path) in refused(load, str(path))
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("text", JSON.values(), ids=JSON)
+def test_hostile_json(tmp_path: Path, load: object, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert str(path) in refused(load, str(path))
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+class TestPaths:
+    def test_missing(self, tmp_path: Path, load: object, suffix: str) -> None:
+        assert "must be a readable file" in refused(load, str(tmp_path / f"none{suffix}"))
+
+    def test_directory(self, tmp_path: Path, load: object, suffix: str) -> None:
+        path = tmp_path / f"folder{suffix}"
+        path.mkdir()
+        assert "must be a readable file" in refused(load, str(path))
+
+    def test_binary(self, tmp_path: Path, load: object, suffix: str) -> None:
+        path = tmp_path / f"x{suffix}"
+        path.write_bytes(bytes(range(256)) * 16)
+        assert "must be valid" in refused(load, str(path))
+
+    def test_huge(self, tmp_path: Path, load: object, suffix: str) -> None:
+        path = tmp_path / f"x{suffix}"
+        with path.open("wb") as stream:
+            stream.truncate(2**40)
+        assert "must be at most" in refused(load, str(path))
+
+    def test_newline_in_name(self, tmp_path: Path, load: object, suffix: str) -> None:
+        path = tmp_path / f"a\nb{suffix}"
+        refused(load, str(path))
+        path.write_text("{}" if suffix == ".json" else "a: 1")
+        refused(load, str(path))
+
+    def test_zero_byte_and_endless_names(self, tmp_path: Path, load: object, suffix: str) -> None:
+        refused(load, str(tmp_path / f"a\0b{suffix}"))
+        refused(load, "x" * 1000 + suffix)
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("name", ["", " ", "no-such-thing", "..", "x" * 5000, "a\nb", "a\0b", "\ud800", "../etc/passwd"])
+def test_names_that_are_none(load: object, name: str) -> None:
+    refused(load, name)
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_every_way_to_damage_a_good_file(tmp_path: Path, load: object) -> None:
+    """Each leaf of a bundled file replaced by junk: refused in one line, or still a valid file."""
+    kind = {load_gpu: "gpus", load_model: "models", load_calibration: "calibrations"}[load]  # type: ignore[index]
+    name = {"gpus": "h20-sxm-96gb", "models": "deepseek-v3", "calibrations": "a100-sxm-80gb.literature"}[kind]
+    good = files.read_mapping(files.data_directory(kind) / f"{name}.yaml")
+    path = tmp_path / "x.json"
+
+    def attempt(data: object) -> None:
+        path.write_text(json.dumps(data, default=str))
+        try:
+            load(str(path))  # type: ignore[operator]
+        except InputError as error:
+            assert str(error).isprintable()
+
+    for key in good:
+        attempt({k: v for k, v in good.items() if k != key})
+        for junk in (None, True, -1, 0, 1e300, "", "x\ny", [], {}, [[]], {"value": {}}, 10**30):
+            attempt(good | {key: junk})
+            if isinstance(good[key], dict):
+                for inner in good[key]:
+                    attempt(good | {key: good[key] | {inner: junk}})

@@ -1,0 +1,190 @@
+"""The bundled models: parameter counts and KV sizes against what their makers print."""
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs import files, model
+from perfmodel.specs.model import ModelSpec, load_model
+
+NAMES = files.bundled_names("models")
+B = 1e9
+
+
+def shown(value: float) -> float:
+    """Half a unit of the last digit that is printed: 16 -> 0.5, 8.03 -> 0.005."""
+    digits = f"{value:g}".partition(".")[2]
+    return 0.5 * 10.0 ** -len(digits)
+
+
+def recomputes(computed: float, printed: float) -> bool:
+    return abs(computed / B - printed) <= max(0.005 * printed, shown(printed))
+
+
+def test_twenty_five_models_or_more() -> None:
+    assert len(NAMES) >= 25
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_named_by_its_file_and_sourced(name: str) -> None:
+    spec = model.load_bundled(name)
+    assert spec.name == name
+    assert spec.hf_id
+    assert spec.published
+    assert len(spec.source) > 10
+
+
+def test_totals_recompute_but_for_one_rounded_card() -> None:
+    """31 of 32. Qwen2.5-32B's card says 32.5B; its config gives 32.76B, and its near twin Qwen3-32B prints 32.8B."""
+    off = set()
+    for name in NAMES:
+        spec = model.load_bundled(name)
+        assert spec.published
+        assert spec.published.total_b
+        if not recomputes(spec.total_params, spec.published.total_b):
+            off.add(name)
+    assert off == {"qwen2.5-32b"}
+    assert load_model("qwen2.5-32b").total_params == pytest.approx(32.5 * B, rel=0.01)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if (p := model.load_bundled(n).published) and p.active_b])
+def test_active_counts_recompute(name: str) -> None:
+    """Cards differ in whether the input embedding counts as active, and round to two digits."""
+    spec = model.load_bundled(name)
+    assert spec.published
+    with_embedding = spec.active_params + (0 if spec.tie_word_embeddings else spec.embedding_params)
+    nearest = min(abs(n / B / (spec.published.active_b or 0) - 1) for n in (spec.active_params, with_embedding))
+    assert nearest < 0.022  # 2.4 printed for 2.45, the worst
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if (p := model.load_bundled(n).published) and p.nonembedding_b])
+def test_counts_without_embeddings_recompute(name: str) -> None:
+    spec = model.load_bundled(name)
+    assert spec.published
+    embeddings = spec.embedding_params * (1 if spec.tie_word_embeddings else 2)
+    assert (spec.total_params - embeddings) / B == pytest.approx(spec.published.nonembedding_b, rel=0.01)
+
+
+# Billions, worked independently from the config fields (total; active without the input embedding).
+@pytest.mark.parametrize(
+    ("name", "total", "active"),
+    [
+        ("llama-2-7b", 6.7384, 6.6073),
+        ("llama-3.1-8b", 8.0303, 7.5049),
+        ("llama-3.2-1b", 1.2358, 1.2358),  # tied: the embedding is the head
+        ("mixtral-8x7b", 46.7028, 12.7489),
+        ("qwen2.5-7b", 7.6156, 7.0706),  # biases on q, k, v
+        ("qwen3-30b-a3b", 30.5321, 3.0419),
+        ("deepseek-v2-lite", 15.7065, 2.4514),  # MLA without a query rank, 2 shared experts, 1 dense layer
+        ("deepseek-v3", 671.0264, 36.6256),
+        ("gpt-oss-20b", 20.9148, 3.6083),  # biases everywhere, sinks
+        ("gpt-oss-120b", 116.8292, 5.1328),
+        ("gemma-2-9b", 9.2417, 9.2417),
+        ("gemma-3-27b", 27.0090, 27.0090),
+        ("phi-3-mini-4k", 3.8211, 3.7226),
+    ],
+)
+def test_total_and_active_to_five_digits(name: str, total: float, active: float) -> None:
+    spec = load_model(name)
+    assert spec.total_params / B == pytest.approx(total, abs=6e-5)
+    assert spec.active_params / B == pytest.approx(active, abs=6e-5)
+
+
+def test_llama_2_7b_by_hand() -> None:
+    attention = 4 * 4096 * 4096
+    mlp = 3 * 4096 * 11008
+    norms = 2 * 4096
+    assert load_model("llama-2-7b").total_params == 32 * (attention + mlp + norms) + 4096 + 2 * 32000 * 4096
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("llama-2-7b", 524288),  # 32 layers x 2 x 32 heads x 128 x 2 bytes
+        ("llama-3.1-8b", 131072),  # 32 x 2 x 8 x 128 x 2
+        ("llama-3.1-70b", 327680),  # 80 x 2 x 8 x 128 x 2
+        ("deepseek-v3", 70272),  # 61 x (512 + 64) x 2
+        ("qwen3-30b-a3b", 98304),  # 48 x 2 x 4 x 128 x 2
+    ],
+)
+def test_kv_bytes_a_token(name: str, expected: int) -> None:
+    assert load_model(name).kv_bytes_per_token() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "sliding", "layers"),
+    [
+        ("gpt-oss-20b", 128, 12, 24),
+        ("gemma-2-9b", 4096, 21, 42),
+        ("gemma-3-27b", 1024, 52, 62),
+        ("phi-3-mini-4k", 2047, 32, 32),
+        ("mistral-7b-v0.3", None, 0, 32),
+    ],
+)
+def test_sliding_layers(name: str, window: int | None, sliding: int, layers: int) -> None:
+    spec = load_model(name)
+    assert (spec.sliding_window, spec.num_sliding_layers, spec.num_hidden_layers) == (window, sliding, layers)
+
+
+def test_llama_3_rope_scaling() -> None:
+    for name, factor in (("llama-3.1-8b", 8), ("llama-3.1-405b", 8), ("llama-3.2-1b", 32)):
+        rope = load_model(name).rope_scaling
+        assert rope
+        given = (rope.factor, rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position_embeddings)
+        assert given == (factor, 1, 4, 8192)
+
+
+def test_aliases_are_unique_and_resolve() -> None:
+    seen: list[str] = list(NAMES)
+    for name in NAMES:
+        spec = model.load_bundled(name)
+        seen += [alias.lower() for alias in (*spec.aliases, spec.hf_id or "")]
+        assert all(load_model(alias) is spec for alias in (*spec.aliases, spec.hf_id or ""))
+    assert len(seen) == len(set(seen))
+    assert load_model("meta-llama/Llama-3.1-8B").name == "llama-3.1-8b"
+
+
+def test_another_shape_is_no_alias() -> None:
+    with pytest.raises(InputError, match=r"--model: no model named 'llama-3-8b'; did you mean .*llama-3\.1-8b"):
+        load_model("llama-3-8b")
+
+
+def test_a_user_file_by_path(tmp_path: object) -> None:
+    from pathlib import Path
+
+    source = files.data_directory("models") / "llama-3.1-8b.yaml"
+    path = Path(str(tmp_path)) / "mine.yaml"
+    path.write_text(source.read_text())
+    assert load_model(str(path)) == load_model("llama-3.1-8b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"num_key_value_heads": 5}, "num_key_value_heads must divide"),
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers"),
+        ({"hidden_size": 10**12}, "hidden_size"),
+        ({"hidden_size": 0}, "hidden_size"),
+        ({"hidden_size": -4096}, "hidden_size"),
+        ({"hidden_size": 4096.0}, "hidden_size"),
+        ({"hidden_size": "4096"}, "hidden_size"),
+        ({"hidden_size": True}, "hidden_size"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"hidden_size": 1 << 100000}, "hidden_size"),
+        ({"qkv_bias": "yes"}, "qkv_bias"),
+        ({"rope_theta": float("inf")}, "rope_theta"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
+        ({"num_sliding_layers": 2}, "sliding_window must be given"),
+        ({"sliding_window": 128, "num_sliding_layers": 33}, "num_sliding_layers must be at most"),
+        ({"moe": {"num_experts": 4, "experts_per_token": 5, "intermediate_size": 8}}, "experts_per_token must be"),
+        ({"rope_scaling": {"rope_type": "magic", "factor": 2}}, "rope_type"),
+        ({"source": ""}, "source"),
+        ({"Hidden_Size": 4096}, "Hidden_Size.*allowed keys"),
+        ({1: 2}, "1"),
+    ],
+)
+def test_a_bad_model_is_one_line_naming_the_key(changes: dict[str, object], names: str) -> None:
+    good = files.read_mapping(files.data_directory("models") / "llama-3.1-8b.yaml")
+    with pytest.raises(InputError, match=names) as error:
+        files.parse(ModelSpec, good | changes, "mine.yaml")
+    assert str(error.value).startswith("mine.yaml: ")
+    assert "\n" not in str(error.value)
