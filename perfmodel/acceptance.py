@@ -14,10 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.ops import Array, Floats
 from perfmodel.specs.acceptance_rows import AcceptanceRow
-
-Array = npt.NDArray[np.float64]
-Floats = float | Array
 
 MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""

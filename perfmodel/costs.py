@@ -229,6 +229,11 @@ def selection(
     return ops
 
 
+def sampling(part: Shard, batch: Floats) -> Op:
+    """Drawing one token per sequence from a draft's whole distribution; what it costs a logit is the calibration's."""
+    return Op("sampling", "sampling", 1, Cost(), work_items=batch * float(part.model.vocab_size))
+
+
 def _dense(op: Linear, tokens: Floats, compute: str) -> Op:
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
     return Op(op.name, "linear", op.kernels, cost, compute)
@@ -260,7 +265,10 @@ def _attention(part: Shard, a: Attention, batch: Floats, query: Floats, context:
         kv_bytes=per_sequence * kv.read_bytes(cached, part.layout),
         activation_bytes=per_sequence * query * fresh,
     )
-    return Op(f"attention ({a.name})", "attention", a.layers, cost, part.precision.attention_compute, query)
+    items = batch * part.layout.num_kv_heads
+    return Op(
+        f"attention ({a.name})", "attention", a.layers, cost, part.precision.attention_compute, query, work_items=items
+    )
 
 
 def _causal_pairs(query: Floats, reach: Floats) -> Floats:

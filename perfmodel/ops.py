@@ -6,8 +6,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64] | float
-Kind = Literal["linear", "attention", "small", "allreduce"]
+Array = NDArray[np.float64]
+Floats = Array | float
+Kind = Literal["linear", "attention", "small", "allreduce", "sampling"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Op:
     """One kind of operation, summed over the layers that have it.
 
     kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass (attention
-    only, for the KV re-read factor). message_bytes: payload of each all-reduce.
+    only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items: independent pieces of one
+    attention call, a KV head of a sequence each; 0 where the count does not matter.
     """
 
     name: str
@@ -53,3 +55,4 @@ class Op:
     compute: str = "bf16"
     query: Floats = 1.0
     message_bytes: Floats = 0.0
+    work_items: Floats = 0.0

@@ -92,10 +92,14 @@ class Machine:
             return op.kernels * k.gemm_s + _blend(memory, compute, k.gemm_power)
         if op.kind == "attention":
             memory = (c.kv_bytes * self.reread(op.query) + c.activation_bytes) * (k.per_byte / k.attention_bandwidth)
+            if k.attention_slots:
+                memory = memory * _wave_factor(op.work_items, k.attention_slots, k.multiprocessors)
             compute = c.flops * (1.0 / (self.peak(op.compute) * k.attention_flops))
             return op.kernels * k.attention_s + np.maximum(memory, compute)
         if op.kind == "small":
             return op.kernels * k.small_s + c.activation_bytes * (k.per_byte / k.small_bandwidth)
+        if op.kind == "sampling":
+            return op.work_items * k.draft_logit_s
         return op.kernels * self._allreduce_s(op.message_bytes)
 
     def op_lower_s(self, op: Op) -> Floats:
@@ -112,7 +116,8 @@ class Machine:
         flop_s = sum((op.cost.flops / self.peak(op.compute) for op in compute), start=0.0)
         total = sum((op.cost.bytes for op in compute), start=0.0) * k.per_byte
         comm_lower = sum((self.op_lower_s(op) for op in comm), start=0.0)
-        launches = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s}
+        sampled = sum((self.op_predicted_s(op) for op in compute if op.kind == "sampling"), start=0.0)
+        launches = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s, "sampling": 0.0}
         return PassTime(
             lower_s=sum((self.op_lower_s(op) for op in ops), start=0.0),
             upper_s=flop_s + total + comm_lower,
@@ -122,7 +127,9 @@ class Machine:
             flop_s=flop_s,
             activation_s=sum((op.cost.activation_bytes for op in compute), start=0.0) * k.per_byte,
             comm_s=sum((self.op_predicted_s(op) for op in comm), start=0.0),
-            fixed_s=sum((op.kernels * launches[op.kind] for op in compute), start=k.pass_s + k.token_s * tokens),
+            fixed_s=sum(
+                (op.kernels * launches[op.kind] for op in compute), start=k.pass_s + k.token_s * tokens + sampled
+            ),
         )
 
     def load_and_compute_s(self, ops: Sequence[Op]) -> tuple[Floats, Floats]:
@@ -145,6 +152,8 @@ class Machine:
         k, c = self._constants, op.cost
         if op.kind == "allreduce":
             return "comm"
+        if op.kind == "sampling":
+            return "fixed"
         launch = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s}[op.kind] * op.kernels
         bandwidth = {"linear": k.gemm_bandwidth, "attention": k.attention_bandwidth, "small": k.small_bandwidth}[
             op.kind
@@ -190,6 +199,19 @@ def _blend(a: Floats, b: Floats, power: float) -> Floats:
     return (np.asarray(a) ** power + np.asarray(b) ** power) ** (1.0 / power)
 
 
+def _wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:
+    """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy to the end.
+
+    Below `slots` the kernel cuts the pieces up until they fill the device: factor 1. From there on a piece is not cut
+    (FlashInfer's plan, arXiv 2501.01005), and the last, partial wave takes at least as long as one piece per
+    multiprocessor, however few pieces it has.
+    """
+    items = np.asarray(items, float)
+    left = items % slots
+    idle = np.where((items < slots) | (left == 0), 0.0, np.maximum(multiprocessors - left, 0.0))
+    return 1.0 + idle / np.maximum(items, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Constants:
     """A calibration's values as plain floats, with the device's byte times."""
@@ -209,9 +231,14 @@ class _Constants:
     allreduce: float
     pass_s: float
     token_s: float
+    draft_logit_s: float
+    multiprocessors: float
+    attention_slots: float
 
     @classmethod
     def of(cls, gpu: GPUSpec, c: Calibration) -> "_Constants":
+        multiprocessors = gpu.multiprocessors.value if gpu.multiprocessors else 0.0
+        resident = c.attention_blocks_per_multiprocessor
         return cls(
             per_byte=1.0 / gpu.memory_bandwidth_bytes_per_s,
             per_link_byte=1.0 / gpu.link_bytes_per_s if gpu.link_bytes_per_s else 0.0,
@@ -228,4 +255,7 @@ class _Constants:
             allreduce=c.allreduce_multiplier.value,
             pass_s=c.pass_fixed_s.value,
             token_s=c.token_s.value,
+            draft_logit_s=c.draft_logit_s.value if c.draft_logit_s else 0.0,
+            multiprocessors=multiprocessors,
+            attention_slots=resident.value * multiprocessors if resident else 0.0,
         )

@@ -19,14 +19,13 @@ from perfmodel.acceptance import Acceptance
 from perfmodel.drafts.base import Draft
 from perfmodel.formats import Precision
 from perfmodel.kv.full import Full
-from perfmodel.ops import Floats, Op
+from perfmodel.ops import Array, Floats, Op
 from perfmodel.roofline import Machine, PassTime
 from perfmodel.specs.model import ModelSpec
 from perfmodel.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**17
-Array = NDArray[np.float64]
 Accounting = Literal["ragged", "lock-step"]
 
 
@@ -71,7 +70,7 @@ class Scenario:
     def draft_ops(self, batch: Floats, context: Floats) -> list[Op]:
         """Ops of one draft step, selection included."""
         ops = costs.forward(self.draft_shard, batch, 1.0, context, self.draft.kv)
-        ops = costs.core(ops) if self.core_ops else ops
+        ops = costs.core(ops) if self.core_ops else [*ops, costs.sampling(self.draft_shard, batch)]
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
 
     def target_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime:
@@ -93,7 +92,10 @@ class Scenario:
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
         """Time of an iteration outside any pass, plus what the KV method rebuilds once per iteration."""
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
-        fixed = self.machine.calibration.iteration_fixed_s.value
+        c = self.machine.calibration
+        fixed: Floats = c.iteration_fixed_s.value
+        if c.iteration_sequence_s:
+            fixed = fixed + c.iteration_sequence_s.value * batch
         return sum((self.draft_machine.op_predicted_s(op) for op in rebuild), start=fixed)
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:

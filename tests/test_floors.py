@@ -20,6 +20,7 @@ FLOORS: dict[int, tuple[str, ...]] = {
     6: ("perfmodel", "validate", "perfmodel.plots", "perfmodel.schedule", "perfmodel.report"),
     5: (
         "perfmodel.query",
+        "perfmodel.sweep",
         "perfmodel.uncertainty",
         "perfmodel.whatif",
         "perfmodel.advise",

@@ -1,5 +1,7 @@
 """The bundled models: parameter counts and KV sizes against what their makers print."""
 
+from pathlib import Path
+
 import pytest
 
 from perfmodel.errors import InputError
@@ -148,11 +150,9 @@ def test_another_shape_is_no_alias() -> None:
         load_model("llama-3-8b")
 
 
-def test_a_user_file_by_path(tmp_path: object) -> None:
-    from pathlib import Path
-
+def test_a_user_file_by_path(tmp_path: Path) -> None:
     source = files.data_directory("models") / "llama-3.1-8b.yaml"
-    path = Path(str(tmp_path)) / "mine.yaml"
+    path = tmp_path / "mine.yaml"
     path.write_text(source.read_text())
     assert load_model(str(path)) == load_model("llama-3.1-8b")
 

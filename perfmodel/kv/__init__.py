@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from perfmodel.errors import InputError, refuse, unknown_name
-from perfmodel.kv.base import NOTHING, Floats, KVLayout, KVMethod, Step
+from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
 
-__all__ = ["NOTHING", "Floats", "KVLayout", "KVMethod", "Step", "method", "method_in", "methods", "names", "parse_kv"]
+__all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "method_in", "methods", "names", "parse_kv"]
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([km]?)", re.ASCII)
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}

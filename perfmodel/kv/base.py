@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import refuse
-
-Floats = float | npt.NDArray[np.float64]
+from perfmodel.ops import Floats
 
 SCORE_BYTES = 4.0
 """Bytes of one attention score or one token index as a selection kernel keeps it (fp32, int32)."""

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfmodel.kv.base import SCORE_BYTES, Floats, KVLayout, KVMethod, Step
+from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step
+from perfmodel.ops import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.kv.base import SCORE_BYTES, Floats, KVLayout, KVMethod, Step
+from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step
+from perfmodel.ops import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.kv.base import SCORE_BYTES, Floats, KVLayout, KVMethod, Step, gather
+from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step, gather
+from perfmodel.ops import Floats
 
 
 @dataclass(frozen=True, slots=True)

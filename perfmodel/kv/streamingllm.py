@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfmodel.kv.base import NOTHING, Floats, KVLayout, KVMethod, Step, gather
+from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step, gather
+from perfmodel.ops import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class Calibration(_Frozen):
     attention_bandwidth_fraction: Fraction
     attention_flops_fraction: Fraction
     attention_fixed_s: Seconds
+    attention_blocks_per_multiprocessor: Constant | None = None
     kv_reread_per_query: Seconds
     small_kernel_s: Seconds
     small_bandwidth_fraction: Fraction
@@ -95,7 +96,9 @@ class Calibration(_Frozen):
     allreduce: AllReduce | None = None
     pass_fixed_s: Seconds
     token_s: Seconds
+    draft_logit_s: Seconds | None = None
     iteration_fixed_s: Seconds
+    iteration_sequence_s: Seconds | None = None
     shards_lm_head: bool = True
     speedup_log_stderr: float | None = Field(None, ge=0)
 

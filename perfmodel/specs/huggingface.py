@@ -92,7 +92,7 @@ def _qwen_moe(keys: Keys, layers: int) -> dict[str, Any]:
 
 
 def _deepseek_moe(keys: Keys, layers: int) -> dict[str, Any]:
-    first, step = keys.integer("first_k_dense_replace", low=0, high=MAX_LAYERS), keys.integer("moe_layer_freq", 1)
+    first, step = keys.integer("first_k_dense_replace", low=0, high=layers), keys.integer("moe_layer_freq", 1)
     dense = [i for i in range(layers) if i < first or i % step]
     if "n_shared_experts" not in keys.data:
         raise keys.bad("n_shared_experts", "a whole number, or null for none")
