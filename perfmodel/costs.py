@@ -81,6 +81,7 @@ class Shard:
     attention_flops_per_pair: float
     attention_activation_bytes_per_token: float
     stored_weight_bytes: float
+    kv_page: int = 1
 
     @property
     def kv_bytes_per_token(self) -> float:
@@ -89,7 +90,12 @@ class Shard:
 
     def stored_kv_bytes(self, context: Floats) -> Floats:
         """KV bytes one sequence of `context` tokens keeps on this device; sliding layers keep their window."""
-        return sum((a.layers * self.layout.token_bytes * span(context, a.window) for a in self.attentions), start=0.0)
+        per_token = self.layout.token_bytes
+        return sum((a.layers * per_token * self.paged(span(context, a.window)) for a in self.attentions), start=0.0)
+
+    def paged(self, tokens: Floats) -> Floats:
+        """Cached tokens as the pages hold them: rounded up to whole pages of `kv_page` tokens (1: as they are)."""
+        return tokens if self.kv_page == 1 else np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page
 
 
 def span(context: Floats, window: int | None) -> Floats:
@@ -107,12 +113,14 @@ def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") ->
         )
 
 
-def shard(model: ModelSpec, tensor_parallel: int, precision: Precision, shards_lm_head: bool = True) -> Shard:
+def shard(
+    model: ModelSpec, tensor_parallel: int, precision: Precision, shards_lm_head: bool = True, kv_page: int = 1
+) -> Shard:
     """Work out one device's share.
 
     Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device and are
-    replicated past that; an MLA latent is replicated always. Raises InputError where the degree does not divide the
-    query heads.
+    replicated past that; an MLA latent is replicated always. kv_page: tokens per page of the cache. Raises InputError
+    where the degree does not divide the query heads.
     """
     check_tensor_parallel(model, tensor_parallel)
     n, act = tensor_parallel, precision.activation_bytes
@@ -152,6 +160,7 @@ def shard(model: ModelSpec, tensor_parallel: int, precision: Precision, shards_l
         + head.weight_bytes
         + (0.0 if model.tie_word_embeddings else model.embedding_params * act / n)
         + model.norm_params * act,
+        kv_page=kv_page,
     )
 
 
@@ -262,7 +271,7 @@ def _attention(part: Shard, a: Attention, batch: Floats, query: Floats, context:
     fresh = part.attention_activation_bytes_per_token + part.layout.token_bytes
     cost = Cost(
         flops=part.attention_flops_per_pair * per_sequence * pairs,
-        kv_bytes=per_sequence * kv.read_bytes(cached, part.layout),
+        kv_bytes=per_sequence * kv.read_bytes(part.paged(cached), part.layout),
         activation_bytes=per_sequence * query * fresh,
     )
     items = batch * part.layout.num_kv_heads

@@ -1,7 +1,7 @@
 """A question in the user's words, and the scenario that it resolves to."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from perfmodel.acceptance import Acceptance
 from perfmodel.capacity import DEFAULT_MEMORY_FRACTION
@@ -45,7 +45,9 @@ class Query:
     draft_kv_dtype: str | None = None
     kv_reread: float | None = None
     calibration: str | None = None
+    kv_page: int = 1
     accounting: Accounting = "ragged"
+    new_tokens: int = 128
     max_gamma: int = DEFAULT_MAX_GAMMA
     batch_range: tuple[float, float] = field(default=DEFAULT_BATCH_RANGE)
     memory_fraction: float = DEFAULT_MEMORY_FRACTION
@@ -84,6 +86,8 @@ def resolve(query: Query) -> Scenario:
         draft=draft,
         acceptance=_acceptance(query, target.name, draft.name, draft.kv.name, draft.kv.budget),
         accounting=query.accounting,
+        new_tokens=query.new_tokens,
+        kv_page=query.kv_page,
     )
 
 
@@ -100,6 +104,12 @@ def check_numbers(query: Query) -> None:
         raise refuse("--memory-fraction", None, "a number above 0 and at most 1", query.memory_fraction)
     if not 1 <= low < high < float("inf"):
         raise refuse("--batch-range", None, "two rising numbers from 1", f"{low}..{high}")
+    if query.accounting not in get_args(Accounting):
+        raise refuse("--accounting", None, f"one of {', '.join(get_args(Accounting))}", query.accounting)
+    if not 1 <= query.kv_page <= 2**20:
+        raise refuse("--kv-page", None, "a whole number of tokens from 1 to 2^20", query.kv_page)
+    if not 1 <= query.new_tokens <= 100_000:
+        raise refuse("--new-tokens", None, "a whole number from 1 to 100000", query.new_tokens)
     if not 0 <= query.max_gamma <= 1024:
         raise refuse("--max-gamma", None, "a whole number from 0 to 1024", query.max_gamma)
 

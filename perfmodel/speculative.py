@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel import costs
-from perfmodel.acceptance import Acceptance
+from perfmodel.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.drafts.base import Draft
 from perfmodel.formats import Precision
 from perfmodel.kv.full import Full
@@ -26,7 +26,7 @@ from perfmodel.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**17
-Accounting = Literal["ragged", "lock-step"]
+Accounting = Literal["ragged", "lock-step", "static"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,10 @@ class Scenario:
     """Everything about a question except its workload.
 
     machine: device, calibration and the target's tensor-parallel degree. accounting: ``ragged`` lets every sequence
-    advance by its own count, ``lock-step`` by the batch's minimum. routing_independence: 1 routes the tokens of one
-    sequence to experts independently, 0 all alike (MoE only). core_ops: count linear and attention ops alone.
+    advance by its own count, ``lock-step`` by the batch's minimum, and a ``static`` batch of sequences that need
+    `new_tokens` each ends with its slowest. kv_page: tokens per page of both caches. routing_independence: 1 routes
+    the tokens of one sequence to experts independently, 0 all alike (MoE only). core_ops: count linear and attention
+    ops alone.
     """
 
     target: ModelSpec
@@ -44,6 +46,8 @@ class Scenario:
     draft: Draft
     acceptance: Acceptance
     accounting: Accounting = "ragged"
+    new_tokens: int = 128
+    kv_page: int = 1
     routing_independence: float = 1.0
     core_ops: bool = False
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
@@ -52,9 +56,10 @@ class Scenario:
 
     def __post_init__(self) -> None:
         calibration, draft = self.machine.calibration, self.draft
-        target = costs.shard(self.target, self.machine.tensor_parallel, self.precision, calibration.shards_lm_head)
+        head, page, degree = calibration.shards_lm_head, self.kv_page, self.machine.tensor_parallel
+        target = costs.shard(self.target, degree, self.precision, head, page)
         object.__setattr__(self, "target_shard", target)
-        drafter = costs.shard(draft.model, draft.tensor_parallel, draft.precision, calibration.shards_lm_head)
+        drafter = costs.shard(draft.model, draft.tensor_parallel, draft.precision, head, page)
         object.__setattr__(self, "draft_shard", drafter)
         machine = Machine(self.machine.gpu, calibration, draft.tensor_parallel)
         object.__setattr__(self, "draft_machine", machine)
@@ -113,6 +118,12 @@ class Scenario:
         In lock-step every sequence waits for the shortest run: position j counts only if all sequences accept it.
         """
         survival = self.acceptance.survival(max_gamma)
+        if self.accounting == "static":
+            ends = [
+                static_batch_tokens_per_iteration(survival[: g + 1], batch, self.new_tokens)
+                for g in range(max_gamma + 1)
+            ]
+            return np.stack(np.broadcast_arrays(*ends), axis=-1)
         if self.accounting == "lock-step":
             survival = survival ** np.asarray(batch, float)[..., None]
         return np.cumsum(survival, axis=-1)

@@ -164,9 +164,10 @@ def reason(p: Prediction, limiter: str) -> str:
     }
     added, gained = sum(terms.values()), (float(p.tokens_per_iteration) - 1.0) * float(p.target_s)
     worst = max(terms, key=lambda name: terms[name])
-    tokens = float(p.tokens_per_iteration)
+    relation = "more" if gained > added else "no more"
     return (
-        f"an iteration saves {gained * 1e3:.2f} ms of plain decoding ({tokens:.2f} tokens; limited by {limiter}), {'more' if gained > added else 'no more'} than the {added * 1e3:.2f} ms it adds, of which "
+        f"an iteration saves {gained * 1e3:.2f} ms of plain decoding ({float(p.tokens_per_iteration):.2f} tokens; "
+        f"limited by {limiter}), {relation} than the {added * 1e3:.2f} ms it adds, of which "
         f"{worst}: {terms[worst] * 1e3:.2f} ms"
     )
 
