@@ -21,6 +21,7 @@ FLOORS: dict[int, tuple[str, ...]] = {
     5: (
         "perfmodel.query",
         "perfmodel.sweep",
+        "perfmodel.sweep_files",
         "perfmodel.uncertainty",
         "perfmodel.whatif",
         "perfmodel.advise",
