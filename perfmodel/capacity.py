@@ -43,7 +43,7 @@ def memory(
     Broadcasts over ``[batch, context, gamma]``; gamma = 0 needs nothing of the draft.
     """
     speculates = np.greater(gamma, 0)
-    draft_weights = np.where(speculates, 0.0 if draft.shares_weights else drafter.stored_weight_bytes, 0.0)
+    draft_weights = np.where(speculates, draft.own_weight_bytes(drafter), 0.0)
     draft_kv = np.where(speculates, draft_stored_bytes(drafter, draft, context), 0.0)
     room = gpu.memory_bytes * fraction
     target_kv = target.stored_kv_bytes(np.asarray(context) + gamma + 1)
@@ -63,7 +63,7 @@ def memory(
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
     """KV bytes per sequence that the draft keeps beside the target's cache, on one device."""
     per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
-    return sum((a.layers * per_layer(span(context, a.window), drafter.layout) for a in drafter.attentions), start=0.0)
+    return sum((a.layers * per_layer(drafter.paged(span(context, a.window)), drafter.layout) for a in drafter.attentions), start=0.0)
 
 
 def _sequences(room: Floats, each: Floats) -> Floats:

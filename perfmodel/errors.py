@@ -20,10 +20,11 @@ def refuse(where: str, key: str | None, allowed: str, given: object) -> InputErr
     return InputError(" ".join(f"{place}: must be {allowed}, given {text}".split()))
 
 
-def unknown_name(where: str, noun: str, given: str, known: Iterable[str]) -> InputError:
-    """Refuse a name that is not in the list, with the nearest ones."""
+def unknown_name(where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()) -> InputError:
+    """Refuse a name that is not in the list, with the nearest ones; `aliases` are suggested but never listed."""
     names = sorted(known)
-    near = difflib.get_close_matches(given.lower(), names, n=3, cutoff=0.4)
+    pools = (names, sorted(aliases))
+    near = next(filter(None, (difflib.get_close_matches(given.lower(), p, n=3, cutoff=0.4) for p in pools)), [])
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names)}"
     shown = given if len(given) <= 80 else given[:77] + "..."
     return InputError(f"{where}: no {noun} named {shown!r}; {hint}")

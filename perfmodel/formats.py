@@ -18,6 +18,11 @@ class Format:
     bytes_per_value: float
     compute: str
 
+    @property
+    def packed(self) -> bool:
+        """True where a GEMM must unpack the stored weights to the 16 bits that it computes with."""
+        return self.compute == "bf16" and self.bytes_per_value < 2.0
+
 
 WEIGHT_FORMATS = {
     f.name: f
@@ -82,4 +87,4 @@ class Precision:
     @property
     def attention_compute(self) -> str:
         """Peak that attention runs at."""
-        return "fp32" if self.weights.compute == "fp32" else "bf16"
+        return "fp32" if self.weights.compute == "fp32" else self.kv.compute

@@ -46,7 +46,7 @@ def solve(query: Query, wanted: float = 1.0) -> Requirements:
     scenario = resolve(query)
     workload = Workload.of(query.batch, query.context, query.gamma or 1)
     p = predict(scenario, workload, query.max_gamma)
-    gamma = query.gamma or max(int(p.gamma_optimal), 1)
+    gamma = int(workload.gamma) if query.gamma else max(int(p.gamma_optimal), 1)
     p = predict(scenario, replace(workload, gamma=np.asarray(gamma)), query.max_gamma)
     spare = float(p.tokens_per_iteration * p.target_s) / wanted - float(p.verify_s + p.overhead_s)
     return Requirements(

@@ -17,6 +17,7 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 from perfmodel.speculative import DEFAULT_MAX_GAMMA, Accounting, Scenario
+from perfmodel.workload import MAX_BATCH, MAX_GAMMA
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,11 @@ def resolve(query: Query) -> Scenario:
     """Read what the question names and build its scenario. Raises InputError for whatever is unknown or impossible."""
     check_numbers(query)
     target, gpu = load_model(query.model), load_gpu(query.hardware)
-    calibration = load_calibration(query.calibration or gpu.calibration)
+    calibration = load_calibration(gpu.calibration if query.calibration is None else query.calibration)
     precision = Precision(weight_format(query.weights), kv_format(query.kv_dtype))
-    draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype") if query.draft_kv_dtype else precision.kv
+    draft_kv_type = precision.kv
+    if query.draft_kv_dtype is not None:
+        draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
     check_tensor_parallel(target, query.tp)
     draft = make_draft(
         query.draft,
@@ -102,15 +105,15 @@ def check_numbers(query: Query) -> None:
         raise refuse("--kv-reread", None, f"at most gamma + 1 = {query.gamma + 1}", query.kv_reread)
     if not 0 < query.memory_fraction <= 1:
         raise refuse("--memory-fraction", None, "a number above 0 and at most 1", query.memory_fraction)
-    if not 1 <= low < high < float("inf"):
-        raise refuse("--batch-range", None, "two rising numbers from 1", f"{low}..{high}")
+    if not 1 <= low < high <= MAX_BATCH:
+        raise refuse("--batch-range", None, f"two rising numbers from 1 to {MAX_BATCH:.0f}", f"{low}..{high}")
     if query.accounting not in get_args(Accounting):
         raise refuse("--accounting", None, f"one of {', '.join(get_args(Accounting))}", query.accounting)
     if not 1 <= query.kv_page <= 2**20:
         raise refuse("--kv-page", None, "a whole number of tokens from 1 to 2^20", query.kv_page)
     if not 1 <= query.new_tokens <= 100_000:
         raise refuse("--new-tokens", None, "a whole number from 1 to 100000", query.new_tokens)
-    if not 0 <= query.max_gamma <= 1024:
+    if not 0 <= query.max_gamma <= MAX_GAMMA or query.max_gamma != int(query.max_gamma):
         raise refuse("--max-gamma", None, "a whole number from 0 to 1024", query.max_gamma)
 
 

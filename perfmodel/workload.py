@@ -26,9 +26,13 @@ class Workload:
         tokens = _numbers(gamma, "gamma")
         if not (np.all(tokens >= 0) and np.all(tokens <= MAX_GAMMA) and np.all(tokens == np.floor(tokens))):
             raise refuse("--gamma", None, f"whole numbers from 0 to {MAX_GAMMA}", gamma)
-        return cls(
-            _positive(batch, "batch", MAX_BATCH), _positive(context, "context", MAX_CONTEXT), tokens.astype(np.int64)
-        )
+        axes = _positive(batch, "batch", MAX_BATCH), _positive(context, "context", MAX_CONTEXT), tokens.astype(np.int64)
+        try:
+            np.broadcast_shapes(*(axis.shape for axis in axes))
+        except ValueError:
+            shapes = ", ".join(str(axis.shape) for axis in axes)
+            raise refuse("--batch, --context, --gamma", None, "of shapes that broadcast together", shapes) from None
+        return cls(*axes)
 
 
 def _positive(given: ArrayLike, name: str, most: float) -> NDArray[np.float64]:
@@ -41,8 +45,9 @@ def _positive(given: ArrayLike, name: str, most: float) -> NDArray[np.float64]:
 def _numbers(given: ArrayLike, name: str) -> NDArray[np.float64]:
     try:
         values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise refuse(f"--{name}", None, "a number", str(given)) from None
+    except (TypeError, ValueError, OverflowError):
+        shown = given if isinstance(given, str) else type(given).__name__
+        raise refuse(f"--{name}", None, "a number", shown) from None
     if values.size == 0 or not np.all(np.isfinite(values)):
         raise refuse(f"--{name}", None, "finite numbers", given)
     return values

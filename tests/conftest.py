@@ -3,6 +3,10 @@
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # a slow machine is not a failing test
+settings.load_profile("untimed")
 
 
 def _has_cuda() -> bool:

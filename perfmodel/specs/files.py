@@ -134,5 +134,5 @@ def bundled_path(kind: str, noun: str, name: str, flag: str, aliases: dict[str, 
     if key not in known and aliases:
         key = aliases.get(key, key)
     if key not in known:
-        raise unknown_name(flag, noun, name, known)
+        raise unknown_name(flag, noun, name, known, aliases or ())
     return data_directory(kind) / f"{key}.yaml"
