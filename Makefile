@@ -35,7 +35,7 @@ docs: $(VENV)/.dev  ## regenerate the tables in docs/
 	$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.dev  ## time the engine; rewrites docs/benchmarks.md
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/engine.py
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

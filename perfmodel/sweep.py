@@ -1,8 +1,7 @@
 """A grid of questions answered in blocks at flat memory: the cases outside, batch x context x gamma inside."""
 
-import hashlib
 import itertools
-import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -13,9 +12,6 @@ from numpy.typing import NDArray
 from perfmodel import capacity
 from perfmodel.errors import InputError
 from perfmodel.query import Query, resolve
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import load_model
 from perfmodel.speculative import Scenario, predict
 from perfmodel.workload import Workload
 
@@ -38,6 +34,7 @@ COLUMNS = (
     *("tpot_s", "ar_tpot_s", "throughput_tokens_per_s", "ar_throughput_tokens_per_s", "gamma_optimal"),
     *("speedup_at_gamma_optimal", "fits", "max_batch", "ar_max_batch"),
 )
+AXES = ("model", "hardware", "tp", "draft_kv", "alpha", "batch", "context", "gamma")
 Column = NDArray[np.float64]
 
 
@@ -71,12 +68,12 @@ class Grid:
     @property
     def rows(self) -> int:
         """Number of rows of the whole grid."""
-        return len(list(self._heads())) * len(self.batch) * len(self.context) * len(self.gamma)
+        return math.prod(len(getattr(self, name)) for name in AXES)
 
     def queries(self) -> Iterator[Query]:
-        """One question per point, in the order of the rows."""
-        for query, contexts in self.cases():
-            for batch, context, gamma in itertools.product(self.batch, contexts, self.gamma):
+        """One question per point, gamma varying fastest, then context, then batch."""
+        for query in self._heads():
+            for batch, context, gamma in itertools.product(self.batch, self.context, self.gamma):
                 yield replace(query, batch=batch, context=context, gamma=gamma)
 
     def cases(self) -> Iterator[tuple[Query, tuple[float, ...]]]:
@@ -87,58 +84,45 @@ class Grid:
         looked_up = (
             self.alpha == (None,) and self.template.tokens_per_iteration is None and any(g != 0 for g in self.gamma)
         )
-        for model, hardware, tp, kv, alpha in self._heads():
-            query = replace(
-                self.template,
-                model=model,
-                hardware=hardware,
-                tp=tp,
-                draft_kv=kv,
-                alpha=alpha,
-                batch=self.batch[0],
-                gamma=self.gamma[0],
-            )
-            groups = [(context,) for context in self.context] if looked_up else [self.context]
+        groups = [(context,) for context in self.context] if looked_up else [self.context]
+        for query in self._heads():
             for contexts in groups:
-                yield replace(query, context=contexts[0], gamma=self._gamma_of_lookup()), contexts
+                yield replace(query, batch=self.batch[0], context=contexts[0], gamma=self._gamma_of_lookup()), contexts
 
-    def _heads(self) -> Iterator[tuple[str, str, int, str, float | None]]:
-        return itertools.product(self.model, self.hardware, self.tp, self.draft_kv, self.alpha)
+    def _heads(self) -> Iterator[Query]:
+        axes = itertools.product(self.model, self.hardware, self.tp, self.draft_kv, self.alpha)
+        for model, hardware, tp, kv, alpha in axes:
+            yield replace(self.template, model=model, hardware=hardware, tp=tp, draft_kv=kv, alpha=alpha)
 
     def _gamma_of_lookup(self) -> int | None:
         """A gamma that makes `resolve` look the acceptance up where any row needs it."""
         return max(self.gamma, key=lambda gamma: float("inf") if gamma is None else gamma)
 
+    def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
+        """The cases with what they name, read. Raises InputError where there are too many or one is impossible."""
+        for number, (query, contexts) in enumerate(self.cases()):
+            if number == MOST_CASES:
+                raise InputError(
+                    f"sweep: at most {MOST_CASES} combinations beside batch, context and gamma "
+                    "(without --alpha every context is one, its acceptance being looked up)"
+                )
+            yield query, contexts, resolve(query)
+
     def fingerprint(self) -> str:
-        """Changes with the grid, the columns and the contents of every file that it names."""
-        files = [load_model(name).model_dump_json() for name in self.model]
-        for name in self.hardware:
-            gpu = load_gpu(name)
-            calibration = load_calibration(self.template.calibration or gpu.calibration)
-            files += [gpu.model_dump_json(), calibration.model_dump_json()]
-        if self.template.draft.strip().lower() != "self":
-            files.append(load_model(self.template.draft).model_dump_json())
-        axes = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "template"}
-        parts: list[Any] = [self.template.as_dict(), axes, LABELS, COLUMNS, BLOCK_ROWS, files]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        """Changes with the grid, the columns and the contents of every file that is named. Raises as `resolved`."""
+        import hashlib  # takes a while to load, and a what-if needs none
+
+        axes = {name: getattr(self, name) for name in AXES}
+        made = hashlib.sha256(repr((self.template, axes, LABELS, COLUMNS, BLOCK_ROWS)).encode())
+        for _, _, scenario in self.resolved():
+            made.update(repr(scenario).encode())
+        return made.hexdigest()
 
 
 def blocks(grid: Grid, skip: int = 0) -> Iterator[Block]:
-    """The grid's rows in blocks of at most about `BLOCK_ROWS`, without the first `skip` blocks.
-
-    All cases are resolved before the first block, so that a mistake in any of them is refused at once (InputError).
-    """
-    cases = list(itertools.islice(grid.cases(), MOST_CASES + 1))
-    if len(cases) > MOST_CASES:
-        raise InputError(
-            f"sweep: at most {MOST_CASES} combinations beside batch, context and gamma "
-            "(without --alpha every context is one, its acceptance being looked up)"
-        )
-    for query, _ in cases:
-        resolve(query)
+    """The grid's rows in blocks of at most about `BLOCK_ROWS`, without the first `skip` blocks. Raises InputError."""
     number = 0
-    for query, contexts in cases:
-        scenario = resolve(query)
+    for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)
         pairs = len(grid.batch) * len(contexts)
         step = max(BLOCK_ROWS // len(grid.gamma), 1)

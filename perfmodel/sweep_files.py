@@ -93,40 +93,33 @@ class CsvSink:
 
     def __init__(self, path: Path) -> None:
         self.left = _Unfinished(path)
-        self.file: Any = None
 
     def open(self, fingerprint: str, *, resume: bool, overwrite: bool) -> int:
         """See `Sink`."""
         done = self.left.open(fingerprint, resume=resume, overwrite=overwrite)
-        self.file = self.left.part.open("ab")
         if not done:
-            self.file.truncate(0)
-            self.file.write((",".join((*LABELS, *COLUMNS)) + "\n").encode())
-            self._save()
+            self.left.part.write_bytes(b"")
+            self._append(",".join((*LABELS, *COLUMNS)) + "\n")
         return done
 
     def write(self, block: Block) -> None:
         """Append one block's rows."""
-        row = ",".join(
-            (
-                *(_cell(block.labels[name]) for name in LABELS),
-                *("%d" if n in WHOLE else f"%.{DIGITS}g" for n in COLUMNS),
-            )
-        )
+        labels = (_cell(block.labels[name]) for name in LABELS)
+        row = ",".join((*labels, *("%d" if name in WHOLE else f"%.{DIGITS}g" for name in COLUMNS))) + "\n"
         values = np.stack([block.columns[name] for name in COLUMNS], axis=1)
-        self.file.write(((row + "\n") * block.rows % tuple(values.reshape(-1).tolist())).encode())
         self.left.blocks += 1
-        self._save()
+        self._append(row * block.rows % tuple(values.reshape(-1).tolist()))
 
     def close(self) -> None:
         """Give the file its name."""
-        self.file.close()
         os.replace(self.left.part, self.left.path)
         self.left.discard()
 
-    def _save(self) -> None:
-        self.file.flush()
-        self.left.save(self.file.tell())
+    def _append(self, text: str) -> None:
+        with self.left.part.open("ab") as file:
+            file.write(text.encode())
+            size = file.tell()
+        self.left.save(size)
 
 
 class ParquetSink:

@@ -1,0 +1,126 @@
+"""Decode attention by implementation and query count: bandwidth against the peak, and how often the cache is re-read.
+
+    python benchmarks/attention.py --hardware h200-sxm-141gb                 # Llama-3.1-8B's shape, B=32, S=16K, bf16
+    python benchmarks/attention.py --batch 4 --context 4k --dtype fp32       # something a CPU can do
+
+`re-read` is the time of n query tokens over that of one: 1 where a verification reads the cache once, n where a kernel
+packs one query token per sequence. `unfolded` is torch's own call with `enable_gqa`, for comparison only.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from perfmodel.cli.counts import parse_count, parse_counts
+from perfmodel.errors import InputError
+from perfmodel.specs.gpu import load_gpu
+from validate.decoder.attention import Span, choose
+from validate.decoder.job import DTYPES
+
+Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
+
+
+def unfolded(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+    """One call over cache and new tokens (which a decoder would have to have copied behind the cache)."""
+    n, bound = q.shape[2], span.bound
+    position, own = torch.arange(bound, device=q.device), bound - n + torch.arange(n, device=q.device)
+    return F.scaled_dot_product_attention(
+        q, k[:, :, :bound], v[:, :, :bound], attn_mask=position <= own[:, None], enable_gqa=True
+    )
+
+
+def implementations(names: list[str], device: torch.device, dtype: torch.dtype) -> dict[str, Work]:
+    """The asked-for ones that this machine has."""
+    found: dict[str, Work] = {}
+    for name in names:
+        try:
+            found[name] = unfolded if name == "unfolded" else choose(name, device, dtype)
+        except InputError as error:
+            print(f"{name}: left out: {error}")
+    return found
+
+
+def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """Median seconds of one call; on CUDA the calls are captured, so that launches do not count."""
+    for _ in range(3):
+        work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        work = graph.replay
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - began)
+    return median(taken)
+
+
+def main() -> None:
+    """Print a line for each implementation and query count; with --json, one JSON object each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", default="32")
+    parser.add_argument("--context", default="16k")
+    parser.add_argument("--queries", default="1,2,3,5,8,9")
+    parser.add_argument("--heads", type=int, default=32)
+    parser.add_argument("--kv-heads", type=int, default=8)
+    parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=4, help="caches to rotate over, so that none stays on the chip")
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--implementations", default="triton,sdpa,math,unfolded")
+    parser.add_argument("--hardware", help="device whose peak bandwidth to compare with")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    device, dtype = torch.device(args.device), DTYPES[args.dtype]
+    batch, context = parse_count(args.batch, "--batch"), parse_count(args.context, "--context")
+    peak = load_gpu(args.hardware).memory_bandwidth_bytes_per_s if args.hardware else math.nan
+    shape = (args.layers, batch, args.kv_heads, context, args.head_dim)
+    keys, values = (torch.randn(shape, device=device, dtype=dtype) for _ in "kv")
+    read = keys[0].nbytes + values[0].nbytes
+    span = Span(torch.full((batch,), context, device=device), context)
+    for name, attend in implementations(args.implementations.split(","), device, dtype).items():
+        one = math.nan
+        for n in parse_counts(args.queries, "--queries"):
+            q = torch.randn(batch, args.heads, n, args.head_dim, device=device, dtype=dtype)
+            new_k, new_v = (
+                torch.randn(batch, args.kv_heads, n, args.head_dim, device=device, dtype=dtype) for _ in "kv"
+            )
+
+            def layers(attend: Work = attend, q: Tensor = q, new_k: Tensor = new_k, new_v: Tensor = new_v) -> None:
+                for k, v in zip(keys, values, strict=True):
+                    attend(q, k, v, span, new_k, new_v)
+
+            with torch.inference_mode():
+                call = seconds(layers, device, args.repeats) / args.layers
+            one = call if n == 1 else one
+            row = {
+                "implementation": name,
+                "queries": n,
+                "call_s": call,
+                "bytes_per_s": read / call,
+                "share_of_peak": read / call / peak,
+                "reread": call / one,
+            }
+            if args.json:
+                print(json.dumps({key: None if value != value else value for key, value in row.items()}))
+            else:
+                share = f"{row['share_of_peak']:6.1%} of peak" if args.hardware else ""
+                rate = f"{call * 1e3:9.3f} ms {read / call / 1e9:8.1f} GB/s {share}"
+                print(f"{name:9} n={n:<3} {rate} re-read {call / one:5.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Time the engine and rewrite docs/benchmarks.md: ``python benchmarks/engine.py [--sweep]`` (see README.md beside).
+
+This process stays small: what it starts would otherwise be charged with its memory.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+OUT = HERE.parent / "docs" / "benchmarks.md"
+SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
+DEMO = [*SUBJECT, "--draft", "self", "--batch", "64", "--context", "32000", "--gamma", "2"]
+GRID = ["--batch", "1..100", "--context", "100..1000000+100", "--gamma", "1..10", "--alpha", "0.8"]
+COLD_RUNS = 15
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `target` and `value` in the same unit."""
+
+    what: str
+    value: float
+    unit: str
+    target: float | None = None
+
+    def cells(self, yardstick_s: float) -> list[str]:
+        """What, measured, target, share of the target, multiple of the yardstick (times only)."""
+        share = f"{self.value / self.target:.2f}" if self.target else ""
+        factor = {"us": 1e-6, "ms": 1e-3, "s": 1.0}.get(self.unit)
+        multiple = f"{self.value * factor / yardstick_s:.3g}" if factor else ""
+        target = f"{self.target:g} {self.unit}" if self.target else ""
+        return [self.what, f"{self.value:.3g} {self.unit}", target, share, multiple]
+
+
+def child(*command: str, **environment: str) -> tuple[float, float, str]:
+    """Seconds, peak megabytes and output of one process."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | environment
+    start = time.perf_counter()
+    with subprocess.Popen([sys.executable, *command], env=env, stdout=subprocess.PIPE, text=True) as process:
+        out = process.stdout.read() if process.stdout else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{command}: exit status {process.returncode}")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024, out
+
+
+def part(name: str) -> list[Row]:
+    """Rows that parts.py measures."""
+    return [Row(*row) for row in json.loads(child(str(HERE / "parts.py"), name)[2])]
+
+
+def cold() -> list[Row]:
+    """`perfmodel whatif` as a process, beside a bare import of numpy, taken in turns."""
+    commands = {
+        "numpy": ("-c", "import numpy"),
+        "perfmodel whatif": ("-m", "perfmodel", "whatif", *DEMO),
+        "perfmodel whatif --json": ("-m", "perfmodel", "whatif", *DEMO, "--json"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    peak = dict.fromkeys(commands, 0.0)
+    with tempfile.TemporaryDirectory() as cache:
+        for run in range(COLD_RUNS + 1):
+            for name, command in commands.items():
+                seconds, megabytes, _ = child(*command, PYTHONPYCACHEPREFIX=cache)
+                peak[name] = max(peak[name], megabytes)
+                if run:  # the first fills the cache
+                    times[name].append(seconds)
+    base = statistics.median(times["numpy"])
+    rows = [Row('cold: python -c "import numpy"', base * 1e3, "ms")]
+    for name in list(commands)[1:]:
+        rows.append(Row(f"cold: {name}", statistics.median(times[name]) / base, "x numpy", 3))
+        rows.append(Row(f"cold: {name}, peak memory", peak[name], "MB", 90))
+    return rows
+
+
+def sweep() -> list[Row]:
+    """Ten million rows to CSV, and the memory of a tenth of them."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for count, grid in (("1,000,000", [*GRID, "--batch", "1..10"]), ("10,000,000", GRID)):
+            out = str(Path(folder) / f"{count}.csv")
+            seconds, megabytes, _ = child("-m", "perfmodel", "sweep", *SUBJECT, *grid, "--output", out)
+            rows.append(Row(f"sweep of {count} rows to CSV", seconds, "s"))
+            rows.append(Row(f"sweep of {count} rows to CSV, peak memory", megabytes, "MB"))
+    return rows
+
+
+def page(rows: list[Row]) -> str:
+    """The page of the docs."""
+    yardstick_s = rows[0].value * 1e-3
+    heads = ["what", "measured", "target", "of target", "x yardstick"]
+    lines = [heads, [":--", *["--:"] * 4], *(row.cells(yardstick_s) for row in rows)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    machine = f"{os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}"
+    return (
+        "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
+        f"One run on {machine}, numpy {version('numpy')}. An answer holds T_T, T_D, T_V, ratios, tokens per iteration, "
+        "speedup, throughput and the best gamma up to 16. Times are the best of several; cold starts are medians of "
+        f"{COLD_RUNS} processes taken in turns.\n\n{table}\n"
+    )
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sweep", action="store_true", help="also ten million rows to a file (minutes, 3 GB of disk)")
+    arguments = parser.parse_args()
+    rows = [*part("warm"), *part("million"), *cold(), *(sweep() if arguments.sweep else [])]
+    text = page(rows)
+    OUT.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

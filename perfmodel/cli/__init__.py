@@ -1,0 +1,110 @@
+"""The ``perfmodel`` command: the roof over the engine. Every verb is a module, loaded when it is asked for."""
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from perfmodel.errors import InputError, unknown_name
+
+COMMANDS = {
+    "whatif": ("perfmodel.cli.whatif", "Does speculation pay for this model, device, batch and context, and why?"),
+    "sweep": ("perfmodel.cli.sweep", "Answer a whole grid into a CSV or Parquet file."),
+    "ops": ("perfmodel.cli.ops", "Every operation of one pass: FLOPs, bytes, time and what limits it."),
+    "inflection": ("perfmodel.cli.inflection", "The three context lengths where something turns."),
+    "inverse": ("perfmodel.cli.inverse", "What must hold for speculation to reach a wanted speedup."),
+    "advise": ("perfmodel.cli.advise", "Which draft, cache, length and devices are best, or is plain decoding?"),
+    "schedule": ("perfmodel.cli.schedule", "Draft length by batch size and context, for vLLM and SGLang."),
+    "tree": ("perfmodel.cli.tree", "Which tree of drafted tokens, for each batch and context."),
+    "compare": ("perfmodel.cli.compare", "Speculation or batching, and how both compose."),
+    "gpus": ("perfmodel.cli.gpus", "The devices: list, show, check."),
+    "models": ("perfmodel.cli.models", "The models: list, show, check."),
+    "kv": ("perfmodel.cli.kv", "The draft's KV methods: list, show, check."),
+    "calibrations": ("perfmodel.cli.calibrations", "The calibrations: list, show, check."),
+    "validate": ("validate.cli", "Measure, calibrate and compare against a clock (extra: validate)."),
+}
+"""Verb -> (module that holds its `app`, what it is for)."""
+
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this typer has it from
+NOT_BASE = ("torch", "safetensors", "pandas", "matplotlib", "validate")
+
+
+class LazyGroup(TyperGroup):
+    """The verbs of `COMMANDS`, each imported on use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import one verb. Raises InputError for an unknown one, or where the extra it needs is not installed."""
+        if cmd_name not in COMMANDS:
+            raise unknown_name("perfmodel", "command", cmd_name, COMMANDS)
+        try:
+            module = import_module(COMMANDS[cmd_name][0])
+        except ModuleNotFoundError as error:
+            missing = error.name or ""
+            if missing.partition(".")[0] not in NOT_BASE:
+                raise
+            remedy = "pip install 'perfmodel[validate]'"
+            raise InputError(f"perfmodel {cmd_name}: needs {missing}, which is not installed: {remedy}") from None
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of verbs for ``--help``, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"perfmodel {version('perfmodel')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A roofline model of speculative decoding with sparse-KV drafts: does it pay, from which context, by how much?"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 fine, 1 a check failed, 2 the input was wrong, 130 interrupted."""
+    status = run(sys.argv[1:] if arguments is None else arguments)
+    if "torch" in sys.modules:
+        sys.exit(status)
+    sys.stderr.flush()
+    os._exit(status)  # taking every module apart costs a sixth of a short run; `run` has flushed what it printed
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Exit status of one command line; a user's mistake is one line on stderr, a bug keeps its traceback."""
+    gc.set_threshold(50_000)  # loading modules makes no garbage, and looking for it takes a tenth of a short run
+    try:
+        status = app(args=list(arguments) or ["--help"], prog_name="perfmodel", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except (InputError, USAGE_ERROR) as error:
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        print("error:", " ".join(text.split()), file=sys.stderr)
+        return 2
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,122 @@
+"""``list``, ``show`` and ``check`` of one kind of data file; each kind says what its columns and its checks are."""
+
+import json as json_module
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli.options import Json
+from perfmodel.errors import InputError
+
+Name = Annotated[str, typer.Argument(metavar="NAME|PATH", help="A name of the list, an alias, or a file of your own.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME|PATH]...", help="Names or files; all bundled ones if none.")
+]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: key in JSON, heading, value of a spec, how people read it, and whether it is text."""
+
+    key: str
+    heading: str
+    value: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+    left: bool = False
+
+    def text(self, spec: Any) -> str:
+        """The cell."""
+        value = self.value(spec)
+        return "-" if value is None else self.show(value)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """One kind: how to name, load, tabulate, describe and check its members."""
+
+    noun: str
+    names: Callable[[], Sequence[str]]
+    load: Callable[[str], Any]
+    columns: tuple[Column, ...]
+    describe: Callable[[Any], dict[str, Any]]
+    faults: Callable[[Any], list[str]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every bundled member, in JSON types."""
+        return [{c.key: c.value(spec) for c in self.columns} for spec in map(self.load, self.names())]
+
+    def cells(self) -> list[list[str]]:
+        """Every bundled member, for people."""
+        return [[c.text(spec) for c in self.columns] for spec in map(self.load, self.names())]
+
+
+def app_of(catalogue: Catalogue) -> typer.Typer:
+    """The three verbs of one kind."""
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help=f"The {catalogue.noun}s: list, show, check.",
+    )
+
+    @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.")
+    def listed(json: Json = False) -> None:
+        if json:
+            return _print_json(catalogue.rows())
+        from perfmodel.cli import panel
+
+        made = panel.grid(
+            *(c.heading for c in catalogue.columns), left=[c.heading for c in catalogue.columns if c.left]
+        )
+        for cells in catalogue.cells():
+            made.add_row(*cells)
+        panel.console().print(made)
+
+    @app.command(help=f"Everything that is known of one {catalogue.noun}, with sources.")
+    def show(name: Name, json: Json = False) -> None:
+        described = catalogue.describe(catalogue.load(name))
+        if json:
+            return _print_json(described)
+        for key, text in flat(described):
+            typer.echo(f"{key}: {text}")
+
+    @app.command(
+        help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, 2 if unreadable."
+    )
+    def check(names: Names = None, json: Json = False) -> None:
+        if names is not None and not all(names):
+            raise InputError(f"check: must be given the name or path of a {catalogue.noun}, given ''")
+        found = [
+            {"name": name, "faults": catalogue.faults(catalogue.load(name))} for name in names or catalogue.names()
+        ]
+        if json:
+            _print_json(found)
+        else:
+            for row in found:
+                typer.echo(f"{row['name']}: {'; '.join(row['faults']) or 'ok'}")
+        if any(row["faults"] for row in found):
+            raise typer.Exit(1)
+
+    return app
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Dotted key and text of every leaf that is set; a quantity (a mapping with a value and a source) is one leaf."""
+    lines: list[tuple[str, str]] = []
+    for key, value in tree.items():
+        if isinstance(value, dict) and "value" in value and "source" in value:
+            number = " ".join(str(part) for part in (value["value"], value.get("unit")) if part is not None)
+            error = f" +- {value['stderr']:g}" if value.get("stderr") is not None else ""
+            evidence = f"{value['evidence']}: " if value.get("evidence", "published") != "published" else ""
+            lines.append((prefix + key, f"{number}{error}  [{evidence}{value['source']}]"))
+        elif isinstance(value, dict):
+            lines += flat(value, f"{prefix}{key}.")
+        elif value not in (None, "", [], ()):
+            lines.append((prefix + key, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)))
+    return lines
+
+
+def _print_json(data: Any) -> None:
+    typer.echo(json_module.dumps(data, indent=2))

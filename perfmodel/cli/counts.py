@@ -1,0 +1,92 @@
+"""Numbers as they are typed: ``32k``, comma lists and ranges. What is not plainly a number is refused."""
+
+import math
+import re
+
+from perfmodel.errors import refuse
+
+MOST_VALUES = 1_000_000
+_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
+_COUNT = re.compile(r"(\d{1,15})(\.\d{1,6})?([km]?)", re.ASCII)
+_RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
+_ALLOWED = "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, LOW..HIGHxFACTOR"
+
+
+def parse_count(text: str, flag: str, least: int = 1) -> int:
+    """One whole number; ``k`` is 1024 and ``m`` 1048576. Raises InputError for anything else and below `least`."""
+    match = _COUNT.fullmatch(text.strip().lower())
+    number = float(match[1] + (match[2] or "")) * _SUFFIX[match[3]] if match else math.nan
+    if not match or number != math.floor(number) or number < least:
+        raise refuse(flag, None, _ALLOWED if least else _ALLOWED.replace("positive ", ""), text)
+    return int(match[1]) * _SUFFIX[match[3]] if not match[2] else int(number)
+
+
+def parse_counts(text: str, flag: str, least: int = 1) -> tuple[int, ...]:
+    """A comma list of whole numbers and ranges: ``1,8,64``, ``1..16``, ``4k..128kx2``, ``1000..9000+500``."""
+    values: list[int] = []
+    for part in text.split(","):
+        values += _range(part, flag, least)
+        if len(values) > MOST_VALUES:
+            raise refuse(flag, None, f"at most {MOST_VALUES} values", text)
+    return tuple(values)
+
+
+def parse_gammas(text: str, flag: str = "--gamma") -> tuple[int | None, ...]:
+    """Draft lengths from 0, or ``auto`` (None) for the best one."""
+    gammas: list[int | None] = []
+    for part in text.split(","):
+        gammas += [None] if part.strip().lower() == "auto" else parse_counts(part, flag, least=0)
+    return tuple(gammas)
+
+
+def parse_numbers(text: str, flag: str) -> tuple[float, ...]:
+    """A comma list of finite numbers."""
+    values = []
+    for part in text.split(","):
+        try:
+            values.append(float(part))
+        except ValueError:
+            raise refuse(flag, None, "a number, or several with commas", text) from None
+        if not math.isfinite(values[-1]):
+            raise refuse(flag, None, "a finite number, or several with commas", text)
+    return tuple(values)
+
+
+def parse_span(text: str, flag: str) -> tuple[float, float]:
+    """Two numbers, ``32..256`` or ``32,256``."""
+    ends = [parse_count(part, flag) for part in text.replace("..", ",").split(",")]
+    if len(ends) != 2:
+        raise refuse(flag, None, "two numbers such as 32..256", text)
+    return float(ends[0]), float(ends[1])
+
+
+def parse_names(text: str, flag: str) -> tuple[str, ...]:
+    """A comma list of names or paths."""
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise refuse(flag, None, "a name or path, or several with commas", text)
+    return names
+
+
+def parse_methods(text: str) -> tuple[str, ...]:
+    """A comma list of KV methods, whose own options (``name=value``) stay with them."""
+    methods = tuple(part.strip() for part in re.split(r",(?!\s*[a-zA-Z_-]+\s*=)", text))
+    if not all(methods):
+        raise refuse("--draft-kv", None, "METHOD[:BUDGET], or several with commas", text)
+    return methods
+
+
+def _range(part: str, flag: str, least: int) -> list[int]:
+    match = _RANGE.fullmatch(part.strip().lower())
+    if not match:
+        return [parse_count(part, flag, least)]
+    low, high = parse_count(match[1], flag, least), parse_count(match[2], flag, least)
+    step = parse_count(match[4], flag, 2 if match[3] == "x" else 1) if match[3] else 1
+    if high < low or (match[3] == "x" and low < 1) or (match[3] != "x" and (high - low) // step >= MOST_VALUES):
+        raise refuse(flag, None, f"a rising range of at most {MOST_VALUES} values", part)
+    if match[3] != "x":
+        return list(range(low, high + 1, step))
+    values = [low]
+    while values[-1] * step <= high:
+        values.append(values[-1] * step)
+    return values

@@ -1,0 +1,54 @@
+"""``perfmodel gpus``: vendor facts of the devices."""
+
+from typing import Any, get_args
+
+from perfmodel.cli.catalogue import Catalogue, Column, app_of
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.files import bundled_names
+from perfmodel.specs.gpu import GPUSpec, Precision, load_gpu
+
+
+def _scaled(factor: float) -> Any:
+    return lambda value: f"{value / factor:g}"
+
+
+def _peak(precision: Precision) -> Column:
+    def value(gpu: GPUSpec) -> float | None:
+        found = gpu.peak.get(precision)
+        return found.si if found else None
+
+    return Column(f"{precision}_flops_per_s", f"{precision} TFLOP/s", value, _scaled(1e12))
+
+
+def _faults(gpu: GPUSpec) -> list[str]:
+    """What a reader of one file cannot see: the calibration it names must be there."""
+    try:
+        load_calibration(gpu.calibration)
+    except InputError as error:
+        return [str(error)]
+    return []
+
+
+CATALOGUE = Catalogue(
+    noun="device",
+    names=lambda: bundled_names("gpus"),
+    load=load_gpu,
+    columns=(
+        Column("name", "name", lambda g: g.name),
+        Column("memory_bytes", "GB", lambda g: g.memory.si if g.memory else None, _scaled(1e9)),
+        Column("memory_bandwidth_bytes_per_s", "GB/s", lambda g: g.memory_bandwidth_bytes_per_s, _scaled(1e9)),
+        *(_peak(precision) for precision in get_args(Precision)),
+        Column(
+            "last_level_cache_bytes",
+            "LLC MB",
+            lambda g: g.last_level_cache.si if g.last_level_cache else None,
+            _scaled(1e6),
+        ),
+        Column("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9)),
+        Column("calibration", "calibration", lambda g: g.calibration, left=True),
+    ),
+    describe=lambda g: g.model_dump(mode="json"),
+    faults=_faults,
+)
+app = app_of(CATALOGUE)

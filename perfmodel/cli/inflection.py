@@ -1,0 +1,60 @@
+"""``perfmodel inflection``: the three lengths that people mix up."""
+
+import json as json_module
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli.options import COUNTS, Json, Question, asks
+from perfmodel.errors import InputError
+from perfmodel.inflection import inflection as lengths
+from perfmodel.query import resolve
+from perfmodel.sweep import Grid
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+LOOKED_UP_AT = "Context at which the acceptance is looked up; not needed with --alpha."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthQuestion(Question):
+    """A question about contexts: the one typed serves the acceptance only."""
+
+    gamma: Annotated[str, typer.Option("--gamma", "-g", metavar=COUNTS, help="Drafted tokens per iteration.")] = field()
+    context: Annotated[str, typer.Option("--context", "--context-length", "-c", metavar=COUNTS, help=LOOKED_UP_AT)] = ""
+
+    def grid(self) -> Grid:
+        """See `Question.grid`."""
+        known = self.alpha is not None or self.tokens_per_iteration is not None
+        if not self.context and not known:
+            raise InputError(
+                "--context: must be given to look an acceptance up; or give --alpha or --tokens-per-iteration"
+            )
+        return Question.grid(self if self.context else replace(self, context="1"))
+
+
+@app.command()
+@asks
+def inflection(question: LengthQuestion, json: Json = False) -> None:
+    """The three context lengths where something turns.
+
+    memory_bound_context: from here on a step loads for longer than it computes. break_even_context: from here on
+    speculation is faster than plain decoding. inflection_context: from here on a larger batch costs no speedup.
+    """
+    rows: list[dict[str, Any]] = []
+    for query in question.queries("batch", "gamma"):
+        if query.gamma is None:
+            raise InputError("--gamma: must be a whole number here: the best one changes with the context")
+        found = lengths(resolve(query), query.batch, query.gamma, query.batch_range)
+        rows.append({"batch": query.batch, "gamma": query.gamma} | asdict(found))
+    if json:
+        typer.echo(json_module.dumps(rows if len(rows) > 1 else rows[0], indent=2, allow_nan=False))
+        return
+    from perfmodel.cli.panel import console, grid
+    from perfmodel.cli.units import tokens
+
+    made = grid("batch", "gamma", "memory-bound from", "breaks even at", "inflection at")
+    for row in rows:
+        turns = [tokens(row[name]) for name in ("memory_bound_context", "break_even_context", "inflection_context")]
+        made.add_row(str(row["batch"]), str(row["gamma"]), *turns)
+    console().print(made)

@@ -1,0 +1,55 @@
+"""``perfmodel kv``: what a draft may read of the cache."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+from perfmodel.cli.catalogue import Catalogue, Column, app_of
+from perfmodel.kv import KVMethod, method, names, parse_kv
+
+
+def load(text: str) -> KVMethod:
+    """A method with its example's options by bare name, else as it is spelled."""
+    return parse_kv(method(text).example if text in names() else text, "kv")
+
+
+def summary(kv: KVMethod) -> str:
+    """First sentence of what the method says of itself."""
+    return (inspect.getdoc(type(kv)) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _options(kv: KVMethod) -> dict[str, Any]:
+    fields: Any = dataclasses.fields(kv)  # type: ignore[arg-type]
+    return {f.name: "required" if f.default is dataclasses.MISSING else f.default for f in fields}
+
+
+def _spell(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def _describe(kv: KVMethod) -> dict[str, Any]:
+    return {
+        "name": kv.name,
+        "aliases": list(kv.aliases),
+        "what": inspect.getdoc(type(kv)) or "",
+        "options": _options(kv),
+        "this": kv.label(),
+        "source": kv.source,
+    }
+
+
+CATALOGUE = Catalogue(
+    noun="KV method",
+    names=names,
+    load=load,
+    columns=(
+        Column("name", "name", lambda kv: kv.name),
+        Column("aliases", "also", lambda kv: list(kv.aliases) or None, ", ".join, left=True),
+        Column("options", "options", lambda kv: _options(kv) or None, _spell, left=True),
+        Column("example", "example", lambda kv: kv.example, left=True),
+        Column("source", "source", lambda kv: kv.source, left=True),
+    ),
+    describe=_describe,
+    faults=lambda kv: [] if parse_kv(kv.label()) == kv else [f"{kv.label()}: does not read back as it was"],
+)
+app = app_of(CATALOGUE)

@@ -1,0 +1,64 @@
+"""``perfmodel models``: the shapes of the models and their parameters."""
+
+from typing import Any
+
+from perfmodel.cli.catalogue import Catalogue, Column, app_of
+from perfmodel.cli.units import count
+from perfmodel.specs.files import bundled_names
+from perfmodel.specs.model import ModelSpec, load_model
+
+TOLERANCE = 0.02
+"""How far a computed parameter count may be from the published one, which is often rounded to two digits."""
+
+
+def _attention(m: ModelSpec) -> str:
+    kind = "MLA" if m.mla else "MHA" if m.num_key_value_heads == m.num_attention_heads else "GQA"
+    return f"{kind}, {m.num_sliding_layers} of {m.num_hidden_layers} sliding" if m.num_sliding_layers else kind
+
+
+def _describe(m: ModelSpec) -> dict[str, Any]:
+    counted = {
+        "total_params": m.total_params,
+        "active_params": m.active_params,
+        "kv_bytes_per_token_bf16": m.kv_bytes_per_token(),
+    }
+    return m.model_dump(mode="json") | {"counted": counted}
+
+
+def _faults(m: ModelSpec) -> list[str]:
+    """Published parameter counts that the shape does not give."""
+    p = m.published
+    if p is None:
+        return []
+    pairs = (("total_b", m.total_params), ("nonembedding_b", m.total_params - _embeddings(m)))
+    return [
+        f"published.{name}: {printed:g} billion published, {counted / 1e9:.3f} computed"
+        for name, counted in pairs
+        if (printed := getattr(p, name)) and abs(counted / 1e9 / printed - 1) > TOLERANCE
+    ]
+
+
+def _embeddings(m: ModelSpec) -> int:
+    return m.embedding_params * (1 if m.tie_word_embeddings else 2)
+
+
+CATALOGUE = Catalogue(
+    noun="model",
+    names=lambda: bundled_names("models"),
+    load=load_model,
+    columns=(
+        Column("name", "name", lambda m: m.name),
+        Column("total_params", "parameters", lambda m: m.total_params, count),
+        Column("active_params", "active", lambda m: m.active_params, count),
+        Column("num_hidden_layers", "layers", lambda m: m.num_hidden_layers),
+        Column("hidden_size", "hidden", lambda m: m.hidden_size),
+        Column("num_attention_heads", "heads", lambda m: m.num_attention_heads),
+        Column("num_key_value_heads", "KV heads", lambda m: m.num_key_value_heads),
+        Column("attention", "attention", _attention, left=True),
+        Column("kv_bytes_per_token_bf16", "KV B/token", lambda m: m.kv_bytes_per_token(), lambda value: f"{value:.0f}"),
+        Column("max_position_embeddings", "max context", lambda m: m.max_position_embeddings),
+    ),
+    describe=_describe,
+    faults=_faults,
+)
+app = app_of(CATALOGUE)

@@ -1,0 +1,44 @@
+"""Numbers for people: three or four digits and a unit."""
+
+LIMITERS = {
+    "param_load": "weights",
+    "kv_load": "KV",
+    "flops": "compute",
+    "activations": "activations",
+    "comm": "all-reduce",
+    "fixed": "launches",
+}
+NONE = "none"
+
+
+def seconds(value: float) -> str:
+    """85.2 us, 25.30 ms, 1.20 s."""
+    if value < 1e-3:
+        return f"{value * 1e6:.1f} us"
+    return f"{value * 1e3:.2f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def size(value: float) -> str:
+    """Bytes with a decimal unit."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.2f} {unit}"
+    return f"{value:.0f} B"
+
+
+def count(value: float) -> str:
+    """Operations or FLOPs with a decimal prefix."""
+    for unit, factor in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.2f} {unit}"
+    return f"{value:.0f}"
+
+
+def tokens(value: float | None) -> str:
+    """A length in whole tokens, rounded up, or the word for there being none."""
+    return NONE if value is None else f"{-int(-value // 1):,}"
+
+
+def limiter(name: str) -> str:
+    """What limits a pass, in a word."""
+    return LIMITERS.get(name, name)

@@ -1,0 +1,33 @@
+"""``perfmodel whatif``: one question, or a few beside each other."""
+
+import json as json_module
+
+import typer
+
+from perfmodel.cli.measured import measured
+from perfmodel.cli.options import Json, Question, asks
+from perfmodel.whatif import answer
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+@asks
+def whatif(question: Question, json: Json = False) -> None:
+    """Does speculation pay for this model, device, batch and context, and why?
+
+    Several --batch, --context or --gamma values give a table (with --json a list).
+    """
+    answers = []
+    for query in question.queries("batch", "context", "gamma"):
+        found = answer(query)
+        answers.append(found | {"measured": measured(query, found)})
+    if json:
+        typer.echo(json_module.dumps(answers if len(answers) > 1 else answers[0], indent=2, allow_nan=False))
+        return
+    from perfmodel.cli import panel  # loads rich
+
+    if len(answers) > 1:
+        panel.table(answers)
+    else:
+        panel.panel(answers[0])
