@@ -1,0 +1,194 @@
+"""The ``generate`` command and the comparison beneath it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from perfmodel.errors import InputError
+from validate.cli_generate import generate
+from validate.decoder import kv
+from validate.decoder.compare import compare, difference
+from validate.decoder.job import Job, every_method
+from validate.decoder.model import Model
+from validate.decoder.setup import Request
+from validate.decoder.speculative import Generation
+from validate.decoder.table import Predicted, lines
+from validate.decoder.tokens import Bytes, end_tokens, tokenizer
+from validate.decoder.weights import save_tensors
+from validate.lm.train import configuration
+
+app = typer.Typer()
+app.command()(generate)
+SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2", "--threads", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Model]) -> str:
+    path = tmp_path_factory.mktemp("model")
+    model = make_model(vocab_size=256)
+    (path / "config.json").write_text(json.dumps(configuration(model.spec)))
+    save_file(save_tensors(model), path / "model.safetensors")
+    return str(path)
+
+
+def output(*arguments: str) -> str:
+    done = CliRunner().invoke(app, [*arguments, *SHORT], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+def refused(says: str, *arguments: str) -> None:
+    done = CliRunner().invoke(app, [*SHORT, *arguments])
+    assert isinstance(done.exception, InputError)
+    assert says in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_every_draft_cache_is_shown(folder: str) -> None:
+    text = output("--checkpoint", folder, "--dtype", "fp64", "--gamma", "3")
+    for name in kv.names():
+        assert f"\n{name}" in text
+    assert "all outputs equal plain decoding, token for token" in text
+    assert "--- continuation ---" in text
+    assert "accepted 0..3" in text
+
+
+def test_predicted_stands_beside_measured(folder: str) -> None:
+    text = output("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16")
+    row = next(line for line in text.splitlines() if line.startswith("snapkv:40")).split()
+    assert float(row[4]) > 0
+    assert "(predicted " in text
+
+
+def test_the_prompt_file_is_continued(folder: str, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("x" * 100 + "the end of the prompt")
+    text = output("--checkpoint", folder, "--prompt-file", str(prompt), "--draft", "ngram")
+    assert "the end of the prompt\n--- continuation ---" in text
+    assert "\nngram " in text
+
+
+def test_a_separate_draft_model_and_sampling(folder: str) -> None:
+    text = output("--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:24", "--temperature", "0.8")
+    assert "draft model" in text
+    assert "all outputs equal" not in text
+
+
+def test_random_weights_and_scripted_acceptance(make_model: Callable[..., Model], folder: str) -> None:
+    text = output(
+        "--checkpoint", folder, "--weights", "random:3", "--alpha", "1.0", "--draft-kv", "full", "--gamma", "2"
+    )
+    histogram = text.splitlines()[-2].split()[-3:]
+    assert histogram[:2] == ["0", "0"]
+    assert int(histogram[2]) > 0
+
+
+@pytest.mark.parametrize(
+    ("says", "arguments"),
+    [
+        ("only one of them", ["--checkpoint", "x", "--model", "y"]),
+        ("--gamma", ["--gamma", "zero"]),
+        ("--threads", ["--threads", "0"]),
+        ("--device", ["--device", "tpu"]),
+        ("--dtype", ["--model", "llama-68m", "--dtype", "fp4"]),
+        ("--tp: must be the number of processes", ["--tp", "2"]),
+        ("no model named", ["--model", "llama-9-8b"]),
+        ("--prompt-file: needs a byte-level model", ["--model", "llama-68m", "--prompt-file", __file__]),
+    ],
+)
+def test_wrong_flags(says: str, arguments: list[str]) -> None:
+    refused(says, *arguments)
+
+
+def test_wrong_prompt_files(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "short").write_text("short")
+    refused("must hold 80 tokens or more, given 5", "--checkpoint", folder, "--prompt-file", str(tmp_path / "short"))
+    refused("must be a readable text file", "--checkpoint", folder, "--prompt-file", str(tmp_path / "none"))
+
+
+def test_a_batch_beyond_memory_is_refused_before_its_prompts_are_made(folder: str) -> None:
+    refused("KV cache: must fit in the", "--checkpoint", folder, "--batch", "900m")
+
+
+def test_graphs_are_refused_on_a_cpu(folder: str) -> None:
+    refused("--graphs: needs a CUDA device", "--checkpoint", folder, "--graphs")
+
+
+def test_budgets_follow_the_context() -> None:
+    assert "snapkv:2048" in every_method(16384, 4)
+    assert "streamingllm:64" in every_method(100, 4)
+
+
+def test_bf16_differences_are_near_ties(make_model: Callable[..., Model], prompts: list[list[int]]) -> None:
+    """In bf16 outputs may differ from plain decoding, but only where two scores are nearly the same."""
+    model, found = make_model(dtype=torch.bfloat16), []
+    asked = Request(4, 70, 80, 4)
+    requests = [Request(4, 70, 80, 4, draft_kv=method) for method in every_method(70, 4)[:4]]
+    for run in compare(model, [asked, *requests], prompts)[1]:
+        if run.difference is not None:
+            found.append(run.difference.margin)
+    assert all(margin <= 4 for margin in found), found
+
+
+def test_a_real_difference_is_no_near_tie(target: Model) -> None:
+    asked = Request(1, 4, 3)
+    same = Generation([[1, 2, 3]], [3], 3)
+    assert difference(target, asked, [[5, 6, 7, 8]], same, same) is None
+    told = difference(target, asked, [[5, 6, 7, 8]], same, Generation([[1, 9, 3]], [3], 3))
+    assert told is not None
+    assert (told.sequence, told.position) == (0, 1)
+    assert told.margin > 1e6
+
+
+def test_the_table_says_what_was_predicted(target: Model, prompts: list[list[int]]) -> None:
+    plain, runs = compare(target, [Request(4, 70, 20, 2, draft_kv="snapkv:24,window=8")], prompts)
+    text = "\n".join(lines(plain, runs, [Predicted(1234.5, 1.75)]))
+    assert "(predicted 1234)" in text
+    assert " 1.75 " in text
+    assert plain.draft_s == 0
+    assert runs[0].speedup_from_parts(plain) > 0
+
+
+def test_tokenizers(make_model: Callable[..., Model], tmp_path: Path) -> None:
+    byte_model = make_model(vocab_size=256)
+    reader = tokenizer(byte_model.spec, None)
+    assert isinstance(reader, Bytes)
+    assert reader.decode(reader.encode("é\n")) == "é\n"
+    assert reader.decode([255]) == "\ufffd"
+    other = make_model().spec
+    assert tokenizer(other, tmp_path) is None
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match=r"tokenizer\.json: (must be|reading it needs)"):
+        tokenizer(other, tmp_path)
+
+
+def test_a_folders_own_tokenizer(make_model: Callable[..., Model], tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.models.WordLevel({"hello": 0, "world": 1, "?": 2}, unk_token="?")
+    made = tokenizers.Tokenizer(words)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    reader = tokenizer(make_model().spec, tmp_path)
+    assert reader is not None
+    assert reader.encode("hello world") == [0, 1]
+    assert reader.decode([1, 0]) == "world hello"
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(3, (3,)), ([3, 4], (3, 4)), (None, ())])
+def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
+    assert end_tokens(tmp_path) == wanted
+    assert end_tokens(None) == ()
+
+
+def test_a_job_names_its_parts(folder: str) -> None:
+    job = Job(folder, 4, 2, 8, draft="ngram:2")
+    assert job.folder == Path(folder)
+    assert job.separate_draft is None
+    assert [request.draft for request in job.requests(64)] == ["ngram:2"]

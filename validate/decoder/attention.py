@@ -1,0 +1,160 @@
+"""Attention of new tokens over a cache and over themselves, behind one interface.
+
+The query heads that share a KV head *and* the new tokens are folded into one row axis, so that a pass reads each cached
+token once however many tokens it verifies. Cached tokens need no causal mask and new ones a small one: two partial
+attentions, merged by their log-sum-exp.
+"""
+
+import math
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from perfmodel.errors import InputError
+
+NAMES = ("auto", "math", "sdpa", "triton")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The valid prefix of a cache.
+
+    lengths: tokens per sequence, int64 [batch], on the device.
+    bound: known to the host; no length is above it, and nothing beyond it is looked at.
+    exact: every length equals `bound`, so that no mask is needed.
+    """
+
+    lengths: Tensor
+    bound: int
+    exact: bool = False
+
+    def bias(self, dtype: torch.dtype) -> Tensor | None:
+        """Additive mask [batch, 1, 1, bound]: 0 inside, the least finite number outside."""
+        if self.exact:
+            return None
+        outside = torch.arange(self.bound, device=self.lengths.device) >= self.lengths[:, None]
+        return torch.zeros(outside.shape, dtype=dtype, device=outside.device).masked_fill_(
+            outside, torch.finfo(dtype).min
+        )[:, None, None]
+
+
+class Attention(Protocol):
+    """One way to compute it. `name` is what results record."""
+
+    name: str
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """Attend q to the valid prefix of a cache and, causally, to the new tokens.
+
+        q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads, m, d]
+        with m >= n, the last n being the queries' own. Returns [batch, heads, n, d].
+        """
+        ...
+
+
+class Folded:
+    """The portable implementation: `math` in plain matrix products, `sdpa` with torch's fused kernels."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._partial = partial_math if name == "math" else partial_sdpa
+        self._bias: tuple[Span, torch.dtype, Tensor | None] | None = None
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """See `Attention`."""
+        rows, n = fold(q, new_k.shape[1]), q.shape[2]
+        new = self._partial(rows, new_k, new_v, causal_bias(n, new_k.shape[2], rows.shape[2] // n, q.dtype, q.device))
+        if span.bound == 0:
+            return unfold(new[0], q)
+        old = self._partial(rows, k[:, :, : span.bound], v[:, :, : span.bound], self._bias_of(span, q.dtype))
+        return unfold(merge(old, new), q)
+
+    def _bias_of(self, span: Span, dtype: torch.dtype) -> Tensor | None:
+        """The span's mask, built once for all layers of a pass (which share the Span object)."""
+        if self._bias is None or self._bias[0] is not span or self._bias[1] != dtype:
+            self._bias = (span, dtype, span.bias(dtype))
+        return self._bias[2]
+
+
+def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Attention of q [b, h, r, d] over k, v [b, h, s, d], and the log-sum-exp [b, h, r] of its scores."""
+    exact = torch.float64 if q.dtype == torch.float64 else torch.float32
+    scores = (q @ k.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
+    if bias is not None:
+        scores = scores + bias
+    lse = scores.logsumexp(-1)
+    return (scores - lse[..., None]).exp().to(v.dtype) @ v, lse
+
+
+def partial_sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """As `partial_math`, by the operators beneath torch's SDPA, which drops the log-sum-exp."""
+    if q.device.type == "cpu":
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=bias)
+    if bias is not None:  # the kernel wants rows of the mask to begin at multiples of 16 elements
+        aligned = F.pad(bias, (0, -bias.shape[-1] % 16))[..., : bias.shape[-1]]
+        bias = aligned.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    out, lse, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, bias, True)
+    return out, lse[:, :, : q.shape[2]]
+
+
+def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Tensor:
+    """Attention over the union of two disjoint sets of keys from that over each."""
+    (one, lse_one), (two, lse_two) = first, second
+    share = torch.sigmoid(lse_one - lse_two)[..., None].to(one.dtype)
+    return two + (one - two) * share
+
+
+def fold(q: Tensor, kv_heads: int) -> Tensor:
+    """[batch, heads, n, d] -> [batch, kv_heads, group * n, d]; the token varies fastest along the rows."""
+    batch, heads, n, d = q.shape
+    return q.reshape(batch, kv_heads, heads // kv_heads * n, d)
+
+
+def unfold(rows: Tensor, like: Tensor) -> Tensor:
+    """The inverse of `fold`."""
+    return rows.reshape(like.shape)
+
+
+@lru_cache(maxsize=64)
+def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """Additive mask [1, 1, group * n, m]: query j of n sees new tokens 0 .. m - n + j."""
+    if n == 1:
+        return None
+    later = torch.arange(m, device=device) > torch.arange(n, device=device)[:, None] + m - n
+    bias = torch.zeros(n, m, dtype=dtype, device=device).masked_fill_(later, torch.finfo(dtype).min)
+    return bias.repeat(group, 1)[None, None]
+
+
+def choose(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
+    """The implementation by name; ``auto`` takes the fastest that is known to work on the device."""
+    if name not in NAMES:
+        raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
+    if name == "auto":
+        name = _fastest(device, dtype)
+    if name in ("math", "sdpa"):
+        return Folded(name)
+    runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    if not (_has_triton() and runs) or dtype == torch.float64:
+        raise InputError("--attention: triton needs the package triton, a CUDA device and a dtype of at most 32 bits")
+    from validate.decoder.triton_attention import SplitKV
+
+    return SplitKV()
+
+
+def _fastest(device: torch.device, dtype: torch.dtype) -> str:
+    if dtype == torch.float64:
+        return "math"
+    return "triton" if device.type == "cuda" and _has_triton() else "sdpa"
+
+
+def _has_triton() -> bool:
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True

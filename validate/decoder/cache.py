@@ -1,0 +1,113 @@
+"""The KV cache: allocated once, written in place, rolled back by changing a length."""
+
+import math
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from perfmodel.errors import InputError
+from validate.decoder.attention import Span
+
+BLOCK = 64
+
+
+class KVCache:
+    """Keys and values [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
+
+    lengths: committed tokens, int64 [batch] on the device. What lies beyond a length is never read.
+    bound: a number the host knows that no length exceeds, so that passes on a CPU look no further.
+    fixed: once set, `bound` stays at the capacity, as captured graphs need.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        batch: int,
+        heads: int,
+        capacity: int,
+        head_dim: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.capacity = -(-capacity // BLOCK) * BLOCK
+        shape = (layers, batch, heads, self.capacity, head_dim)
+        self.k, self.v = allocate("KV cache", 2, shape, device, dtype)
+        self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
+        self.bound = 0
+        self.exact = True
+        self.fixed = False
+        self._rows = torch.arange(batch, device=device)[:, None]
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one cached token in one layer."""
+        return 2 * self.k.shape[2] * self.k.shape[4] * self.k.element_size()
+
+    def span(self) -> Span:
+        """The committed tokens."""
+        return Span(self.lengths, self.bound, self.exact)
+
+    def positions(self, start: Tensor, n: int) -> Tensor:
+        """start, start + 1, ... of every sequence, [batch, n]."""
+        return start[:, None] + torch.arange(n, device=start.device)
+
+    def write(self, layer: int, k: Tensor, v: Tensor, positions: Tensor) -> None:
+        """Put k, v [batch, kv_heads, n, head_dim] at positions [batch, n]; lengths do not change."""
+        self.k[layer][self._rows, :, positions] = k.transpose(1, 2)
+        self.v[layer][self._rows, :, positions] = v.transpose(1, 2)
+
+    def read(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of all layers at positions [batch, n]: each [layers, batch, kv_heads, n, head_dim]."""
+        index = positions[None, :, None, :, None].expand(self.k.shape[0], -1, self.k.shape[2], -1, self.k.shape[4])
+        return self.k.gather(3, index), self.v.gather(3, index)
+
+    def advance(self, count: Tensor, most: int) -> None:
+        """Commit `count` [batch] more tokens, at most `most`; the rest of what was written is thereby rolled back."""
+        self.lengths.add_(count)
+        self.bound = self.capacity if self.fixed else min(self.bound + most, self.capacity)
+        self.exact = False
+
+    def set_lengths(self, lengths: Tensor, bound: int, exact: bool = False) -> None:
+        """State the lengths anew, [batch]."""
+        self.lengths.copy_(lengths)
+        self.bound, self.exact = (self.capacity, False) if self.fixed else (bound, exact)
+
+    def tighten(self) -> None:
+        """Bring the bound down to the longest length; waits for the device."""
+        self.bound = self.capacity if self.fixed else int(self.lengths.max())
+
+
+def allocate(what: str, count: int, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    """`count` zeroed tensors, or one line where memory does not suffice."""
+    need = count * math.prod(shape) * dtype.itemsize
+    check_fits(what, need, device)
+    try:
+        return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(count)]
+    except (torch.OutOfMemoryError, MemoryError):
+        raise _too_large(what, need, device) from None
+
+
+def check_fits(what: str, need: float, device: torch.device) -> None:
+    """Refuse what a CPU's free memory cannot hold (there the allocation itself would succeed, and a later one fail)."""
+    if device.type == "cpu" and need > _free_bytes(device):
+        raise _too_large(what, need, device)
+
+
+def _too_large(what: str, need: float, device: torch.device) -> InputError:
+    free = _free_bytes(device) / 1e9
+    remedy = "lower batch, context or new tokens"
+    return InputError(f"{what}: must fit in the {free:.1f} GB free on {device}, needs {need / 1e9:.1f} GB: {remedy}")
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Free memory of the device; of a host what can be had without swapping, file caches included."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        if "MemAvailable" in fields:
+            return int(fields["MemAvailable"].split()[0]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,160 @@
+"""Plain and speculative decoding side by side: speed, acceptance, phases, and whether the text is the same."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+
+import torch
+
+from validate.decoder.graphs import capture, record
+from validate.decoder.model import Model
+from validate.decoder.setup import Request, decoder, start_random
+from validate.decoder.speculative import Decoder, Generation, collect
+from validate.decoder.state import State
+
+PHASE_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first token that is not the plain one: where, and by how much the model prefers one over the other.
+
+    margin: gap between the two tokens' scores in units of the rounding of a score; a near-tie is a few units.
+    """
+
+    sequence: int
+    position: int
+    margin: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One way to decode, timed.
+
+    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; prefill is apart.
+    draft_s, verify_s: one draft step and one verification, each alone, on the caches as the prompts left them.
+    """
+
+    request: Request
+    generation: Generation
+    seconds: float
+    timed_tokens: int
+    timed_iterations: int
+    prefill_s: float
+    draft_s: float
+    verify_s: float
+    difference: Difference | None = None
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of the batch."""
+        return self.timed_tokens / self.seconds if self.timed_tokens else 0.0
+
+    @property
+    def outside_s(self) -> float:
+        """Seconds of an iteration outside its passes: the loop's own cost."""
+        passes = self.request.gamma * self.draft_s + self.verify_s
+        return self.seconds / max(1, self.timed_iterations) - passes
+
+    def speedup_from_parts(self, plain: "Run") -> float:
+        """Omega T_T / (gamma T_D + T_V): what acceptance and phases, measured apart, say the speedup is."""
+        iteration = self.request.gamma * self.draft_s + self.verify_s
+        return self.generation.tokens_per_iteration * plain.verify_s / iteration
+
+
+def run(
+    model: Model,
+    request: Request,
+    prompts: list[list[int]],
+    draft: Model | None = None,
+    seed: int = 0,
+    graphs: bool = False,
+) -> Run:
+    """Decode the prompts once: prefill, the phases apart, then the loop end to end.
+
+    Scripted acceptance needs no prefill: the caches are filled at random.
+    graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
+    """
+    made, began = decoder(model, request, draft), _now(model)
+    if request.script is None:
+        state = made.start(prompts, request.new_tokens, seed)
+    else:
+        state = start_random(made, len(prompts[0]), request.new_tokens, seed)
+    prefill_s = _now(model) - began
+    before = capture(made, state) if graphs else 0
+    draft_s, verify_s = phases(made, state, graphs)
+    had, started = int(state.length.sum()), _now(model)
+    iterations = made.finish(state)
+    seconds = _now(model) - started
+    gained = int(state.length.sum()) - had
+    generation = collect(state, prompts, before + iterations)
+    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s)
+
+
+@torch.inference_mode()
+def phases(made: Decoder, state: State, graphs: bool = False) -> tuple[float, float]:
+    """Median seconds of one draft step and of one verification, each waited for. Nothing is committed."""
+    model = made.target.model
+    drafted = made.propose(state)[0].clone()
+    made.verify(state, drafted)
+
+    def seconds(work: Callable[[], object]) -> float:
+        ready, taken = record(work, state.generator) if graphs else work, []
+        for _ in range(PHASE_REPEATS):
+            began = _now(model)
+            ready()
+            taken.append(_now(model) - began)
+        return median(taken)
+
+    draft_s = seconds(lambda: made.propose(state)) / made.gamma if made.gamma else 0.0
+    return draft_s, seconds(lambda: made.verify(state, drafted))
+
+
+def compare(
+    model: Model,
+    requests: list[Request],
+    prompts: list[list[int]],
+    draft: Model | None = None,
+    seed: int = 0,
+    graphs: bool = False,
+) -> tuple[Run, list[Run]]:
+    """Plain decoding and each request; greedy runs are checked against the plain one."""
+    alone = replace(requests[0], gamma=0, script=None if requests[0].script is None else (1.0,))
+    plain = run(model, alone, prompts, None, seed, graphs)
+    runs = []
+    for request in requests:
+        one = run(model, request, prompts, draft if request.draft == "model" else None, seed, graphs)
+        if request.sampling.greedy and request.script is None:
+            one = replace(one, difference=difference(model, request, prompts, plain.generation, one.generation))
+        runs.append(one)
+    return plain, runs
+
+
+@torch.inference_mode()
+def difference(
+    model: Model, request: Request, prompts: list[list[int]], plain: Generation, other: Generation
+) -> Difference | None:
+    """The first difference in the batch with the largest margin, None where all tokens are the same."""
+    found = []
+    for row, (prompt, ours, theirs) in enumerate(zip(prompts, plain.tokens, other.tokens, strict=True)):
+        at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+        if at is None:
+            continue
+        context = prompt + ours[:at]
+        made = decoder(model, Request(1, len(context), 1, attention=request.attention))
+        hidden, _ = made.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
+        scores = model.logits(hidden)[0].double()
+        unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
+        found.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))
+    return max(found, key=lambda d: d.margin, default=None)
+
+
+def _length(context: list[int], model: Model) -> torch.Tensor:
+    return torch.tensor([len(context)], device=model.device)
+
+
+def _now(model: Model) -> float:
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)
+    return time.perf_counter()

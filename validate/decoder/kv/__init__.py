@@ -1,0 +1,33 @@
+"""Draft caches, one file each, found by the name of the method in `perfmodel.kv` whose twin they are."""
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from perfmodel.errors import InputError
+from perfmodel.kv import KVMethod
+from validate.decoder.attention import Attention
+from validate.decoder.cache import KVCache
+from validate.decoder.kv.base import View
+
+__all__ = ["View", "names", "view", "view_class"]
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of all views, sorted."""
+    return tuple(sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "base"}))
+
+
+def view_class(method: KVMethod) -> type[View]:
+    """The view that runs a method. Raises InputError for one that can only be predicted."""
+    if method.name not in names():
+        runs = ", ".join(names())
+        raise InputError(f"--draft-kv: the decoder runs {runs}; {method.name} can be predicted but not run")
+    module = import_module(f"{__name__}.{method.name}")
+    return next(c for c in vars(module).values() if isinstance(c, type) and getattr(c, "method", None) == method.name)
+
+
+def view(method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> View:
+    """A view of `source` by method, with room for `new_tokens` committed tokens and `gamma` drafted ones."""
+    return view_class(method)(method, source, attention, new_tokens, gamma)

@@ -1,0 +1,111 @@
+"""What a draft reads of the committed tokens: its view of a `KVCache`, the twin of a method in `perfmodel.kv`.
+
+Every view lives by one contract. `build` runs once the prompts are in the cache; `attend` serves one layer of a draft
+step; `commit` follows a verification. Adding a view is adding a file with the name of its method.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from perfmodel.errors import InputError
+from perfmodel.kv import KVMethod
+from validate.decoder.attention import Attention, Span
+from validate.decoder.cache import KVCache, allocate
+from validate.decoder.runner import Observed
+
+Meter = Callable[[str, Tensor | float], None]
+"""Told what a draft step reads: "kv" or "select", and bytes, of all sequences of one layer. Tests count with it."""
+
+
+class View:
+    """Base of all views. `source` is the cache that the draft's keys and values come from."""
+
+    method: ClassVar[str]
+    window: int = 0
+    """Prompt tokens whose queries `build` wants to see."""
+
+    def __init__(self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
+        self.source, self.attention, self.gamma = source, attention, gamma
+        self.meter: Meter | None = None
+
+    def build(self, observed: Observed | None) -> None:
+        """Set up from the prompts, which are committed in the source."""
+
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """As `Attention`, over what this view selects of the committed tokens and over the new ones."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Called before the draft steps of an iteration: one span serves all its layers and steps."""
+        self._span = self.source.span()
+
+    def commit(self, start: Tensor, count: Tensor) -> None:
+        """The source committed `count` [batch] tokens, 0 to gamma + 1, at positions `start` [batch] and on."""
+
+    def refresh(self) -> None:
+        """Periodic work decided on the host, after `commit` and outside any captured graph."""
+
+    def tighten(self) -> None:
+        """Bring host-side bounds down to the lengths; the one place where a view may wait for the device."""
+
+    def tell(self, kind: str, size: Tensor | float) -> None:
+        """Report bytes read, where someone listens."""
+        if self.meter is not None:
+            self.meter(kind, size)
+
+
+class Packed(View):
+    """A view with a cache of its own, of `slots` tokens, and one slot more for what is to be thrown away.
+
+    Subclasses choose what is copied at `build` and where later tokens go. The order of tokens in it means nothing:
+    keys carry their positions.
+    """
+
+    def __init__(
+        self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int, slots: int
+    ) -> None:
+        super().__init__(method, source, attention, new_tokens, gamma)
+        layers, batch, heads, _, d = source.k.shape
+        self.slots = slots
+        shape, device = (layers, batch, heads, slots + 1, d), source.k.device
+        self.k, self.v = allocate("draft KV cache", 2, shape, device, source.k.dtype)
+        self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
+        self.bound = 0
+        self._span = Span(self.lengths, 0)
+
+    def raise_bound(self, bound: int) -> None:
+        """No row is longer than `bound` tokens (all slots where the source's bound is fixed, for captured graphs)."""
+        self.bound = self.slots if self.source.fixed else min(bound, self.slots)
+
+    def copy(self, layer: int, index: Tensor) -> None:
+        """Take the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a layer."""
+        where = index[..., None].expand(-1, -1, -1, self.source.k.shape[-1])
+        self.k[layer][:, :, : index.shape[2]] = self.source.k[layer].gather(2, where)
+        self.v[layer][:, :, : index.shape[2]] = self.source.v[layer].gather(2, where)
+
+    def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
+        """Copy the source's tokens start, start + 1, ... into slots [batch, gamma + 1], those past `count` nowhere."""
+        n = slot.shape[1]
+        k, v = self.source.read(self.source.positions(start, n))
+        keep = torch.arange(n, device=slot.device) < count[:, None]
+        where = torch.where(keep, slot, self.slots)[None, :, None, :, None].expand_as(k)
+        self.k.scatter_(3, where, k)
+        self.v.scatter_(3, where, v)
+
+    def begin(self) -> None:
+        """One span for all layers and steps of the iteration."""
+        self._span = Span(self.lengths, self.bound)
+
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """Attention over the packed tokens."""
+        self.tell("kv", self.lengths.sum() * self.source.token_bytes)
+        return self.attention(q, self.k[layer], self.v[layer], self._span, new_k, new_v)
+
+
+def only(method: KVMethod, option: str, value: object, good: bool) -> None:
+    """Refuse an option of a method that the model knows and the decoder cannot run."""
+    if not good:
+        raise InputError(f"--draft-kv: {method.name}: {option}={value} can be predicted but not run by the decoder")

@@ -1,0 +1,16 @@
+"""Every committed token, from the source itself."""
+
+from torch import Tensor
+
+from validate.decoder.kv.base import View
+
+
+class FullView(View):
+    """Reads all there is; the draft then differs from the target only in its weights."""
+
+    method = "full"
+
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """Attention over the source."""
+        self.tell("kv", self.source.lengths.sum() * self.source.token_bytes)
+        return self.attention(q, self.source.k[layer], self.source.v[layer], self._span, new_k, new_v)

@@ -1,0 +1,64 @@
+"""Query-aware pages: bounds on every page's scores from its smallest and largest keys, the best pages read."""
+
+import torch
+from torch import Tensor
+
+from perfmodel.kv.quest import Quest
+from validate.decoder.attention import Attention, Span, fold
+from validate.decoder.cache import KVCache
+from validate.decoder.kv.base import View
+from validate.decoder.runner import Observed
+
+
+class QuestView(View):
+    """Bounds [layers, batch, kv_heads, pages + 1, head_dim] (the last is waste); the newest page is always read."""
+
+    method = "quest"
+
+    def __init__(self, method: Quest, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
+        super().__init__(method, source, attention, new_tokens, gamma)
+        layers, batch, heads, capacity, d = source.k.shape
+        self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)
+        shape, most = (layers, batch, heads, self.pages + 1, d), torch.finfo(source.k.dtype).max
+        self.low = torch.full(shape, most, dtype=source.k.dtype, device=source.k.device)
+        self.high = torch.full_like(self.low, -most)
+
+    def build(self, observed: Observed | None) -> None:
+        """Bounds of the prompts' pages."""
+        positions = torch.arange(self.source.bound, device=self.source.k.device).expand(self.source.k.shape[1], -1)
+        self._bound(self.source.k[:, :, :, : self.source.bound], positions, positions < self.source.lengths[:, None])
+
+    def commit(self, start: Tensor, count: Tensor) -> None:
+        """Widen the bounds of the pages that the new tokens fell into."""
+        positions = self.source.positions(start, self.gamma + 1)
+        keep = torch.arange(self.gamma + 1, device=start.device) < count[:, None]
+        self._bound(self.source.read(positions)[0], positions, keep)
+
+    def _bound(self, keys: Tensor, positions: Tensor, keep: Tensor) -> None:
+        page = torch.where(keep, positions // self.page, self.pages)[None, :, None, :, None].expand_as(keys)
+        self.low.scatter_reduce_(3, page, keys, "amin")
+        self.high.scatter_reduce_(3, page, keys, "amax")
+
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """Gather the best pages and attend to them."""
+        index, span = self._choose(layer, q)
+        where = index[..., None].expand(-1, -1, -1, q.shape[-1])
+        k, v = self.source.k[layer].gather(2, where), self.source.v[layer].gather(2, where)
+        self.tell("kv", span.lengths.sum() * self.source.token_bytes)
+        self.tell("select", (self._span.lengths / self.page).sum() * self.source.token_bytes)
+        return self.attention(q, k, v, span, new_k, new_v)
+
+    def _choose(self, layer: int, q: Tensor) -> tuple[Tensor, Span]:
+        """Token indices [batch, kv_heads, chosen * page] with the valid ones first, and how many these are."""
+        lengths, seen = self._span.lengths, -(-self._span.bound // self.page)
+        rows, count = fold(q, self.low.shape[2]), min(self.chosen, seen)
+        low, high = self.low[layer][:, :, :seen], self.high[layer][:, :, :seen]
+        bounds = rows.clamp(min=0) @ high.transpose(-1, -2) + rows.clamp(max=0) @ low.transpose(-1, -2)
+        number, filled = torch.arange(seen, device=q.device), -(-lengths // self.page)
+        score = bounds.float().amax(2).masked_fill(number >= filled[:, None, None] - 1, torch.inf)
+        score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
+        best = score.topk(count, dim=-1).indices.sort(-1).values
+        tokens = (best[..., None] * self.page + torch.arange(self.page, device=q.device)).flatten(2)
+        pages = filled.clamp(max=count)
+        valid = (pages * self.page - (-lengths) % self.page).clamp(min=0)
+        return tokens.clamp(max=self.source.capacity - 1), Span(valid, count * self.page)

@@ -1,0 +1,97 @@
+"""Chunks whose mean key the latest query likes best, copied, and chosen anew every so many iterations (TriForce)."""
+
+import torch
+from torch import Tensor
+
+from perfmodel.kv.retrieval import Retrieval
+from validate.decoder.attention import Attention, fold
+from validate.decoder.cache import KVCache
+from validate.decoder.kv.base import Packed, only
+from validate.decoder.runner import Observed
+
+
+class RetrievalView(Packed):
+    """`budget` slots per KV head, best chunks first; tokens committed since take the places of the worst, from the end.
+
+    The latest query is the last prompt token's at first, and at a rebuild that of the latest draft step's first token.
+    """
+
+    method = "retrieval"
+    window = 1
+
+    def __init__(self, method: Retrieval, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
+        only(method, "keep_means", method.keep_means, method.keep_means)
+        chunks = -(-source.capacity // method.chunk) + 1
+        layers, batch, heads, _, d = source.k.shape
+        super().__init__(method, source, attention, new_tokens, gamma, slots=method.budget)
+        self.chunk, self.every, self.chosen = method.chunk, method.every, method.budget // method.chunk
+        self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=source.k.dtype, device=source.k.device)
+        self.latest: Tensor | None = None
+        self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
+        self.iteration = 0
+
+    def build(self, observed: Observed | None) -> None:
+        """Sum the keys of every chunk, then choose by the last prompt token."""
+        assert observed is not None, "retrieval needs the queries of the prompts' last tokens"
+        positions = torch.arange(self.source.bound, device=self.source.k.device).expand(self.k.shape[1], -1)
+        self._add(self.source.k[:, :, :, : self.source.bound], positions, positions < self.source.lengths[:, None])
+        self.latest = observed.queries[:, :, :, :1].clone()
+        self._rebuild()
+
+    def _add(self, keys: Tensor, positions: Tensor, keep: Tensor) -> None:
+        """Add keys [layers, batch, kv_heads, n, d] to the sums of their chunks; the last chunk is waste."""
+        index = torch.where(keep, positions // self.chunk, self.sums.shape[3] - 1)
+        self.sums.scatter_add_(3, index[None, :, None, :, None].expand_as(keys), keys)
+
+    def _rebuild(self) -> None:
+        assert self.latest is not None
+        lengths, device = self.source.lengths, self.source.k.device
+        filled = -(-lengths // self.chunk)
+        self.raise_bound(self.source.bound)
+        count = min(self.chosen, -(-self.source.bound // self.chunk))
+        within = torch.arange(self.chunk, device=device)
+        for layer, latest in enumerate(self.latest):
+            sums = self.sums[layer][:, :, :-1]
+            number = torch.arange(sums.shape[2], device=device)
+            sizes = (lengths[:, None] - number * self.chunk).clamp(1, self.chunk)
+            means = sums / sizes[:, None, :, None]
+            score = (fold(latest, means.shape[1]) @ means.transpose(-1, -2)).amax(2).float()
+            score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
+            score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
+            best = score.topk(count, dim=-1).indices
+            tokens = (best[..., None] * self.chunk + within).flatten(2)
+            self.copy(layer, _valid_first(tokens, lengths)[..., : self.slots])
+        chosen = torch.minimum(filled, torch.full_like(filled, count))
+        self.lengths.copy_(torch.minimum(chosen * self.chunk - (-lengths) % self.chunk, lengths))
+        self.since.zero_()
+
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """Attention over the packed tokens; the first step's query is kept for the next rebuild."""
+        if new_k.shape[2] == q.shape[2] and self.latest is not None:
+            self.latest[layer].copy_(q[:, :, -1:])
+        return super().attend(layer, q, new_k, new_v)
+
+    def commit(self, start: Tensor, count: Tensor) -> None:
+        """Keep the sums up to date; the tokens fill free slots, then replace the worst chunks."""
+        n = self.gamma + 1
+        positions, offset = self.source.positions(start, n), torch.arange(n, device=start.device)
+        keys, _ = self.source.read(positions)
+        self._add(keys, positions, offset < count[:, None])
+        free, replaced = self.lengths[:, None] + offset, self.slots - 1 - (self.since[:, None] + offset) % self.slots
+        self.place(start, count, torch.where(free < self.slots, free, replaced))
+        self.since.add_(count)
+        self.lengths.add_(count).clamp_(max=self.slots)
+        self.raise_bound(self.bound + n)
+
+    def refresh(self) -> None:
+        """Rebuild when it is time."""
+        self.iteration += 1
+        if self.iteration % self.every == 0:
+            self._rebuild()
+
+
+def _valid_first(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Token indices [batch, kv_heads, n] with those at or beyond the length moved to the end (and made readable)."""
+    outside = tokens >= lengths[:, None, None]
+    order = outside.to(torch.int8).argsort(dim=-1, stable=True)
+    return torch.where(outside, 0, tokens).gather(2, order)

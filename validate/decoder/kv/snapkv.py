@@ -1,0 +1,55 @@
+"""Prompt tokens that the end of the prompt attends to, chosen once; every later token is kept beside them."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from perfmodel.kv.snapkv import SnapKV
+from validate.decoder.attention import Attention, fold
+from validate.decoder.cache import KVCache
+from validate.decoder.kv.base import Packed
+from validate.decoder.runner import Observed
+
+
+class SnapView(Packed):
+    """The budget's tokens per KV head (observation window included), then the tokens generated since."""
+
+    method = "snapkv"
+
+    def __init__(self, method: SnapKV, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
+        self.budget, self.window, self.kernel = method.budget, method.window, method.kernel
+        super().__init__(method, source, attention, new_tokens, gamma, slots=method.budget + new_tokens + gamma + 1)
+
+    def build(self, observed: Observed | None) -> None:
+        """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
+        assert observed is not None, "SnapKV needs the queries of the prompts' last tokens"
+        self.raise_bound(min(self.source.bound, self.budget))
+        for layer in range(self.k.shape[0]):
+            rows = range(self.k.shape[1])
+            self.copy(layer, torch.cat([self._choose(layer, row, observed) for row in rows]))
+        self.lengths.copy_(self.source.lengths.clamp(max=self.budget))
+
+    def _choose(self, layer: int, row: int, observed: Observed) -> Tensor:
+        """Token indices [1, kv_heads, at most budget] of one sequence, best first, so that valid ones lead."""
+        keys, length = self.source.k[layer, row, :, : self.source.bound], self.source.lengths[row]
+        q = fold(observed.queries[layer, row : row + 1, :, : self.window], keys.shape[0])[0]
+        position = torch.arange(keys.shape[1], device=keys.device)
+        own = length - self.window + torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)
+        scores = (q @ keys.transpose(1, 2)).float() / math.sqrt(keys.shape[-1])
+        weights = scores.masked_fill(position > own[:, None], -math.inf).softmax(-1)
+        votes = weights.masked_fill((own < 0)[:, None], 0.0).sum(1, keepdim=True)
+        votes = F.avg_pool1d(votes, self.kernel, stride=1, padding=self.kernel // 2, count_include_pad=False)[:, 0]
+        votes = votes.masked_fill(position >= length - self.window, math.inf).masked_fill(position >= length, -math.inf)
+        return votes.topk(min(self.source.bound, self.budget), dim=-1).indices[None]
+
+    def commit(self, start: Tensor, count: Tensor) -> None:
+        """Append."""
+        self.place(start, count, self.lengths[:, None] + torch.arange(self.gamma + 1, device=start.device))
+        self.lengths.add_(count)
+        self.raise_bound(self.bound + self.gamma + 1)
+
+    def tighten(self) -> None:
+        """Read back the longest row."""
+        self.raise_bound(int(self.lengths.max()))

@@ -1,0 +1,46 @@
+"""Exact top-k: every step scores every key and attends to the best. An acceptance oracle, not a speed-up."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from perfmodel.kv.topk import TopK
+from validate.decoder.attention import Attention, causal_bias, fold, merge, partial_math, unfold
+from validate.decoder.cache import KVCache
+from validate.decoder.kv.base import View
+
+
+class TopKView(View):
+    """Per KV head, the `budget` tokens with the largest attention weights summed over the heads that share it."""
+
+    method = "topk"
+
+    def __init__(self, method: TopK, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
+        super().__init__(method, source, attention, new_tokens, gamma)
+        self.budget = method.budget
+
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+        """Scores serve twice, to choose and to attend, so that no key is read twice."""
+        bound, n = self._span.bound, q.shape[2]
+        keys, values = self.source.k[layer][:, :, :bound], self.source.v[layer][:, :, :bound]
+        rows = fold(q, keys.shape[1])
+        exact = torch.float64 if q.dtype == torch.float64 else torch.float32
+        scores = (rows @ keys.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
+        outside = torch.arange(bound, device=q.device) >= self._span.lengths[:, None]
+        scores = scores.masked_fill(outside[:, None, None], torch.finfo(exact).min)
+        votes = scores.softmax(-1).sum(2).masked_fill(outside[:, None], -1.0)
+        best = votes.topk(min(self.budget, bound), dim=-1).indices
+        chosen = scores.gather(3, best[:, :, None].expand(-1, -1, rows.shape[2], -1))
+        lse = chosen.logsumexp(-1)
+        picked = values.gather(2, best[..., None].expand(-1, -1, -1, values.shape[-1]))
+        old = (chosen - lse[..., None]).exp().to(q.dtype) @ picked
+        self._count(best.shape[2])
+        new = partial_math(rows, new_k, new_v, causal_bias(n, new_k.shape[2], rows.shape[2] // n, q.dtype, q.device))
+        return unfold(merge((old, lse), new), q)
+
+    def _count(self, chosen: int) -> None:
+        lengths, half = self._span.lengths, self.source.token_bytes / 2
+        read = lengths.clamp(max=chosen)
+        self.tell("kv", 2 * half * read.sum())
+        self.tell("select", half * (lengths - read).sum())

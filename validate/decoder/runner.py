@@ -1,0 +1,91 @@
+"""A model with its cache: prefill in chunks, then passes over a few new tokens per sequence."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from validate.decoder.attention import Attention, Span
+from validate.decoder.cache import KVCache
+from validate.decoder.model import Model
+
+PREFILL_CHUNK = 512
+
+
+@dataclass
+class Observed:
+    """Queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]; the last slot is waste.
+
+    Slot j holds position length - window + j; where that is negative, the slot is not to be used.
+    """
+
+    queries: Tensor
+    window: int
+
+
+@dataclass
+class Runner:
+    """Runs `model` over `cache`; `attention` is the implementation in use."""
+
+    model: Model
+    cache: KVCache
+    attention: Attention
+    _observed: Observed | None = field(default=None, init=False)
+
+    def extend(self, tokens: Tensor) -> Tensor:
+        """Hidden states [batch, n, hidden] of tokens [batch, n] that follow the committed ones.
+
+        Their keys and values are written after the committed ones but not committed: see `KVCache.advance`.
+        """
+        return self._pass(tokens, self.cache.positions(self.cache.lengths, tokens.shape[1]))
+
+    def prefill(
+        self, tokens: Tensor, lengths: Tensor, window: int = 0, chunk: int = PREFILL_CHUNK
+    ) -> tuple[Tensor, Observed | None]:
+        """Run prompts tokens [batch, longest] of `lengths` [batch]; rows are padded on the right with anything.
+
+        Returns the hidden state of each prompt's last token [batch, hidden], and the queries of the last `window`
+        tokens where a draft cache asked for them. Padding is rolled back by setting the lengths.
+        """
+        batch, longest = tokens.shape
+        last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
+        self._observed = self._observer(batch, window)
+        for start in range(0, longest, chunk):
+            part = tokens[:, start : start + chunk]
+            positions = torch.arange(start, start + part.shape[1], device=tokens.device).expand(batch, -1)
+            self.cache.set_lengths(torch.full_like(lengths, start), start, exact=True)
+            hidden = self._pass(part, positions, lengths)
+            mine = positions == lengths[:, None] - 1
+            last = torch.where(mine.any(1, keepdim=True), (hidden * mine[..., None]).sum(1), last)
+        self.cache.set_lengths(lengths, longest)
+        observed, self._observed = self._observed, None
+        return last, observed
+
+    def _pass(self, tokens: Tensor, positions: Tensor, lengths: Tensor | None = None) -> Tensor:
+        span = self.cache.span()
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            self.cache.write(layer, k, v, positions)
+            if self._observed is not None and lengths is not None:
+                _observe(self._observed, layer, q, positions, lengths)
+            return self.attend(layer, q, k, v, span)
+
+        return self.model(tokens, positions, attend)
+
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, span: Span) -> Tensor:
+        """Attention over the committed tokens of this cache and the new ones."""
+        return self.attention(q, self.cache.k[layer], self.cache.v[layer], span, new_k, new_v)
+
+    def _observer(self, batch: int, window: int) -> Observed | None:
+        if not window:
+            return None
+        spec, shard = self.model.spec, self.model.shard
+        shape = (spec.num_hidden_layers, batch, spec.num_attention_heads // shard.size, window + 1, spec.head_dim)
+        return Observed(torch.zeros(shape, dtype=self.model.dtype, device=self.model.device), window)
+
+
+def _observe(observed: Observed, layer: int, q: Tensor, positions: Tensor, lengths: Tensor) -> None:
+    """Keep the queries [batch, heads, n, head_dim] at `positions` that lie in the window."""
+    slot = positions - (lengths[:, None] - observed.window)
+    slot = torch.where((slot >= 0) & (slot < observed.window), slot, observed.window)
+    observed.queries[layer].scatter_(2, slot[:, None, :, None].expand_as(q), q)

@@ -1,0 +1,87 @@
+"""What the loop knows of each sequence: its tokens, how many, and whether it is done. All on the device."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from perfmodel.errors import InputError
+from perfmodel.specs.model import ModelSpec
+
+
+@dataclass
+class State:
+    """tokens [batch, room] hold prompt and output; the newest is not in the target's KV cache yet, all others are.
+
+    length, limit: tokens there are and tokens at which a sequence ends, [batch]; finished [batch].
+    histogram: iterations, over all unfinished sequences, in which 0, 1, ... gamma drafted tokens were accepted.
+    """
+
+    tokens: Tensor
+    length: Tensor
+    limit: Tensor
+    finished: Tensor
+    histogram: Tensor
+    generator: torch.Generator
+
+    @classmethod
+    def from_prompts(
+        cls, prompts: list[list[int]], new_tokens: int, gamma: int, device: torch.device, seed: int
+    ) -> "State":
+        """Rows padded with zeros, with room for the output and one iteration more."""
+        longest = max(map(len, prompts))
+        rows = torch.tensor([row + [0] * (longest - len(row)) for row in prompts], device=device)
+        return cls.from_tokens(
+            rows, torch.tensor([len(row) for row in prompts], device=device), new_tokens, gamma, seed
+        )
+
+    @classmethod
+    def from_tokens(cls, rows: Tensor, length: Tensor, new_tokens: int, gamma: int, seed: int) -> "State":
+        """From padded rows [batch, longest] of `length` [batch] tokens."""
+        device = rows.device
+        return cls(
+            tokens=F.pad(rows, (0, new_tokens + gamma + 1)),
+            length=length,
+            limit=length + new_tokens,
+            finished=torch.zeros(len(rows), dtype=torch.bool, device=device),
+            histogram=torch.zeros(gamma + 1, dtype=torch.int64, device=device),
+            generator=torch.Generator(device).manual_seed(seed),
+        )
+
+    def newest(self, n: int) -> Tensor:
+        """The last n tokens of every sequence, [batch, n]."""
+        return self.tokens.gather(1, self.length[:, None] - n + torch.arange(n, device=self.length.device))
+
+    def append(self, emitted: Tensor, count: Tensor, eos: Tensor) -> Tensor:
+        """Add the first `count` [batch] of emitted [batch, n], less what lies beyond an EOS or the limit.
+
+        Finished sequences take nothing. Returns how many were added, [batch]. Everything happens in place.
+        """
+        offset = torch.arange(emitted.shape[1], device=emitted.device)
+        ends = (emitted[..., None] == eos).any(-1) & (offset < count[:, None])
+        until_eos = torch.where(ends.any(1), ends.long().argmax(1) + 1, emitted.shape[1] + 1)
+        count = torch.minimum(torch.minimum(count, until_eos), self.limit - self.length).masked_fill(self.finished, 0)
+        self.tokens.scatter_(1, self.length[:, None] + offset, emitted)
+        self.length.add_(count)
+        self.finished.logical_or_((self.length >= self.limit) | (until_eos <= count))
+        return count
+
+
+def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:
+    """Refuse prompts that the model, or caches for `batch` sequences of `room` tokens, cannot take."""
+    if new_tokens < 1:
+        raise InputError(f"--new-tokens: must be 1 or more, given {new_tokens}")
+    if len(prompts) != batch or not all(prompts):
+        raise InputError(f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}")
+    longest, most = max(map(len, prompts)), min(spec.max_position_embeddings, room) - new_tokens
+    if longest > most:
+        what = (
+            f"the {spec.max_position_embeddings} positions of {spec.name}" if room > most + new_tokens else "the caches"
+        )
+        raise InputError(
+            f"prompt: must be at most {most} tokens, to fit with {new_tokens} new ones in {what}, given {longest}"
+        )
+    outside = [token for prompt in prompts for token in prompt if not 0 <= token < spec.vocab_size]
+    if outside:
+        raise InputError(f"prompt: tokens must be in 0 .. {spec.vocab_size - 1}, given {outside[0]}")

@@ -1,0 +1,39 @@
+"""Bytes of the Python standard library's own sources, split by file into train and held-out."""
+
+import sysconfig
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+SEPARATOR = 0
+HELD_OUT_PERCENT = 5
+
+
+def source_files() -> list[Path]:
+    """Every ``.py`` file of the standard library (no installed packages), sorted."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    return sorted(p for p in root.rglob("*.py") if "site-packages" not in p.parts and p.stat().st_size > 0)
+
+
+def is_held_out(path: Path) -> bool:
+    """True for about one file in twenty, by its path inside the library: the same files on every machine."""
+    name = path.relative_to(sysconfig.get_paths()["stdlib"]).as_posix()
+    return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT
+
+
+def corpus(held_out: bool, seed: int = 0) -> np.ndarray:
+    """All files of one side of the split in a seeded order, each followed by a zero byte; uint8."""
+    files = [p for p in source_files() if is_held_out(p) == held_out]
+    order = np.random.default_rng(seed).permutation(len(files))
+    texts = [files[i].read_bytes().replace(b"\0", b"") + bytes([SEPARATOR]) for i in order]
+    return np.frombuffer(b"".join(texts), dtype=np.uint8)
+
+
+def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
+    """`count` stretches of `length` bytes from the start of held-out files that are long enough."""
+    files = [p for p in source_files() if is_held_out(p) and p.stat().st_size >= length]
+    if not files:
+        raise ValueError(f"no held-out file is {length} bytes long")
+    order = np.random.default_rng(seed).permutation(len(files))
+    return [list(files[order[i % len(files)]].read_bytes()[:length]) for i in range(count)]
