@@ -266,6 +266,14 @@ class Acceptance:
         return cls(source or f"alpha ~ Beta({a:g}, {b:g}), mean per {weighting}", beta=(float(a), float(b), weighting))
 
     @classmethod
+    def from_decay(cls, alpha: float, decay: float, source: str = "") -> "Acceptance":
+        """a_j = alpha decay^(j-1): what heads that see nothing of each other's tokens do. InputError outside [0, 1]."""
+        _require("alpha", alpha, 0, 1)
+        _require("decay", decay, 0, 1)
+        text = source or f"alpha {alpha:g}, times {decay:g} at each further position"
+        return cls(text, prefix=tuple(float(alpha * decay**j) for j in range(64)), tail=float(alpha * decay**64))
+
+    @classmethod
     def from_ngram(cls, hit: float, run_length: float, source: str = "") -> "Acceptance":
         """An n-gram draft that finds a match with probability `hit`; then `run_length` (1 or more) tokens are right.
 

@@ -63,7 +63,10 @@ def memory(
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
     """KV bytes per sequence that the draft keeps beside the target's cache, on one device."""
     per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
-    return sum((a.layers * per_layer(drafter.paged(span(context, a.window)), drafter.layout) for a in drafter.attentions), start=0.0)
+    return sum(
+        (a.layers * per_layer(drafter.paged(span(context, a.window)), drafter.layout) for a in drafter.attentions),
+        start=0.0,
+    )
 
 
 def _sequences(room: Floats, each: Floats) -> Floats:

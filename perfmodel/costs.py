@@ -11,10 +11,13 @@ from typing import Literal
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.formats import Precision
+from perfmodel.formats import Format, Precision
 from perfmodel.kv.base import KVLayout, KVMethod
 from perfmodel.ops import Cost, Floats, Op
 from perfmodel.specs.model import ModelSpec
+
+UNBOUNDED = 2.0**60
+"""A context longer than any, where infinity would turn 0 times it into NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +185,18 @@ def forward(
     """
     tokens = batch * query
     ops = [_small(part.smalls[0], tokens)]
-    ops += [_dense(op, tokens, part.precision.weights.compute) for op in part.linears]
+    ops += [_dense(op, tokens, part.precision.weights) for op in part.linears]
     if part.experts:
         routed = tokens if independent_query is None else batch * independent_query
-        ops.append(_routed(part.experts, tokens, routed, part.precision.weights.compute))
+        ops.append(_routed(part.experts, tokens, routed, part.precision.weights))
     ops += [_attention(part, a, batch, query, context, kv) for a in part.attentions]
     ops += [_small(s, tokens) for s in part.smalls[1:]]
     if part.tensor_parallel > 1:
         message = tokens * (part.model.hidden_size * part.precision.activation_bytes)
         ops.append(Op("all-reduce", "allreduce", 2 * part.model.num_hidden_layers, Cost(), message_bytes=message))
     head_tokens = tokens if head_query is None else batch * head_query
-    ops.append(_dense(part.lm_head, head_tokens, part.precision.weights.compute))
+    ops.append(_dense(part.lm_head, head_tokens, part.precision.weights))
+    ops.append(cache_upkeep(part, batch, context, kv))
     return ops
 
 
@@ -238,35 +242,50 @@ def selection(
     return ops
 
 
-def sampling(part: Shard, batch: Floats) -> Op:
-    """Drawing one token per sequence from a draft's whole distribution; what it costs a logit is the calibration's."""
-    return Op("sampling", "sampling", 1, Cost(), work_items=batch * float(part.model.vocab_size))
+def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
+    """What a stack does about the cache beside attending to it, in host and bookkeeping time that moves few bytes.
+
+    A pass over the whole cache plans its page table once (`kernels` 1), a step that leaves tokens out keeps a small
+    cache per sequence and layer (`work_items`). What either costs is the calibration's.
+    """
+    if kv.budget is None:
+        return Op("cache upkeep", "upkeep", 1, Cost())
+    sparse, layers = kv.beyond_budget(context), float(part.model.num_hidden_layers)
+    return Op("cache upkeep", "upkeep", 1.0 - sparse, Cost(), work_items=batch * layers * sparse)
 
 
-def _dense(op: Linear, tokens: Floats, compute: str) -> Op:
+def _dense(op: Linear, tokens: Floats, weights: Format) -> Op:
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
-    return Op(op.name, "linear", op.kernels, cost, compute)
+    return Op(op.name, "linear", op.kernels, cost, weights.compute, packed_weights=_packed(op.weight_bytes, weights))
 
 
 def _small(op: Small, tokens: Floats) -> Op:
     return Op(op.name, "small", op.kernels, Cost(activation_bytes=op.activation_bytes_per_token * tokens))
 
 
-def _routed(e: Experts, tokens: Floats, routed: Floats, compute: str) -> Op:
+def _routed(e: Experts, tokens: Floats, routed: Floats, weights: Format) -> Op:
     cost = Cost(
         e.flops_per_token * tokens,
         e.touched(routed) * e.expert_weight_bytes,
         0.0,
         e.activation_bytes_per_token * tokens,
     )
-    return Op("experts", "linear", e.kernels, cost, compute)
+    packed = _packed(cost.weight_bytes, weights)
+    return Op("experts", "linear", e.kernels, cost, weights.compute, packed_weights=packed)
+
+
+def _packed(weight_bytes: Floats, weights: Format) -> Floats:
+    """Weight values that must be unpacked (the few biases among the bytes left aside)."""
+    return weight_bytes / weights.bytes_per_value if weights.packed else 0.0
 
 
 def _attention(part: Shard, a: Attention, batch: Floats, query: Floats, context: Floats, kv: KVMethod) -> Op:
     cached = span(context, a.window)
     attended = kv.attended_tokens(cached)
-    reach = kv.attended_tokens(np.asarray(a.window if a.window is not None else np.inf))
-    pairs = query * attended + _causal_pairs(query, reach)
+    room = None
+    if a.window is not None or kv.budget is not None:
+        room = kv.attended_tokens(np.asarray(UNBOUNDED if a.window is None else a.window)) - attended
+    pairs = query * attended + _causal_pairs(query, room)
     per_sequence = batch * a.layers
     fresh = part.attention_activation_bytes_per_token + part.layout.token_bytes
     cost = Cost(
@@ -280,10 +299,15 @@ def _attention(part: Shard, a: Attention, batch: Floats, query: Floats, context:
     )
 
 
-def _causal_pairs(query: Floats, reach: Floats) -> Floats:
-    """Query-key pairs among the new tokens of a sequence, each seeing itself and at most `reach - 1` before it."""
-    inside = np.minimum(query, reach)
-    return inside * (inside + 1) / 2 + (query - inside) * inside
+def _causal_pairs(query: Floats, room: Floats | None) -> Floats:
+    """Query-key pairs among a sequence's new tokens: each sees itself and those before it, at most `room` of them.
+
+    room: tokens by which the attended span may still grow (None: no end); past it an old token leaves for each new one.
+    """
+    if room is None:
+        return query * (query + 1) / 2
+    inside = np.minimum(query, room)
+    return inside * (inside + 1) / 2 + (query - inside) * (room + 1)
 
 
 def _linear(

@@ -9,7 +9,7 @@ The closed forms are derived in docs/model.md and hold for self-speculation on t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +76,8 @@ def inflection_context(
 ) -> float | None:
     """Smallest context from which on speedup at `gamma` does not fall anywhere in the batch range as the batch grows.
 
-    The range is walked in quarter octaves; tolerance: relative fall between two steps that still counts as none.
+    The range is walked in quarter octaves; tolerance: relative fall between two steps that still counts as none. The
+    attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend, and would hide one.
     """
     if gamma == 0:
         return 1.0
@@ -84,13 +85,23 @@ def inflection_context(
     steps = max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1)
     batches = np.geomspace(low, high, steps + 1)[:, None]
     gammas = np.array([gamma])
+    smooth = without_waves(scenario)
 
     def falls(context: NDArray[np.float64]) -> NDArray[np.bool_]:
-        surface = speedups(scenario, batches, context, gammas)[..., 0]
+        surface = speedups(smooth, batches, context, gammas)[..., 0]
         slack = tolerance + 1e-12
         return np.any(surface[1:] < surface[:-1] * (1.0 - slack), axis=0)
 
     return last_where(falls)
+
+
+def without_waves(scenario: Scenario) -> Scenario:
+    """The same question without the waves of the attention kernel."""
+    calibration = scenario.machine.calibration
+    if calibration.attention_blocks_per_multiprocessor is None:
+        return scenario
+    smooth = calibration.model_copy(update={"attention_blocks_per_multiprocessor": None})
+    return replace(scenario, machine=replace(scenario.machine, calibration=smooth))
 
 
 def first_where(holds: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Floats = Array | float
-Kind = Literal["linear", "attention", "small", "allreduce", "sampling"]
+Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +56,4 @@ class Op:
     query: Floats = 1.0
     message_bytes: Floats = 0.0
     work_items: Floats = 0.0
+    packed_weights: Floats = 0.0

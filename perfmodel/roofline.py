@@ -87,7 +87,7 @@ class Machine:
         """Calibrated time of one op, all its kernels."""
         k, c = self._constants, op.cost
         if op.kind == "linear":
-            memory = c.bytes * (k.per_byte / k.gemm_bandwidth)
+            memory = c.bytes * (k.per_byte / k.gemm_bandwidth) + op.packed_weights * k.weight_unpack_s
             compute = c.flops * (1.0 / (self.peak(op.compute) * k.gemm_flops))
             return op.kernels * k.gemm_s + _blend(memory, compute, k.gemm_power)
         if op.kind == "attention":
@@ -98,8 +98,8 @@ class Machine:
             return op.kernels * k.attention_s + np.maximum(memory, compute)
         if op.kind == "small":
             return op.kernels * k.small_s + c.activation_bytes * (k.per_byte / k.small_bandwidth)
-        if op.kind == "sampling":
-            return op.work_items * k.draft_logit_s
+        if op.kind == "upkeep":
+            return op.kernels * k.full_cache_s + op.work_items * k.sparse_cache_s
         return op.kernels * self._allreduce_s(op.message_bytes)
 
     def op_lower_s(self, op: Op) -> Floats:
@@ -116,8 +116,8 @@ class Machine:
         flop_s = sum((op.cost.flops / self.peak(op.compute) for op in compute), start=0.0)
         total = sum((op.cost.bytes for op in compute), start=0.0) * k.per_byte
         comm_lower = sum((self.op_lower_s(op) for op in comm), start=0.0)
-        sampled = sum((self.op_predicted_s(op) for op in compute if op.kind == "sampling"), start=0.0)
-        launches = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s, "sampling": 0.0}
+        upkeep = sum((self.op_predicted_s(op) for op in compute if op.kind == "upkeep"), start=0.0)
+        launches = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s, "upkeep": 0.0}
         return PassTime(
             lower_s=sum((self.op_lower_s(op) for op in ops), start=0.0),
             upper_s=flop_s + total + comm_lower,
@@ -128,7 +128,7 @@ class Machine:
             activation_s=sum((op.cost.activation_bytes for op in compute), start=0.0) * k.per_byte,
             comm_s=sum((self.op_predicted_s(op) for op in comm), start=0.0),
             fixed_s=sum(
-                (op.kernels * launches[op.kind] for op in compute), start=k.pass_s + k.token_s * tokens + sampled
+                (op.kernels * launches[op.kind] for op in compute), start=k.pass_s + k.token_s * tokens + upkeep
             ),
         )
 
@@ -152,7 +152,7 @@ class Machine:
         k, c = self._constants, op.cost
         if op.kind == "allreduce":
             return "comm"
-        if op.kind == "sampling":
+        if op.kind == "upkeep":
             return "fixed"
         launch = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s}[op.kind] * op.kernels
         bandwidth = {"linear": k.gemm_bandwidth, "attention": k.attention_bandwidth, "small": k.small_bandwidth}[
@@ -231,7 +231,9 @@ class _Constants:
     allreduce: float
     pass_s: float
     token_s: float
-    draft_logit_s: float
+    weight_unpack_s: float
+    full_cache_s: float
+    sparse_cache_s: float
     multiprocessors: float
     attention_slots: float
 
@@ -255,7 +257,9 @@ class _Constants:
             allreduce=c.allreduce_multiplier.value,
             pass_s=c.pass_fixed_s.value,
             token_s=c.token_s.value,
-            draft_logit_s=c.draft_logit_s.value if c.draft_logit_s else 0.0,
+            weight_unpack_s=c.weight_unpack_s.value if c.weight_unpack_s else 0.0,
+            full_cache_s=c.full_cache_pass_s.value if c.full_cache_pass_s else 0.0,
+            sparse_cache_s=c.sparse_cache_sequence_s.value if c.sparse_cache_sequence_s else 0.0,
             multiprocessors=multiprocessors,
             attention_slots=resident.value * multiprocessors if resident else 0.0,
         )

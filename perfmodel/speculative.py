@@ -8,7 +8,7 @@ All functions broadcast over ``[batch, context]``; a trailing axis of gammas is 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from perfmodel import costs
 from perfmodel.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.drafts.base import Draft
+from perfmodel.errors import refuse
 from perfmodel.formats import Precision
 from perfmodel.kv.full import Full
 from perfmodel.ops import Array, Floats, Op
@@ -72,27 +73,38 @@ class Scenario:
         ops = costs.forward(self.target_shard, batch, query, context, Full(), independent_query=independent)
         return costs.core(ops) if self.core_ops else ops
 
-    def draft_ops(self, batch: Floats, context: Floats) -> list[Op]:
-        """Ops of one draft step, selection included."""
-        ops = costs.forward(self.draft_shard, batch, 1.0, context, self.draft.kv)
-        ops = costs.core(ops) if self.core_ops else [*ops, costs.sampling(self.draft_shard, batch)]
+    def draft_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
+        """Ops of one draft pass, selection included; query: tokens per sequence (a tree's level, a parallel draft)."""
+        ops = self.draft.ops(self.draft_shard, batch, context, query)
+        ops = costs.core(ops) if self.core_ops else ops
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
 
     def target_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime:
         """All times of a target pass."""
         return self.machine.time(self.target_ops(batch, context, query), batch * np.asarray(query))
 
-    def draft_step(self, batch: Floats, context: Floats) -> PassTime:
-        """All times of one draft step."""
-        return self.draft_machine.time(self.draft_ops(batch, context), batch)
+    def draft_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime:
+        """All times of one draft pass."""
+        return self.draft_machine.time(self.draft_ops(batch, context, query), batch * np.asarray(query))
 
     def target_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of a target pass."""
         return self.machine.predicted_s(self.target_ops(batch, context, query), batch * np.asarray(query))
 
-    def draft_s(self, batch: Floats, context: Floats) -> Floats:
-        """Calibrated time of one draft step."""
-        return self.draft_machine.predicted_s(self.draft_ops(batch, context), batch)
+    def draft_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
+        """Calibrated time of one draft pass."""
+        return self.draft_machine.predicted_s(self.draft_ops(batch, context, query), batch * np.asarray(query))
+
+    def draft_token_s(self, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
+        """Calibrated draft time per drafted token on a trailing axis: of length 1 where it is one pass at any gamma."""
+        drafted = np.asarray(gammas, float)
+        passes = self.draft.passes(drafted)
+        if np.array_equal(passes, drafted):
+            return np.asarray(self.draft_s(batch, context))
+        if not np.any(passes):
+            return np.zeros(1)
+        each = np.maximum(drafted, 1.0)
+        return np.asarray(self.draft_s(batch, context, self.draft.query(each))) * (passes / each)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
         """Time of an iteration outside any pass, plus what the KV method rebuilds once per iteration."""
@@ -109,7 +121,8 @@ class Scenario:
         seconds = sum((self.draft_machine.op_predicted_s(op) for op in once), start=0.0)
         if self.draft.shares_prefill:
             return seconds
-        prefill = costs.forward(self.draft_shard, batch, context, 0.0, self.draft.kv, head_query=1.0)
+        attends = self.draft.kv if self.draft.kv.needs_own_prefill else Full()
+        prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
         return seconds + self.draft_machine.predicted_s(prefill, batch)
 
     def tokens_per_iteration(self, batch: Floats, max_gamma: int) -> Array:
@@ -133,7 +146,8 @@ class Scenario:
 class Prediction:
     """An answer over ``[batch, context, gamma]``; all times are calibrated seconds of the whole group.
 
-    draft_s is one draft step with its selection, verify_s the pass over gamma + 1 tokens. `gamma_optimal` is the
+    draft_s is the draft time per drafted token: one draft step with its selection, or a share of a parallel draft's
+    pass. verify_s is the pass over gamma + 1 tokens. `gamma_optimal` is the
     integer from 0 (do not speculate) to the scan's end with the largest speedup, the smaller one on a tie.
     """
 
@@ -202,8 +216,13 @@ def predict(scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX
     the workload's gamma is beyond that data.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma
-    shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)
-    last = max(max_gamma if scenario.acceptance.max_gamma is None else min(max_gamma, scenario.acceptance.max_gamma), 0)
+    alpha = np.asarray(0.0 if scenario.acceptance.alpha is None else scenario.acceptance.alpha)
+    shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape, alpha.shape)
+    draft = scenario.draft
+    ends = [end for end in (max_gamma, scenario.acceptance.max_gamma, draft.max_gamma) if end is not None]
+    if draft.max_gamma is not None and gamma.max() > draft.max_gamma:
+        raise refuse("--gamma", None, f"at most {draft.max_gamma} with {draft.name}", int(gamma.max()))
+    last = max(min(ends), 0)
     deepest = max(last, int(gamma.max()))
     fields = {
         name: np.empty(shape)
@@ -214,7 +233,10 @@ def predict(scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX
     for block in _blocks(shape, BLOCK_ELEMENTS // (deepest + 1)):
         b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
         where: Any = (*block, ...)
-        _fill(scenario, b, c, g, last, deepest, {name: whole[where] for name, whole in fields.items()}, best[where])
+        part = scenario
+        if alpha.ndim:
+            part = replace(scenario, acceptance=Acceptance.from_alpha(_within(alpha, block, shape)))
+        _fill(part, b, c, g, last, deepest, {name: whole[where] for name, whole in fields.items()}, best[where])
     return Prediction(
         batch=np.broadcast_to(batch, shape),
         gamma=np.broadcast_to(gamma, shape),
@@ -241,7 +263,7 @@ def _fill(
     best[...] = winner
     out["speedup_at_gamma_optimal"][...] = np.take_along_axis(surface, winner[..., None], -1)[..., 0]
     out["target_s"][...] = target[..., 0]
-    out["draft_s"][...] = draft[..., 0]
+    out["draft_s"][...] = draft[..., 0] if draft.shape[-1] == 1 else _at_gamma(draft, gamma)
     out["verify_s"][...] = _at_gamma(verify, gamma)
     out["overhead_s"][...] = np.where(gamma == 0, 0.0, overhead[..., 0])
     out["tokens_per_iteration"][...] = _at_gamma(gained, gamma)
@@ -250,12 +272,12 @@ def _fill(
 def _times(
     scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]
 ) -> tuple[Array, Array, Array, Array]:
-    """Target, draft, verification and overhead; all but the verification have length 1 on the trailing gamma axis."""
+    """Target, draft per token, verification and overhead on a trailing gamma axis, of length 1 where it can be."""
     b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
     passes = np.asarray(scenario.target_s(b, c, np.concatenate(([0], gammas)) + 1.0))
     return (
         passes[..., :1],
-        np.asarray(scenario.draft_s(b, c)),
+        scenario.draft_token_s(b, c, gammas),
         passes[..., 1:],
         np.asarray(scenario.overhead_s(b, c)) + np.zeros(1),
     )

@@ -1,13 +1,26 @@
-"""How sure a predicted speedup is."""
+"""How sure a predicted speedup is: the calibration's own error, never a guess.
+
+The variance of log speedup has two parts: the fitted constants' covariance, carried through the model by finite
+differences, and the error that the calibration showed on rows it was not fitted to, or, where it is another device's,
+the error it showed when it was used for another device. Acceptance is taken as given.
+"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
-from perfmodel.speculative import Scenario
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.specs.calibration import Calibration, Constant
+from perfmodel.speculative import Scenario, speedups
 
 COVERAGE = 0.90
 Z = 1.6448536269514722
 """Two-sided normal quantile of COVERAGE."""
+STEP_STDERR = 0.25
+"""Finite-difference step in standard errors: small against the curvature, large against rounding."""
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +33,75 @@ class Interval:
 
 
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
-    """Interval from the calibration's residual scatter; None where the calibration states none (ideal)."""
-    scatter = scenario.machine.calibration.speedup_log_stderr
+    """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
     if gamma == 0:
         return Interval(1.0, 1.0, COVERAGE)
+    c = scenario.machine.calibration
+    scatter = c.transfer_error if is_transferred(scenario) else c.observed_error.get("speedup")
     if scatter is None:
         return None
-    factor = math.exp(Z * scatter)
+    variance = parameter_variance(scenario, batch, context, gamma) + scatter.log_rms**2
+    factor = math.exp(Z * math.sqrt(variance))
     return Interval(speedup / factor, speedup * factor, COVERAGE)
+
+
+def is_transferred(scenario: Scenario) -> bool:
+    """True where the calibration is another device's."""
+    c = scenario.machine.calibration
+    return c.gpu is not None and c.gpu != scenario.machine.gpu.name
+
+
+def parameter_variance(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
+    """Variance of log speedup from the covariance of the fitted constants; 0 where none was fitted."""
+    c = scenario.machine.calibration
+    if c.fit is None:
+        return 0.0
+    base = _log_speedup(scenario, batch, context, gamma)
+    slopes = []
+    for name in c.fit.parameters:
+        step = STEP_STDERR * (_constant(c, name).stderr or 0.0)
+        moved = _log_speedup(
+            with_calibration(scenario, with_values(c, {name: _inside(c, name, step)})), batch, context, gamma
+        )
+        slopes.append((moved - base) / (-STEP_STDERR if name.endswith("_fraction") else STEP_STDERR))
+    rise = np.array(slopes)
+    return max(float(rise @ correlation(c) @ rise), 0.0)
+
+
+def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
+    """The same question answered with another calibration."""
+    return replace(scenario, machine=replace(scenario.machine, calibration=calibration))
+
+
+def with_values(c: Calibration, values: dict[str, float]) -> Calibration:
+    """A calibration with some constants' values exchanged; bounds are the caller's to keep."""
+    return c.model_copy(update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()})
+
+
+@cache
+def _full(rows: tuple[tuple[float, ...], ...]) -> Array:
+    lower = np.zeros((len(rows), len(rows)))
+    for i, row in enumerate(rows):
+        lower[i, : i + 1] = row
+    return lower + np.tril(lower, -1).T
+
+
+def correlation(c: Calibration) -> Array:
+    """Correlation matrix of the fitted constants, in the order of `fit.parameters`."""
+    return _full(c.fit.correlation) if c.fit else np.zeros((0, 0))
+
+
+def _constant(c: Calibration, name: str) -> Constant:
+    constant = getattr(c, name)
+    assert isinstance(constant, Constant)
+    return constant
+
+
+def _inside(c: Calibration, name: str, step: float) -> float:
+    """The constant moved by one step, away from 1 where it is a share of a peak."""
+    value = _constant(c, name).value
+    return value - step if name.endswith("_fraction") else value + step
+
+
+def _log_speedup(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
+    return math.log(float(speedups(scenario, batch, context, np.array([gamma]))[..., 0]))

@@ -54,7 +54,7 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
         "verdict": verdict,
         "reason": reason(p, target_step["limiter"]),
         "target_step": target_step,
-        "draft_step": step_dict(scenario.draft_step(batch, context)),
+        "draft_step": step_dict(scenario.draft_step(batch, context, scenario.draft.query(max(gamma, 1)))),
         "verify_step": step_dict(scenario.target_step(batch, context, gamma + 1.0)),
         "overhead_s": float(p.overhead_s),
         "cost_ratios": {"draft_to_target": float(p.draft_to_target), "verify_to_target": float(p.verify_to_target)},

@@ -103,7 +103,8 @@ def test_the_query_is_given_back_with_names_resolved_and_defaults():
     assert a["query"]["calibration"] == a["calibration"]["name"]
     # and asked again in full, it is the same answer
     again = answer(Query(**(a["query"] | {"batch_range": tuple(a["query"]["batch_range"])})))
-    assert again | {"query": None} == a | {"query": None}
+    hidden = {"query": None, "speedup_interval": None}  # a given re-read factor is certain, a calibrated one is not
+    assert again | hidden == a | hidden
 
 
 def test_verdicts_follow_the_speedup():

@@ -46,7 +46,8 @@ def counted(query: Query, which: str) -> dict[str, Any]:
     gamma = int(predict(scenario, workload, query.max_gamma).gamma_optimal) if needs_best else query.gamma or 0
     tokens = gamma + 1.0 if which == "verify" else 1.0
     if which == "draft":
-        machine, listed = scenario.draft_machine, scenario.draft_ops(query.batch, query.context)
+        tokens = float(scenario.draft.query(max(gamma, 1.0)))
+        machine, listed = scenario.draft_machine, scenario.draft_ops(query.batch, query.context, tokens)
     else:
         machine, listed = scenario.machine, scenario.target_ops(query.batch, query.context, tokens)
     return {

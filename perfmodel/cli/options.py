@@ -44,7 +44,8 @@ class Question:
     ] = "auto"
     tp: Annotated[str, _option("--tp --tensor-parallel", "N", "Devices of the tensor-parallel group.")] = "1"
     draft: Annotated[
-        str, _option("--draft --draft-model", "self|NAME|PATH", "Who drafts: the target itself, or a model.")
+        str,
+        _option("--draft --draft-model", "self|KIND|NAME|PATH", "Who drafts: the target itself, a kind, or a model."),
     ] = "self"
     draft_tp: Annotated[int | None, _option("--draft-tp", "N", "Devices of the draft (default: as --tp).")] = None
     draft_kv: Annotated[

@@ -66,11 +66,48 @@ class AllReduce(_Frozen):
         return self
 
 
+class Fit(_Frozen):
+    """How the fitted constants of a calibration hang together.
+
+    parameters: names of the constants that were fitted. correlation: lower triangle with the diagonal, row by row, of
+    their estimates; with the constants' own `stderr` it makes the covariance.
+    """
+
+    parameters: tuple[str, ...] = Field(min_length=1)
+    correlation: tuple[tuple[float, ...], ...]
+
+    @model_validator(mode="after")
+    def _triangular(self) -> "Fit":
+        sizes = [len(row) for row in self.correlation]
+        if sizes != list(range(1, len(self.parameters) + 1)):
+            raise ValueError("correlation must have one row per parameter, of 1, 2, 3, ... numbers")
+        if any(row[-1] != 1 or any(not -1 <= value <= 1 for value in row) for row in self.correlation):
+            raise ValueError("correlation must be 1 on the diagonal and from -1 to 1 beside it")
+        return self
+
+
+class Scatter(_Frozen):
+    """An observed error: root mean square of the logarithms of predicted over measured, and over which rows."""
+
+    log_rms: float = Field(ge=0, allow_inf_nan=False)
+    rows: int = Field(ge=1)
+    source: str = Field(min_length=3)
+
+
 class Calibration(_Frozen):
     """How far a device and stack are from the ideal roofline; read from ``hardware/calibrations/<gpu>.<stack>.yaml``.
 
     `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants others measured) or ``fitted``.
     A calibration of one device used for another is *transferred*: that is a fact of the use, so no file says it.
+
+    The constants that need more than their name: attention_blocks_per_multiprocessor: blocks of the attention kernel
+    that one multiprocessor runs at a time (none: no waves are counted). weight_unpack_s: of one weight value stored in
+    fewer than the 16 bits that it computes with. full_cache_pass_s: of a pass over the whole cache, beside
+    pass_fixed_s. sparse_cache_sequence_s: of a draft step over a KV budget, per sequence and layer.
+    iteration_sequence_s: of an iteration, per sequence, beside iteration_fixed_s.
+
+    observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
+    the speedup where this calibration was used for another device.
     """
 
     name: str
@@ -85,6 +122,7 @@ class Calibration(_Frozen):
     gemm_flops_fraction: Fraction
     gemm_fixed_s: Seconds
     gemm_blend_power: BlendPower
+    weight_unpack_s: Seconds | None = None
     attention_bandwidth_fraction: Fraction
     attention_flops_fraction: Fraction
     attention_fixed_s: Seconds
@@ -96,11 +134,22 @@ class Calibration(_Frozen):
     allreduce: AllReduce | None = None
     pass_fixed_s: Seconds
     token_s: Seconds
-    draft_logit_s: Seconds | None = None
+    full_cache_pass_s: Seconds | None = None
+    sparse_cache_sequence_s: Seconds | None = None
     iteration_fixed_s: Seconds
     iteration_sequence_s: Seconds | None = None
     shards_lm_head: bool = True
-    speedup_log_stderr: float | None = Field(None, ge=0)
+    fit: Fit | None = None
+    observed_error: dict[Literal["target_s", "draft_s", "verify_s", "overhead_s", "speedup"], Scatter] = {}
+    transfer_error: Scatter | None = None
+
+    @model_validator(mode="after")
+    def _fit_names_its_constants(self) -> "Calibration":
+        for name in self.fit.parameters if self.fit else ():
+            constant = getattr(self, name, None)
+            if not isinstance(constant, Constant) or constant.stderr is None:
+                raise ValueError(f"fit: parameter {name} must be a constant of this file with a stderr")
+        return self
 
 
 @cache
