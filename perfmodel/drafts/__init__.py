@@ -1,9 +1,34 @@
-"""Draft kinds, one file each; `make_draft` builds one from the words of a command line."""
+"""Draft kinds, one file each, found by name in this folder; `make_draft` builds one from the words of a command line.
 
-from perfmodel.drafts.base import Draft
+A new kind is a new file with one `DraftFields` subclass. Fields that it adds are the options of
+``KIND:option=value,...``; a kind with a `shape` derives its model from the target's.
+"""
+
+import dataclasses
+import os
+from functools import cache
+from importlib import import_module
+
+from perfmodel.drafts.base import Draft, DraftFields
+from perfmodel.errors import InputError, refuse
 from perfmodel.formats import Precision, weight_format
 from perfmodel.kv.base import KVMethod
 from perfmodel.specs.model import ModelSpec, load_model
+
+_BASE = {field.name for field in dataclasses.fields(DraftFields)}
+
+
+@cache
+def kinds() -> dict[str, type[DraftFields]]:
+    """Word of the command line -> class of all kinds, sorted; imports them all."""
+    files = {name.partition(".")[0] for folder in __path__ for name in os.listdir(folder) if name.endswith(".py")}
+    found = {}
+    for file in sorted(files - {"__init__", "base"}):
+        module = import_module(f"{__name__}.{file}")
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, DraftFields) and value.__module__ == module.__name__:
+                found[value.kind] = value
+    return dict(sorted(found.items()))
 
 
 def make_draft(
@@ -16,17 +41,41 @@ def make_draft(
     tensor_parallel: int | None = None,
     weights: str | None = None,
 ) -> Draft:
-    """``self``, or the name or path of a separate model; degree and weight format default to the target's.
+    """``self``, a kind such as ``eagle``, ``medusa:heads=4`` or ``parallel:MODEL``, or a model's name or path.
 
-    Raises InputError for an unknown model.
+    Degree and weight format default to the target's. Raises InputError for an unknown model or option.
     """
-    precision = Precision(
-        weight_format(weights, "--draft-weights") if weights else target_precision.weights, target_precision.kv
-    )
-    if name.strip().lower() == "self":
-        from perfmodel.drafts.self_draft import SelfDraft
+    weight = target_precision.weights if weights is None else weight_format(weights, "--draft-weights")
+    precision = Precision(weight, target_precision.kv)
+    degree = target_tp if tensor_parallel is None else tensor_parallel
+    word, colon, rest = name.strip().partition(":")
+    found = None if word.lower() == "model" else kinds().get(word.lower())
+    if found is None:
+        return kinds()["model"](load_model(name, "--draft"), kv, degree, precision)
+    if found.kind == "parallel":
+        if not rest:
+            raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
+        return found(load_model(rest, "--draft"), kv, degree, precision)
+    if found.kind == "self" and not colon:
+        # a draft at another weight format keeps a second copy
+        return found(target, kv, degree, precision, target_precision.weights.name)  # type: ignore[call-arg]
+    options = _options(found, rest) if colon else {}
+    shape = getattr(found, "shape", None)
+    return found(shape(target, options) if shape else target, kv, degree, precision, **options)
 
-        return SelfDraft(target, kv, tensor_parallel or target_tp, precision, target_precision.weights.name)
-    from perfmodel.drafts.model_draft import ModelDraft
 
-    return ModelDraft(load_model(name, "--draft"), kv, tensor_parallel or target_tp, precision)
+def _options(kind: type[DraftFields], text: str) -> dict[str, int]:
+    """``option=value,...`` with whole numbers. Raises InputError for anything else."""
+    known = [f.name for f in dataclasses.fields(kind) if f.name not in _BASE and f.type in (int, "int")]
+    takes = f"it takes {', '.join(known)}, as in {kind.example}" if known else "it takes none"
+    options: dict[str, int] = {}
+    for part in text.split(","):
+        key, equals, value = part.strip().partition("=")
+        if not equals or key not in known:
+            raise InputError(f"--draft: {kind.kind} has no option {part.strip()[:40]!r}; {takes}")
+        if key in options:
+            raise InputError(f"--draft: {kind.kind}: {key} is given twice")
+        if not (value.isascii() and value.isdecimal() and len(value) < 10):
+            raise refuse("--draft", f"{kind.kind}: {key}", "a whole number", value)
+        options[key] = int(value)
+    return options

@@ -1,6 +1,7 @@
 """Self-speculation: the target's own weights over a sparse view of its cache (MagicDec, arXiv 2408.11049)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from perfmodel.drafts.base import DraftFields
 
@@ -12,12 +13,11 @@ class SelfDraft(DraftFields):
     target_weights: name of the target's weight format; a draft at another one keeps a second copy.
     """
 
-    target_weights: str = "bf16"
+    kind: ClassVar[str] = "self"
+    source: ClassVar[str] = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"
+    example: ClassVar[str] = "self"
 
-    @property
-    def name(self) -> str:
-        """As the user names it."""
-        return "self"
+    target_weights: str = "bf16"
 
     @property
     def views_target_cache(self) -> bool:

@@ -1,0 +1,67 @@
+"""Medusa heads: several LM heads on the target's last hidden state, each predicting one token further, all at once."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel import costs
+from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.errors import refuse
+from perfmodel.ops import Floats, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Medusa(DraftFields):
+    """`heads` heads of a residual block (hidden x hidden) and an LM head each; gamma of them run.
+
+    `model` is the target, of which only the shape is used. Heads see nothing of each other's tokens, so acceptance
+    falls with the position: give it by position.
+    """
+
+    kind: ClassVar[str] = "medusa"
+    source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
+    example: ClassVar[str] = "medusa:heads=4"
+
+    heads: int = 4
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.heads <= 64:
+            raise refuse("--draft", "medusa: heads", "a whole number from 1 to 64", self.heads)
+        if self.kv.name != "full":
+            raise refuse("--draft-kv", None, "full (or left out): Medusa heads read no cache", self.kv.label())
+
+    @property
+    def views_target_cache(self) -> bool:
+        """Always: heads keep no cache."""
+        return True
+
+    @property
+    def shares_prefill(self) -> bool:
+        """Always: heads need the last hidden state only."""
+        return True
+
+    @property
+    def max_gamma(self) -> int | None:
+        """One token per head."""
+        return self.heads
+
+    def passes(self, gamma: Floats) -> Floats:
+        """One, whatever gamma; none at gamma 0."""
+        return np.minimum(gamma, 1.0)
+
+    def query(self, gamma: Floats) -> Floats:
+        """Heads that run: one per drafted token."""
+        return gamma
+
+    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+        """`query` residual blocks and LM heads, one token each."""
+        hidden, vocab = part.model.hidden_size, part.model.vocab_size
+        block = dense("medusa block", part, hidden, hidden, batch, query)
+        head = dense("medusa head", part, hidden, vocab, batch, query)
+        return [block, head]
+
+    def own_weight_bytes(self, part: costs.Shard) -> float:
+        """All heads."""
+        each = part.model.hidden_size * (part.model.hidden_size + part.model.vocab_size) / part.tensor_parallel
+        return self.heads * each * part.precision.weights.bytes_per_value

@@ -1,0 +1,48 @@
+"""N-gram (prompt look-up) drafting: tokens that followed the same words earlier, found on the host."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel import costs
+from perfmodel.drafts.base import DraftFields
+from perfmodel.errors import refuse
+from perfmodel.ops import Floats, Op
+
+
+@dataclass(frozen=True, slots=True)
+class NGram(DraftFields):
+    """No model and no pass: only verification costs anything. Acceptance is hit probability x run length.
+
+    `model` is the target itself; nothing of it is run. Host time of the look-up is not counted.
+    """
+
+    kind: ClassVar[str] = "ngram"
+    source: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
+    example: ClassVar[str] = "ngram"
+
+    def __post_init__(self) -> None:
+        if self.kv.name != "full":
+            raise refuse("--draft-kv", None, "full (or left out): an n-gram draft reads no cache", self.kv.label())
+
+    @property
+    def views_target_cache(self) -> bool:
+        """Always: it keeps no cache."""
+        return True
+
+    @property
+    def shares_weights(self) -> bool:
+        """Always: it has no weights."""
+        return True
+
+    @property
+    def shares_prefill(self) -> bool:
+        """Always: it needs the tokens only."""
+        return True
+
+    def passes(self, gamma: Floats) -> Floats:
+        """None."""
+        return 0.0
+
+    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+        """None."""
+        return []

@@ -1,0 +1,31 @@
+"""A parallel drafter: a small model that fills gamma masked positions in one pass."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.drafts.base import DraftFields
+from perfmodel.ops import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(DraftFields):
+    """Another model, trained to predict gamma tokens from gamma query tokens (the last one and gamma - 1 masks)."""
+
+    kind: ClassVar[str] = "parallel"
+    source: ClassVar[str] = "An et al. 2025 (PARD), arXiv 2504.18583"
+    example: ClassVar[str] = "parallel:llama-3.2-1b"
+
+    @property
+    def name(self) -> str:
+        """``parallel:`` and the draft model's name."""
+        return f"{self.kind}:{self.model.name}"
+
+    def passes(self, gamma: Floats) -> Floats:
+        """One, whatever gamma; none at gamma 0."""
+        return np.minimum(gamma, 1.0)
+
+    def query(self, gamma: Floats) -> Floats:
+        """One per drafted token."""
+        return gamma
