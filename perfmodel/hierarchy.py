@@ -1,0 +1,113 @@
+"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, and that for the target.
+
+Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until m >= gamma_2
+tokens are drafted (gamma_2 <= m <= gamma_2 + gamma_1); then the target with the full cache verifies m + 1 tokens.
+
+    speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] (gamma_1 T_small + T_sparse(gamma_1 + 1)) + E[T_V(m)] + overhead)
+
+E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_2 / Omega(gamma_1, alpha_1)) is biased.
+Sun et al. 2024, arXiv 2404.11912.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.acceptance import Acceptance
+from perfmodel.errors import InputError, refuse
+from perfmodel.ops import Array, Floats
+from perfmodel.speculative import Scenario
+
+MAX_GAMMA = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Inner rounds until `least` tokens: their expected number, and P(m) for m = least ... least + gamma_1."""
+
+    expected: float
+    drafted: Array
+    least: int
+
+    @property
+    def expected_drafted(self) -> float:
+        """E[m], by Wald's identity expected rounds x tokens per round."""
+        return float(self.drafted @ np.arange(self.drafted.size)) + self.least
+
+
+def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
+    """The renewal recursion. Raises InputError for gammas outside 1 ... 256."""
+    for flag, value in (("--gamma-1", gamma_1), ("--gamma-2", gamma_2)):
+        if not 1 <= value <= MAX_GAMMA:
+            raise refuse(flag, None, f"a whole number from 1 to {MAX_GAMMA}", value)
+    survival = inner.survival(gamma_1)
+    if survival.ndim != 1:
+        raise InputError("hierarchy: one acceptance for the inner level, not one per batch or context")
+    # P(a round gains l) for l = 1 ... gamma_1 + 1
+    gain = survival - np.append(survival[1:], 0.0)
+    visits = np.zeros(gamma_2)
+    visits[0] = 1.0
+    drafted = np.zeros(gamma_1 + 1)
+    for have in range(gamma_2):
+        for tokens, chance in enumerate(gain, 1):
+            after = have + tokens
+            if after < gamma_2:
+                visits[after] += visits[have] * chance
+            else:
+                drafted[after - gamma_2] += visits[have] * chance
+    return Rounds(float(visits.sum()), drafted, gamma_2)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoLevels:
+    """One iteration of both levels over ``[batch, context]``; seconds are calibrated, of the whole group.
+
+    draft_s: all inner rounds. verify_s: the expected full-cache verification. `tokens_per_iteration` is E[Omega(m)].
+    """
+
+    rounds: float
+    drafted: float
+    tokens_per_iteration: float
+    target_s: Floats
+    draft_s: Floats
+    verify_s: Floats
+    overhead_s: Floats
+
+    @property
+    def iteration_s(self) -> Floats:
+        """All of an iteration."""
+        return self.draft_s + self.verify_s + self.overhead_s
+
+    @property
+    def speedup(self) -> Floats:
+        """Against plain decoding of the same batch."""
+        return self.tokens_per_iteration * self.target_s / self.iteration_s
+
+
+def predict_two_levels(
+    small: Scenario, sparse: Scenario, batch: Floats, context: Floats, gamma_1: int, gamma_2: int
+) -> TwoLevels:
+    """small: the small model drafting, its acceptance that of the sparse target; sparse: the target's self-draft, its
+    acceptance that of the full target. Both scenarios are of one target and machine.
+
+    What the sparse cache rebuilds per iteration is in the overhead. Raises InputError where the scenarios differ in
+    target or machine, or the middle is no self-draft.
+    """
+    if small.target != sparse.target or small.machine != sparse.machine or small.precision != sparse.precision:
+        raise InputError("hierarchy: both levels must have the same target, device and precision")
+    if not sparse.draft.views_target_cache or float(sparse.draft.passes(1.0)) != 1.0:
+        raise InputError("hierarchy: the middle level must be a self-draft with a sparse cache")
+    found = inner_rounds(small.acceptance, gamma_1, gamma_2)
+    lengths = np.arange(gamma_2, gamma_2 + gamma_1 + 1)
+    gained = np.cumsum(sparse.acceptance.survival(int(lengths[-1])))[lengths]
+    each = gamma_1 * small.draft_s(batch, context) + sparse.draft_s(batch, context, gamma_1 + 1.0)
+    verify = [share * sparse.target_s(batch, context, m + 1.0) for m, share in zip(lengths, found.drafted, strict=True)]
+    return TwoLevels(
+        rounds=found.expected,
+        drafted=found.expected_drafted,
+        tokens_per_iteration=float(gained @ found.drafted),
+        target_s=sparse.target_s(batch, context),
+        draft_s=found.expected * each,
+        verify_s=sum(verify, start=0.0),
+        overhead_s=sparse.overhead_s(batch, context),
+    )

@@ -1,0 +1,137 @@
+"""What a served batch does that one batch, one context and one alpha leave out.
+
+Contexts and acceptances differ within a batch, CUDA graphs round it up, and draft and verification passes may alternate
+or mix. All of it is closed form; a seeded simulation in the tests confirms it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.acceptance import Acceptance
+from perfmodel.errors import InputError, refuse
+from perfmodel.ops import Array, Floats, Op
+from perfmodel.speculative import Scenario
+
+VLLM_GRAPH_SIZES = (1, 2, 4, *range(8, 513, 8))
+"""Token counts vLLM captures graphs for by default up to 512 (docs.vllm.ai, CompilationConfig)."""
+
+
+def padded(tokens: Floats, sizes: Sequence[int]) -> Array:
+    """Tokens of a pass rounded up to the next captured graph; beyond the largest they run as they are.
+
+    Raises InputError for sizes that do not rise from 1.
+    """
+    steps = np.asarray(sizes, float)
+    if steps.ndim != 1 or steps.size == 0 or steps[0] < 1 or np.any(np.diff(steps) <= 0):
+        raise refuse("graph sizes", None, "rising whole numbers from 1", list(sizes)[:4])
+    at = np.searchsorted(steps, np.asarray(tokens, float))
+    return np.where(at < steps.size, steps[np.minimum(at, steps.size - 1)], tokens)
+
+
+def graph_target_s(
+    scenario: Scenario, batch: Floats, context: Floats, query: Floats = 1.0, sizes: Sequence[int] = VLLM_GRAPH_SIZES
+) -> Floats:
+    """Target pass inside a CUDA graph: all ops but attention run the padded number of tokens."""
+    tokens = batch * np.asarray(query, float)
+    full = padded(tokens, sizes)
+    real = scenario.target_ops(batch, context, query)
+    wide = scenario.target_ops(full / query, context, query)
+    ops = [a if a.kind == "attention" else b for a, b in zip(real, wide, strict=True)]
+    return scenario.machine.predicted_s(ops, full)
+
+
+def mixed_target_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0) -> float:
+    """Target pass over sequences of different contexts: attention is summed, everything else runs them together."""
+    return float(scenario.machine.predicted_s(_mixed(scenario, contexts, query, False), len(contexts) * query))
+
+
+def mixed_draft_s(scenario: Scenario, contexts: Sequence[float]) -> float:
+    """One draft pass over sequences of different contexts, KV selection included."""
+    return float(scenario.draft_machine.predicted_s(_mixed(scenario, contexts, 1.0, True), len(contexts)))
+
+
+def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], gamma: int) -> float:
+    """Speedup of a batch whose sequences have their own contexts and alphas, each held by requests of one length.
+
+    Slots are refilled: requests of low alpha stay longer, so that a slot's rate is its own Omega and the batch's
+    throughput the sum over slots.
+    """
+    if len(contexts) != len(alphas) or gamma < 1:
+        raise InputError("mixed batch: one alpha per context, and gamma of 1 or more")
+    rates = [float(np.ravel(Acceptance.from_alpha(a).tokens_per_iteration(gamma))[0]) for a in alphas]
+    drafting = float(np.ravel(scenario.draft.passes(float(gamma)))[0]) * mixed_draft_s(scenario, contexts)
+    overhead = float(np.mean([scenario.overhead_s(float(len(contexts)), c) for c in contexts]))
+    iteration = drafting + mixed_target_s(scenario, contexts, gamma + 1.0) + overhead
+    return float(np.mean(rates)) * mixed_target_s(scenario, contexts) / iteration
+
+
+def tokens_per_slot_iteration(acceptances: Sequence[Acceptance], shares: Sequence[float], gamma: int) -> float:
+    """Mean tokens an occupied slot gains per iteration when requests of equal length arrive in these shares.
+
+    A request of k tokens holds its slot for k / Omega iterations, so that slots see the harmonic mean: 1 / E[1/Omega].
+    """
+    weights = np.asarray(shares, float)
+    if len(acceptances) != weights.size or not (np.all(weights >= 0) and 0 < weights.sum() < np.inf):
+        raise refuse("shares", None, "one share per acceptance, 0 or more", list(shares)[:4])
+    rates = np.array([float(np.ravel(a.tokens_per_iteration(gamma))[0]) for a in acceptances])
+    return float(weights.sum() / (weights / rates).sum())
+
+
+def alternating_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
+    """Time per iteration where all sequences draft together and then verify together."""
+    drafts = gamma * np.asarray(scenario.draft_token_s(batch, context, np.array([gamma])))
+    total = drafts + scenario.target_s(batch, context, gamma + 1.0) + scenario.overhead_s(batch, context)
+    return np.reshape(total, np.shape(np.asarray(batch) * np.asarray(context)))[()]
+
+
+def interleaved_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
+    """Time per iteration (gamma + 1 steps) where in each step 1/(gamma + 1) of the sequences verify and the rest draft.
+
+    Each step then loads the weights once for both. Only a self-draft with the target's own weights can do that
+    (InputError otherwise). Steady state: phases spread evenly.
+    """
+    draft = scenario.draft
+    if not (draft.shares_weights and draft.views_target_cache and float(draft.passes(2.0)) == 2.0):
+        raise InputError(f"--draft: {draft.name} does not run the target's own weights, so that its passes cannot mix")
+    verifying = np.asarray(batch, float) / (gamma + 1.0)
+    drafting = np.asarray(batch, float) - verifying
+    tokens = verifying * (gamma + 1.0) + drafting
+    joint = [op for op in scenario.target_ops(tokens, context) if op.kind != "attention"]
+    reads = [op for op in scenario.target_ops(verifying, context, gamma + 1.0) if op.kind == "attention"]
+    reads += [op for op in scenario.draft_ops(drafting, context) if op.kind == "attention"]
+    step = scenario.machine.predicted_s([*joint, *reads], tokens)
+    return (gamma + 1.0) * step + scenario.overhead_s(batch, context)
+
+
+def _mixed(scenario: Scenario, contexts: Sequence[float], query: float, drafting: bool) -> list[Op]:
+    """Ops of one pass over all sequences, attention ops added up over them; one launch each."""
+    at: NDArray[np.float64] = np.asarray(contexts, float)
+    if at.ndim != 1 or at.size == 0 or at.min() < 1:
+        raise refuse("contexts", None, "one context of 1 token or more per sequence", list(contexts)[:4])
+
+    def counted(batch: float, where: Floats) -> list[Op]:
+        return scenario.draft_ops(batch, where) if drafting else scenario.target_ops(batch, where, query)
+
+    alone, together = counted(1.0, at), counted(float(at.size), float(at.mean()))
+    return [
+        replace(
+            whole,
+            cost=replace(
+                whole.cost,
+                flops=_total(one.cost.flops, at),
+                kv_bytes=_total(one.cost.kv_bytes, at),
+                activation_bytes=_total(one.cost.activation_bytes, at),
+            ),
+            kernels=float(np.max(one.kernels)),
+        )
+        if whole.kind == "attention"
+        else whole
+        for one, whole in zip(alone, together, strict=True)
+    ]
+
+
+def _total(values: Floats, at: Array) -> float:
+    return float(np.sum(np.broadcast_to(values, at.shape)))
