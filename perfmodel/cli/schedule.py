@@ -1,0 +1,169 @@
+"""``perfmodel schedule``: how many tokens to draft at which batch size, ready for a serving engine."""
+
+import json as json_module
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated
+
+import typer
+
+from perfmodel import capacity
+from perfmodel.advise_space import parse_rate
+from perfmodel.cli.counts import parse_counts
+from perfmodel.cli.options import COUNTS, Json, Question, _option, asks
+from perfmodel.errors import InputError, refuse
+from perfmodel.query import Query, resolve
+from perfmodel.schedule import DEFAULT_HYSTERESIS, Schedule, schedule_by_context
+from perfmodel.schedule import schedule as one_table
+from perfmodel.schedule_export import Export, export, five_item_rows
+from perfmodel.speculative import Scenario
+from perfmodel.tree import TreeAcceptance
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+MOST_BATCHES = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleQuestion(Question):
+    """A question over all batch sizes; several contexts are the upper ends of context ranges."""
+
+    batch: Annotated[
+        str,
+        _option("--max-batch", "N", f"Largest batch size of the table (default: what fits, at most {MOST_BATCHES})."),
+    ] = ""
+    context: Annotated[
+        str,
+        _option("--context --context-length -c", COUNTS, "One context, or the rising ends of context ranges."),
+    ]
+    gamma: Annotated[
+        str,
+        _option("--gamma -g", "N", "Only with --tokens-per-iteration: the length it was measured at."),
+    ] = "auto"
+    rate: Annotated[
+        str | None,
+        _option("--rate", "RATE", "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3."),
+    ] = None
+    hysteresis: Annotated[
+        float, _option("--hysteresis", "SHARE", "Share of time that every border between ranges must earn.")
+    ] = DEFAULT_HYSTERESIS
+    shares: Annotated[
+        str, _option("--shares", "octaves|equal", "Time by batch size: every doubling alike, or every size alike.")
+    ] = "octaves"
+    draft_path: Annotated[
+        str | None,
+        _option("--draft-path", "PATH", "Where the engine finds the draft or head (default: the model's id)."),
+    ] = None
+
+    def query(self) -> tuple[Query, tuple[int, ...]]:
+        """The question at its longest context, and all contexts. Raises InputError."""
+        contexts = parse_counts(self.context, "--context")
+        if self.rate is not None and (self.alpha or self.tokens_per_iteration or self.acceptance):
+            raise InputError("--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them")
+        known = any(given is not None for given in (self.rate, self.alpha, self.tokens_per_iteration))
+        if len(contexts) > 1 and not known:
+            raise InputError("--context: an acceptance that is looked up belongs to one context; give --alpha")
+        plain = {f: getattr(self, f) for f in Question.__dataclass_fields__}
+        alpha = "0" if self.rate is not None else self.alpha
+        asked = Question(**plain | {"batch": self.batch or "1", "context": str(contexts[-1]), "alpha": alpha})
+        return asked.queries()[0], contexts
+
+    def scenario(self, query: Query) -> Scenario:
+        """The question resolved, with `rate` as its acceptance where that is given."""
+        found = resolve(replace(query, gamma=query.gamma or None))
+        if self.rate is None:
+            return found
+        acceptance = parse_rate(self.rate, "--rate")
+        if isinstance(acceptance, TreeAcceptance):
+            raise InputError("--rate: a tree's acceptance belongs to `perfmodel tree` and `perfmodel advise`")
+        return replace(found, acceptance=acceptance)
+
+
+@app.command()
+@asks
+def schedule(question: ScheduleQuestion, json: Json = False) -> None:
+    """How many tokens to draft for each batch size (and context), as tables for vLLM and SGLang.
+
+    A table never does worse than the best single number by the model's own measure; 0 turns speculation off.
+    """
+    query, contexts = question.query()
+    if question.shares not in ("octaves", "equal"):
+        raise refuse("--shares", None, "octaves or equal", question.shares)
+    scenario = question.scenario(query)
+    most = query.batch if question.batch else _fitting(scenario, contexts[-1], query)
+    shares = [1.0] * int(most) if question.shares == "equal" else None
+    tables = _tables(scenario, contexts, int(most), query.max_gamma, shares, question.hysteresis)
+    served = scenario.target.hf_id or query.model
+    exports = [export(t, scenario.draft, served, query.tp, question.draft_path) for t in tables]
+    rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
+    if json:
+        found = [asdict(t) | {"gain": t.gain, "export": asdict(e)} for t, e in zip(tables, exports, strict=True)]
+        body = {"schema_version": 1, "tables": found, "num_speculative_tokens_per_batch_and_context": rows}
+        typer.echo(json_module.dumps(body, indent=2, allow_nan=False))
+        return
+    _print(scenario, query, tables, exports, rows)
+
+
+def _tables(
+    scenario: Scenario,
+    contexts: tuple[int, ...],
+    most: int,
+    max_gamma: int,
+    shares: list[float] | None,
+    hysteresis: float,
+) -> tuple[Schedule, ...]:
+    if len(contexts) == 1:
+        return (one_table(scenario, contexts, most, max_gamma, shares, hysteresis),)
+    return schedule_by_context(scenario, contexts, most, max_gamma, shares, hysteresis)
+
+
+def _fitting(scenario: Scenario, context: int, query: Query) -> int:
+    """The largest batch that fits speculating at the longest context. Raises InputError where not one sequence does."""
+    s = scenario
+    room = capacity.memory(
+        s.target_shard,
+        s.draft_shard,
+        s.draft,
+        s.machine.gpu,
+        1.0,
+        float(context),
+        float(query.max_gamma),
+        query.memory_fraction,
+    )
+    if room.max_batch < 1:
+        raise InputError(f"--context: not one sequence of {context} tokens fits on this device; give --max-batch")
+    return min(int(room.max_batch), MOST_BATCHES)
+
+
+def _print(
+    scenario: Scenario, query: Query, tables: tuple[Schedule, ...], exports: list[Export], rows: list[list[int]] | None
+) -> None:
+    from rich.text import Text
+
+    from perfmodel.cli.panel import console, grid, say
+
+    out, s = console(), scenario
+    subject = f"{s.target.name} on {query.tp} x {s.machine.gpu.name}, drafted by {s.draft.name}"
+    say(out, f"{subject} ({s.draft.kv.label().partition(',')[0]} KV)", "bold")
+    made = grid("contexts", "batch sizes", "draft tokens", "speedup")
+    for table in tables:
+        low, high = table.context_low, table.context_high
+        for r in table.ranges:
+            span = f"{high}" if low == high else f"{low}-{high}"
+            made.add_row(span, f"{r.low}-{r.high}", str(r.tokens) if r.tokens else "off", f"{r.speedup:.2f}x")
+    out.print(made)
+    for table in tables:
+        single, where = f"{table.best_constant} ({table.constant_speedup:.3f}x)", f"context {table.context_high}: "
+        say(
+            out,
+            f"{where if len(tables) > 1 else ''}expected speedup {table.speedup:.3f}x, {table.gain:.3f} times the best "
+            f"single number, {single}",
+        )
+    if len(tables) == 1:
+        for line in (exports[0].vllm_line, exports[0].sglang_line):
+            if line is not None:
+                out.print(Text(line), soft_wrap=True)
+    else:
+        out.print(Text("proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: " + json_module.dumps(rows)), soft_wrap=True)
+    for note in dict.fromkeys(note for handed in exports for note in handed.notes):
+        say(out, note, "dim")
+    c = s.machine.calibration
+    say(out, f"calibration {c.name} ({c.kind}); acceptance from {s.acceptance.source}", "dim")

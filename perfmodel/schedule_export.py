@@ -1,0 +1,138 @@
+"""A schedule for a serving engine: vLLM's JSON, the proposed five-item form, SGLang's flags, all checked.
+
+Where an engine has no such draft, the answer is None and a note says why: no method name is invented.
+"""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError
+from perfmodel.schedule import Schedule
+from perfmodel.specs.engine_config import ContextTable, SGLangFlags, VLLMConfig
+
+NO_SPARSE = (
+    "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
+    "the table is for an engine that has one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What to hand over. vllm and sglang are None where `notes` say why."""
+
+    vllm: dict[str, Any] | None
+    vllm_line: str | None
+    sglang: list[str] | None
+    sglang_line: str | None
+    notes: tuple[str, ...]
+
+
+def export(
+    table: Schedule, draft: Draft, target_id: str, tensor_parallel: int, draft_path: str | None = None
+) -> Export:
+    """Engine configurations for one table. target_id: what the engine serves, draft_path: where its head or draft is.
+
+    A separate model without a path is named by its Hugging Face id. Raises InputError where a check of ours fails.
+    """
+    notes: list[str] = []
+    if table.max_tokens == 0:
+        return Export(None, None, None, None, ("no range gains from speculation: leave it off",))
+    vllm = _vllm(table, draft, draft_path, notes)
+    flags = _sglang(table, draft, draft_path, notes)
+    served = [target_id, *(["--tensor-parallel-size", str(tensor_parallel)] if tensor_parallel > 1 else [])]
+    vllm_line = sglang_line = None
+    if vllm is not None:
+        vllm_line = shlex.join(["vllm", "serve", *served, "--speculative-config", json.dumps(vllm)])
+    if flags is not None:
+        parallel = ["--tp", str(tensor_parallel)] if tensor_parallel > 1 else []
+        words = ["python", "-m", "sglang.launch_server", "--model-path", target_id, *parallel, *flags]
+        sglang_line = shlex.join(words)
+        notes.append(f"SGLang takes one draft length: the best single one, {table.best_constant}, is given")
+    return Export(vllm, vllm_line, flags, sglang_line, tuple(notes))
+
+
+def five_item_rows(tables: Sequence[Schedule]) -> list[list[int]]:
+    """``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows, by context and then batch; every point of the rectangle once."""
+    rows = [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]
+    _valid(ContextTable, {"rows": tuple(map(tuple, rows))})
+    return rows
+
+
+def _vllm(table: Schedule, draft: Draft, path: str | None, notes: list[str]) -> dict[str, Any] | None:
+    method, model = _draft(draft, path, notes)
+    if method is None:
+        return None
+    config: dict[str, Any] = {"method": method}
+    if model is not None:
+        config["model"] = model
+    config["num_speculative_tokens"] = table.max_tokens
+    config["num_speculative_tokens_per_batch_size"] = [[r.low, r.high, r.tokens] for r in table.ranges]
+    if method == "ngram":
+        config["prompt_lookup_max"] = table.max_tokens
+    elif method != "mtp":
+        config["draft_tensor_parallel_size"] = draft.tensor_parallel
+    if draft.name.startswith("parallel:"):
+        config["parallel_drafting"] = True
+    _valid(VLLMConfig, config)
+    return config
+
+
+def _draft(draft: Draft, path: str | None, notes: list[str]) -> tuple[str | None, str | None]:
+    """vLLM's method and the draft's path; None with a note where there is no such thing."""
+    word = draft.name.partition(":")[0]
+    if draft.kv.name != "full" or word == "self":
+        full = "a self-draft over the full cache is the target itself: nothing to serve"
+        notes.append(full if word == "self" and draft.kv.name == "full" else NO_SPARSE)
+        return None, None
+    if word in ("ngram", "mtp"):
+        return word, None
+    if word in ("eagle", "medusa"):
+        if path is None:
+            notes.append(
+                f"which {word} head serves this target is yours to say: give --draft-path for the engine's line"
+            )
+            return None, None
+        return ("eagle3" if getattr(draft, "features", 1) > 1 else word), path
+    found = path or draft.model.hf_id
+    if found is None:
+        notes.append(f"{draft.model.name} has no Hugging Face id: give --draft-path for the engine's line")
+        return None, None
+    return "draft_model", found
+
+
+def _sglang(table: Schedule, draft: Draft, path: str | None, notes: list[str]) -> list[str] | None:
+    word, tokens = draft.name.partition(":")[0], table.best_constant
+    if tokens == 0:
+        notes.append("SGLang takes one draft length, and the best single one is 0: leave speculation off there")
+        return None
+    algorithm = {"ngram": "NGRAM", "mtp": "NEXTN", "eagle": "EAGLE"}.get(word)
+    if word == "eagle" and getattr(draft, "features", 1) > 1:
+        algorithm = "EAGLE3"
+    if algorithm is None and word not in ("self", "medusa", "parallel"):
+        algorithm, path = "STANDALONE", path or draft.model.hf_id
+    if draft.kv.name != "full" or algorithm is None:
+        what = "a draft with a sparse view of the cache" if draft.kv.name != "full" else f"a {word} draft"
+        notes.append(f"SGLang has no flag for {what}")
+        return None
+    if algorithm in ("EAGLE", "EAGLE3", "STANDALONE") and path is None:
+        return None
+    flags: dict[str, Any] = {"speculative_algorithm": algorithm, "speculative_num_draft_tokens": tokens + 1}
+    if algorithm != "NGRAM":
+        flags |= {"speculative_num_steps": tokens, "speculative_eagle_topk": 1}
+    if algorithm in ("EAGLE", "EAGLE3", "STANDALONE"):
+        flags["speculative_draft_model_path"] = path
+    return _valid(SGLangFlags, flags).arguments()
+
+
+def _valid(schema: type[Any], data: dict[str, Any]) -> Any:
+    """The data as its schema reads it back from JSON."""
+    try:
+        return schema.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        raise InputError(f"schedule: {error.errors(include_url=False)[0]['msg']}") from None

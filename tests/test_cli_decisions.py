@@ -1,0 +1,192 @@
+"""The verbs advise, schedule, tree and compare: what they print, their JSON, and their one-line refusals."""
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from perfmodel import cli
+from perfmodel.specs.engine_config import ContextTable, VLLMConfig
+
+ADVISE = (
+    *("advise", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "32k", "--batch", "1..32"),
+    *("--rate", "self@streamingllm:512=0.8", "--rate", "eagle=0.75/0.65/0.5"),
+)
+SCHEDULE = (
+    *("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "1k", "--draft", "eagle"),
+    *("--alpha", "0.5", "--draft-path", "your/head"),
+)
+TREE = (
+    *("tree", "--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "1,16", "--context", "4k"),
+    *("--draft", "llama-3.2-1b", "--rates", "0.6,0.1,0.05"),
+)
+COMPARE = (
+    *("compare", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "1k", "--gamma", "9", "--alpha", "0.7"),
+)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    assert cli.run(arguments) == status
+    printed = capsys.readouterr()
+    return printed.err if status else printed.out
+
+
+def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    return json.loads(run(capsys, *arguments, "--json"))
+
+
+def test_advise(capsys: pytest.CaptureFixture[str]) -> None:
+    found = read(capsys, *ADVISE)
+    text = run(capsys, *ADVISE)
+    assert found["verdict"] == "speculate"
+    assert found["chosen"]["draft"] in text
+    assert f"{found['chosen']['throughput_tokens_per_s']:.0f}" in text
+    assert "runner-up" in text
+
+
+def test_advise_says_what_it_skipped_and_when_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys, "advise", "--model", "qwen3-8b", "--hardware", "h100", "--context", "8k")
+    assert "Do not speculate" in text
+    assert "no acceptance measured" in text
+    text = run(capsys, "advise", "--model", "llama-3.1-405b", "--hardware", "h100", "--context", "8k")
+    assert "nothing fits" in text.lower()
+
+
+def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The printed line, read as a shell reads it, holds the JSON that covers every batch size once."""
+    found = read(capsys, *SCHEDULE)
+    (table,) = found["tables"]
+    line = next(line for line in run(capsys, *SCHEDULE).splitlines() if line.startswith("vllm serve"))
+    words = shlex.split(line)
+    assert words[:3] == ["vllm", "serve", "meta-llama/Meta-Llama-3.1-8B"]
+    config = VLLMConfig.model_validate_json(words[words.index("--speculative-config") + 1])
+    assert [list(row) for row in config.num_speculative_tokens_per_batch_size] == [
+        [r["low"], r["high"], r["tokens"]] for r in table["ranges"]
+    ]
+    assert table["speedup"] >= max(table["by_constant"]) * (1 - 1e-12)
+    assert found["num_speculative_tokens_per_batch_and_context"] is None
+
+
+def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:
+    sparse = ("--draft", "self", "--draft-kv", "streamingllm:512", "--alpha", "0.8", "--tp", "8")
+    asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "4k,32k,128k", *sparse)
+    found, text = read(capsys, *asked), run(capsys, *asked)
+    rows = found["num_speculative_tokens_per_batch_and_context"]
+    ContextTable.model_validate_json(json.dumps({"rows": rows}))
+    assert json.dumps(rows) in text
+    assert "open RFC" in text
+    assert "vllm serve" not in text
+
+
+def test_equal_shares_favour_large_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    octaves, equal = read(capsys, *SCHEDULE), read(capsys, *SCHEDULE, "--shares", "equal")
+    assert equal["tables"][0]["best_constant"] <= octaves["tables"][0]["best_constant"]
+    assert equal["tables"][0]["speedup"] < octaves["tables"][0]["speedup"]
+
+
+def test_acceptance_by_position_or_of_an_ngram_draft(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "h100", "--context", "8k")
+    heads = read(capsys, *asked, "--draft", "eagle", "--rate", "0.75/0.65/0.5", "--draft-path", "x")
+    assert heads["tables"][0]["export"]["vllm"]["num_speculative_tokens"] <= 3
+    ngram = read(capsys, *asked, "--draft", "ngram", "--rate", "0.4x3")
+    assert ngram["tables"][0]["export"]["vllm"]["method"] == "ngram"
+    both = read(capsys, *asked[:-1], "4k,32k", "--draft", "ngram", "--rate", "0.4x3")
+    assert len(both["num_speculative_tokens_per_batch_and_context"]) >= 1
+
+
+def test_tree(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    one, sixteen = read(capsys, *TREE)
+    assert one["size"] > sixteen["size"] > 1
+    assert one["speedup"] >= one["first_order_rule"]["speedup"]
+    assert sum(one["widths"]) == one["size"] == len(one["parents"])
+    assert "-".join(map(str, one["widths"])) in run(capsys, *TREE)
+    path = tmp_path / "rates.yaml"
+    path.write_text("source: a test\nrates: [0.6, 0.1, 0.05]\n", encoding="utf-8")
+    from_file = read(capsys, *TREE[:-1], str(path))
+    assert [t["parents"] for t in from_file] == [one["parents"], sixteen["parents"]]
+    assert from_file[0]["source"].startswith("a test")
+    path.write_text("source: a test\nrates: [[0.6, 0.1], [0.5, 0.1]]\n", encoding="utf-8")
+    assert read(capsys, *TREE[:-1], str(path))[0]["levels"] <= 3
+
+
+def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    found, text = read(capsys, *COMPARE), run(capsys, *COMPARE)
+    assert found["kv_ratio"] == pytest.approx(10.0)
+    assert "10.0 times the KV bytes" in text
+    assert found["composition"]["both"] >= found["composition"]["batched"]
+    large = read(
+        capsys, *("compare", "-m", "llama-3.1-405b", "--hardware", "h100", "-c", "1k", "-g", "3", "--alpha", "0.7")
+    )
+    assert large["composition"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*ADVISE, "--objective", "speed"), "--objective"),
+        ((*ADVISE, "--objective", "cost"), "--price"),
+        ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
+        ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
+        ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
+        ((*ADVISE, "--batch", "0"), "--batch"),
+        ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
+        ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
+        ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
+        ((*SCHEDULE, "--shares", "fair"), "--shares"),
+        ((*SCHEDULE, "--max-batch", "8,16"), "must be one value"),
+        ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
+        ((*SCHEDULE[:-4], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
+        ((*SCHEDULE[:-4], "--rate", "tree:0.5/0.1"), "belongs to"),
+        (
+            ("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "-c", "4k,8k", "--draft-kv", "quest:512"),
+            "give --alpha",
+        ),
+        (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
+        ((*TREE, "--alpha", "0.5"), "a tree takes --rates"),
+        ((*TREE, "--size", "9999"), "tree size"),
+        ((*TREE, "--levels", "0"), "tree levels"),
+        ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
+        ((*TREE[:-1], "many"), "--rates"),
+        ((*TREE[:-1], "absent.yaml"), "absent.yaml"),
+        ((*COMPARE, "--gamma", "auto"), "--gamma"),
+        ((*COMPARE, "--gamma", "0"), "--gamma"),
+    ],
+)
+def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
+    text = run(capsys, *arguments, status=2)
+    assert text.startswith("error: ")
+    assert text.count("\n") == 1
+    assert words in text
+
+
+@pytest.mark.parametrize("draft", ["eagle", "medusa:heads=3", "mtp", "ngram", "parallel:llama-3.2-1b"])
+def test_the_other_verbs_take_every_kind_of_draft(
+    capsys: pytest.CaptureFixture[str], draft: str, tmp_path: Any
+) -> None:
+    asked = (
+        "-m",
+        "llama-3.1-8b",
+        "--hardware",
+        "h100",
+        "-b",
+        "4",
+        "-c",
+        "8k",
+        "-g",
+        "3",
+        "--draft",
+        draft,
+        "--alpha",
+        "0.6",
+    )
+    found = read(capsys, "whatif", *asked)
+    listed = read(capsys, "ops", *asked, "--pass", "draft")
+    step = found["draft_step"]["predicted_s"]
+    assert listed["total"]["predicted_s"] == pytest.approx(step, rel=1e-12)
+    assert listed["query_tokens"] == (3 if draft.startswith(("medusa", "parallel")) else 1)
+    assert draft.partition(":")[0] in run(capsys, "whatif", *asked)
+    read(capsys, "inverse", *asked)
+    table = tmp_path / "grid.csv"
+    run(capsys, "sweep", *asked, "--output", str(table))
+    assert len(table.read_text(encoding="utf-8").splitlines()) >= 2
