@@ -93,7 +93,7 @@ class Machine:
         if op.kind == "attention":
             memory = (c.kv_bytes * self.reread(op.query) + c.activation_bytes) * (k.per_byte / k.attention_bandwidth)
             if k.attention_slots:
-                memory = memory * _wave_factor(op.work_items, k.attention_slots, k.multiprocessors)
+                memory = memory * wave_factor(op.work_items, k.attention_slots, k.multiprocessors)
             compute = c.flops * (1.0 / (self.peak(op.compute) * k.attention_flops))
             return op.kernels * k.attention_s + np.maximum(memory, compute)
         if op.kind == "small":
@@ -199,7 +199,7 @@ def _blend(a: Floats, b: Floats, power: float) -> Floats:
     return (np.asarray(a) ** power + np.asarray(b) ** power) ** (1.0 / power)
 
 
-def _wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:
+def wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:
     """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy to the end.
 
     Below `slots` the kernel cuts the pieces up until they fill the device: factor 1. From there on a piece is not cut

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.query import Query, resolve
-from perfmodel.roofline import _wave_factor
+from perfmodel.roofline import wave_factor
 from perfmodel.speculative import Scenario
 from perfmodel.uncertainty import with_calibration, with_values
 
@@ -24,12 +24,12 @@ A100 = Query("llama-2-7b-32k", "a100-sxm-80gb", 64, 8000, 2, tp=8, draft_kv="str
     ],
 )
 def test_by_hand(items: float, factor: float) -> None:
-    assert _wave_factor(items, 216.0, 108.0) == pytest.approx(factor)
+    assert wave_factor(items, 216.0, 108.0) == pytest.approx(factor)
 
 
 def test_time_never_falls_with_the_batch() -> None:
     batches = np.arange(1.0, 1025.0)
-    factor = _wave_factor(batches, 216.0, 108.0)
+    factor = wave_factor(batches, 216.0, 108.0)
     assert np.all(factor >= 1)
     assert np.all(np.diff(factor * batches) >= -1e-9)
 
