@@ -1,0 +1,155 @@
+"""How often drafted tokens are accepted, observed by decoding real text: a table that `whatif --acceptance` reads."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from perfmodel.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.errors import InputError, refuse
+from perfmodel.kv import parse_kv
+from perfmodel.specs.acceptance_file import AcceptanceFile
+from perfmodel.specs.acceptance_rows import positions_from_histogram
+from validate.decoder.model import Model
+from validate.decoder.sampling import Sampling
+from validate.decoder.setup import Request, decoder
+from validate.decoder.weights import load
+from validate.harness import environment
+
+HeldOut = Callable[[int, int, int], list[list[int]]]
+BUNDLED = Path(__file__).parents[1] / "lm" / "checkpoint"
+METHODS = (
+    "full",
+    "streamingllm:256",
+    "snapkv:256",
+    "quest:256",
+    "topk:256",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What to observe. checkpoint None: the bundled byte-level model, and its held-out text."""
+
+    checkpoint: str | None
+    draft_kv: tuple[str, ...]
+    contexts: tuple[int, ...]
+    gamma: int
+    prompts: int
+    new_tokens: int
+    temperature: float = 0.0
+    text: Path | None = None
+    device: str = "cpu"
+    threads: int | None = None
+    seed: int = 0
+
+
+def measure(setting: Setting, held_out: HeldOut) -> AcceptanceFile:
+    """Decode every prompt with every method at every context; InputError where text or positions run out.
+
+    held_out: prompts for the bundled model, by count, length and seed.
+    histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token aside.
+    """
+    methods = [parse_kv(text) for text in setting.draft_kv]
+    if setting.gamma < 1 or setting.prompts < 1 or setting.new_tokens < 1:
+        raise InputError("acceptance: --gamma, --prompts and --new-tokens must be 1 or more")
+    if setting.threads:
+        torch.set_num_threads(setting.threads)
+    device = environment.device_of(setting.device)
+    folder = setting.checkpoint or str(BUNDLED)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    model = load(folder, "checkpoint", device, dtype)
+    rows: list[dict[str, Any]] = []
+    for context in setting.contexts:
+        if context + setting.new_tokens > model.spec.max_position_embeddings:
+            most = model.spec.max_position_embeddings - setting.new_tokens
+            raise refuse("--context", None, f"at most {most} with {setting.new_tokens} new tokens", context)
+        length = context - setting.new_tokens // 2  # so that the middle of the generation is at `context`
+        if length < 1:
+            raise refuse("--context", None, f"above half of the {setting.new_tokens} new tokens", context)
+        prompts = _prompts(setting, length, model, held_out)
+        for spelled, method in zip(setting.draft_kv, methods, strict=True):
+            if method.budget is not None and method.budget >= context:
+                continue  # the draft would read everything: that is `full`
+            rows.append(
+                {
+                    "target": model.spec.name,
+                    "draft": "self",
+                    "draft_kv": method.name,
+                    "kv_budget_tokens": method.budget,
+                    "context_tokens": context,
+                    "histogram": _observe(model, setting, spelled, length, prompts),
+                }
+            )
+    known = environment.commit()
+    how = "greedy" if setting.temperature == 0 else f"temperature {setting.temperature:g}"
+    text = setting.text.name if setting.text else "held-out standard-library text"
+    source = (
+        f"perfmodel validate acceptance, commit {known['commit'][:8]}{' (dirty)' if known['dirty'] else ''}, {how}, "
+        f"{setting.prompts} prompts of {text}, {setting.new_tokens} new tokens, gamma {setting.gamma}, "
+        f"seed {setting.seed}, {str(dtype).removeprefix('torch.')}"
+    )
+    return AcceptanceFile.model_validate({"schema_version": 1, "source": source, "rows": rows})
+
+
+def _observe(model: Model, setting: Setting, draft_kv: str, length: int, prompts: list[list[int]]) -> list[int]:
+    """The histogram over all prompts of a length, decoded together."""
+    request = Request(
+        batch=len(prompts),
+        context=length,
+        new_tokens=setting.new_tokens,
+        gamma=setting.gamma,
+        draft_kv=draft_kv,
+        sampling=Sampling(setting.temperature),
+    )
+    return decoder(model, request).generate(prompts, setting.new_tokens, setting.seed).histogram
+
+
+def _prompts(setting: Setting, context: int, model: Model, held_out: HeldOut) -> list[list[int]]:
+    if setting.text is None and setting.checkpoint is None:
+        return held_out(setting.prompts, context, setting.seed)
+    if setting.text is None:
+        raise InputError("--text: must be given with --checkpoint: a text file, or JSON lists of token ids")
+    if setting.text.suffix == ".json":
+        lists = json.loads(setting.text.read_text(encoding="utf-8"))
+        tokens = [token for part in lists for token in part]
+    elif model.spec.vocab_size == 256:
+        tokens = list(setting.text.read_bytes())
+    else:
+        raise InputError("--text: must be JSON lists of token ids for a checkpoint that is not byte-level")
+    stride = max(1, (len(tokens) - context) // max(1, setting.prompts - 1))
+    starts = [i * stride for i in range(setting.prompts)]
+    if len(tokens) < context or starts[-1] + context > len(tokens):
+        raise InputError(f"--text: must hold at least {context} tokens, given {len(tokens)}")
+    return [tokens[start : start + context] for start in starts]
+
+
+def as_text(table: AcceptanceFile) -> str:
+    """The file that `whatif --acceptance` reads, a row a line."""
+    head, rows = table.model_dump(mode="json", exclude_none=True), []
+    for row in head.pop("rows"):
+        rows.append("  " + json.dumps(row))
+    opening = json.dumps(head)[:-1]
+    return f'{opening}, "rows": [\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def summary(table: AcceptanceFile) -> list[str]:
+    """One line a row for the reader: effective alpha, tokens per iteration, acceptance by position."""
+    lines = []
+    for row in table.rows:
+        what = row.draft_kv + (f":{row.kv_budget_tokens}" if row.kv_budget_tokens else "")
+        place = f"{what:20} at {row.context_tokens:g}: "
+        if row.histogram:
+            counts = [float(count) for count in row.histogram]
+            omega = 1 + sum(j * count for j, count in enumerate(counts)) / sum(counts)
+            alpha = float(alpha_from_tokens_per_iteration(omega, float(len(counts) - 1)))
+            by = " ".join(f"{rate:.2f}" for rate in positions_from_histogram(counts))
+            lines.append(f"{place}alpha {alpha:.3f}, {omega:.2f} tokens per iteration, by position {by}")
+        elif row.positions:
+            lines.append(place + "by position " + " ".join(f"{rate:.2f}" for rate in row.positions))
+        else:
+            lines.append(f"{place}alpha {row.alpha:.3f}")
+    return lines

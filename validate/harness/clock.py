@@ -1,0 +1,111 @@
+"""Seconds between two moments: a monotonic clock on a CPU, device events on CUDA."""
+
+import itertools
+import time
+from typing import Any, Protocol
+
+import torch
+
+
+class Clock(Protocol):
+    """`mark` a moment; `laps` gives the seconds between the marks so far and forgets them."""
+
+    name: str
+
+    def mark(self) -> None:
+        """Now, in the device's own order of work; the host does not wait."""
+        ...
+
+    def laps(self) -> list[float]:
+        """Wait for the device, then the seconds between consecutive marks."""
+        ...
+
+
+class HostClock:
+    """For work that is done when its call returns."""
+
+    name = "perf_counter"
+
+    def __init__(self) -> None:
+        self._marks: list[int] = []
+
+    def mark(self) -> None:
+        """See `Clock`."""
+        self._marks.append(time.perf_counter_ns())
+
+    def laps(self) -> list[float]:
+        """See `Clock`."""
+        marks, self._marks = self._marks, []
+        return [(b - a) * 1e-9 for a, b in itertools.pairwise(marks)]
+
+
+class DeviceClock:
+    """CUDA events on the current stream: work counts from when the device reaches it."""
+
+    name = "cuda_event"
+
+    def __init__(self) -> None:
+        self._marks: list[Any] = []
+
+    def mark(self) -> None:
+        """See `Clock`."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks.append(event)
+
+    def laps(self) -> list[float]:
+        """See `Clock`."""
+        marks, self._marks = self._marks, []
+        marks[-1].synchronize()
+        return [a.elapsed_time(b) * 1e-3 for a, b in itertools.pairwise(marks)]
+
+
+def clock_for(device: torch.device) -> Clock:
+    """The clock of a device."""
+    return DeviceClock() if device.type == "cuda" else HostClock()
+
+
+def synchronize(device: torch.device) -> None:
+    """Let all earlier work finish."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def overhead_s(clock: Clock, repeats: int = 2000) -> float:
+    """What timing itself adds to one timed stretch: the mean lap around nothing."""
+    total = 0.0
+    for _ in range(repeats):
+        clock.mark()
+        clock.mark()
+        total += clock.laps()[0]
+    return total / repeats
+
+
+class PeakMemory:
+    """Largest memory in use since `reset`: torch's on CUDA, the process's resident set on a CPU (None if unknown)."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._resets = False
+
+    def reset(self) -> None:
+        """Forget what was before."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            return
+        try:
+            with open("/proc/self/clear_refs", "w") as stream:
+                stream.write("5")
+            self._resets = True
+        except OSError:
+            self._resets = False
+
+    def bytes(self) -> int | None:
+        """The peak; on a CPU None where the system does not let a process reset its own."""
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self.device))
+        if not self._resets:
+            return None
+        with open("/proc/self/status") as stream:
+            line = next((line for line in stream if line.startswith("VmHWM:")), "")
+        return int(line.split()[1]) * 1024 if line else None

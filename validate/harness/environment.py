@@ -1,0 +1,169 @@
+"""On what it ran: device, clocks, threads, libraries, commit. No host name, no user, no path."""
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from perfmodel.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "KMP_AFFINITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "CUDA_LAUNCH_BLOCKING",
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TRITON_INTERPRET",
+    "WORLD_SIZE",
+)
+"""The only environment variables that a record holds."""
+ISA = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512f", "avx2")
+SOURCES = ("perfmodel", "validate", "hardware")
+
+
+def device_of(kind: str) -> torch.device:
+    """The device of a plan, this process's own under torchrun. Raises InputError where it is not there."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise InputError("plan: device: must be cpu where torch sees no CUDA device, given 'cuda'")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def commit() -> dict[str, Any]:
+    """Commit and dirty flag from git, or from PERFMODEL_COMMIT where the tree travels without it; and a source digest.
+
+    Raises InputError where neither is known: a measurement of unknown code is none.
+    """
+    digest = _source_digest()
+    given = os.environ.get("PERFMODEL_COMMIT", "")
+    if given:
+        if not re.fullmatch(r"[0-9a-f]{8,40}(-dirty)?", given):
+            raise InputError(f"PERFMODEL_COMMIT: must be 8 to 40 hex digits, with -dirty where it was, given {given!r}")
+        sha, _, flag = given.partition("-")
+        return {"commit": sha, "dirty": bool(flag), "commit_from": "PERFMODEL_COMMIT", "source_sha256": digest}
+    head, status = _run("git", "-C", str(ROOT), "rev-parse", "HEAD"), None
+    if head:
+        status = _run("git", "-C", str(ROOT), "status", "--porcelain", "--", *SOURCES, "pyproject.toml")
+    if not head or status is None:
+        raise InputError("commit: must be known from git, or given as PERFMODEL_COMMIT=<hex digits>")
+    return {"commit": head, "dirty": bool(status), "commit_from": "git", "source_sha256": digest}
+
+
+def _source_digest() -> str:
+    """SHA-256 over the code and data files that a run can depend on."""
+    total = hashlib.sha256()
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".yaml") and path.is_file():
+                total.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+def capture(device: torch.device) -> dict[str, Any]:
+    """Everything about the machine that a time may depend on."""
+    packages = ("torch", "triton", "numpy", "flashinfer-python")
+    return {
+        "device": _gpu(device) if device.type == "cuda" else _cpu(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "libraries": {name: version for name in packages if (version := _version(name))},
+        "threads": torch.get_num_threads(),
+        "processors": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def fingerprint(environment: dict[str, Any]) -> dict[str, Any]:
+    """The part that must not change between the sittings of one run: what does not drift by itself."""
+    steady = {key: value for key, value in environment["device"].items() if key not in ("clocks", "temperature_c")}
+    return {**environment, "device": steady}
+
+
+def _cpu() -> dict[str, Any]:
+    text = _read("/proc/cpuinfo")
+    found = {key: (re.findall(rf"^{key}\s*:\s*(.+)$", text, re.M) or [""])[0] for key in ("model name", "flags")}
+    flags = set(found["flags"].split())
+    return {
+        "kind": "cpu",
+        "name": found["model name"] or platform.processor() or platform.machine(),
+        "isa": [name for name in ISA if name in flags],
+        "bf16": bf16_support(flags),
+        "last_level_cache_bytes": last_level_cache(),
+    }
+
+
+def bf16_support(flags: set[str]) -> str:
+    """``amx``, ``avx512`` or ``emulated``: without the first two, bf16 products are converted and slow."""
+    if {"amx_bf16", "amx_tile"} <= flags:
+        return "amx"
+    return "avx512" if "avx512_bf16" in flags else "emulated"
+
+
+def last_level_cache() -> int | None:
+    """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it with others)."""
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        match = re.fullmatch(r"(\d+)([KM])", path.read_text().strip())
+        if match:
+            sizes.append(int(match[1]) * {"K": 2**10, "M": 2**20}[match[2]])
+    return max(sizes, default=None)
+
+
+def _gpu(device: torch.device) -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(device)
+    asked = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,persistence_mode"
+    index = str(device.index or 0)
+    line = _run("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader", "-i", index) or ""
+    values = dict(zip(asked.split(","), (part.strip() for part in line.split(",")), strict=False))
+    temperature = values.pop("temperature.gpu", None)
+    clocks = {key: values.pop(key) for key in ("clocks.sm", "clocks.mem") if key in values}
+    return {
+        "kind": "cuda",
+        "name": properties.name,
+        "capability": f"{properties.major}.{properties.minor}",
+        "memory_bytes": properties.total_memory,
+        "multiprocessors": properties.multi_processor_count,
+        "last_level_cache_bytes": getattr(properties, "L2_cache_size", None),
+        "cuda": torch.version.cuda,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if torch.distributed.is_nccl_available() else None,
+        **values,
+        "clocks": clocks,
+        "temperature_c": temperature,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _run(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

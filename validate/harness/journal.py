@@ -1,0 +1,97 @@
+"""What survives an interruption: one checked line per finished row, flushed to the disk before the next one begins."""
+
+import fcntl
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any, Self
+
+from perfmodel.errors import InputError
+
+
+def encode(value: dict[str, Any]) -> str:
+    """One line of JSON, the same bytes for the same value."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+class Journal:
+    """Lines of ``<crc32> <json>``: a header, then a row each. Held by one process at a time.
+
+    A last line that a crash tore is cut off when the journal is opened again; a fault before it is refused.
+    """
+
+    def __init__(self, path: Path, header: str, rows: list[str]) -> None:
+        self.path, self.header_text, self._rows = path, header, rows
+        self._file = path.open("ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise InputError(f"{path}: is being written by another run") from None
+
+    @classmethod
+    def begin(cls, path: Path, header: dict[str, Any]) -> Self:
+        """A new journal with its header on the disk. Raises InputError where there is one already."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            raise InputError(f"{path}: must be a new file, given one that exists")
+        journal = cls(path, encode(header), [])
+        journal._write(journal.header_text)
+        return journal
+
+    @classmethod
+    def resume(cls, path: Path) -> Self:
+        """Go on with a journal, every whole line of it kept as it is."""
+        held = cls(path, "", [])  # taken before it is read, so that nobody else is writing
+        try:
+            data = path.read_bytes()
+            lines = data.split(b"\n")
+            torn = lines.pop()  # empty where the file ends with a line break
+            texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
+            if not texts:
+                raise InputError(f"{path}: must hold a header; the run was cut off before it began: delete the file")
+            if torn:
+                os.truncate(path, len(data) - len(torn))
+        except BaseException:
+            held.close()
+            raise
+        held.header_text, held._rows = texts[0], texts[1:]
+        return held
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What the run was begun with."""
+        return json.loads(self.header_text)
+
+    @property
+    def row_texts(self) -> list[str]:
+        """Every finished row, byte for byte."""
+        return list(self._rows)
+
+    def keys(self) -> set[str]:
+        """Keys of the finished rows."""
+        return {json.loads(text)["key"] for text in self._rows}
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append a finished row; it is on the disk when this returns."""
+        text = encode(row)
+        self._write(text)
+        self._rows.append(text)
+
+    def _write(self, text: str) -> None:
+        body = text.encode()
+        self._file.write(b"%08x %s\n" % (zlib.crc32(body), body))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def _checked(path: Path, number: int, line: bytes) -> str:
+    crc, _, body = line.partition(b" ")
+    if crc != b"%08x" % zlib.crc32(body):
+        raise InputError(f"{path}: line {number}: must match its checksum; the file was changed or damaged")
+    return body.decode()

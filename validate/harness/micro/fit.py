@@ -1,0 +1,251 @@
+"""From kernel times to the engine's op-level constants: a calibration that has seen no whole pass.
+
+Every constant is that of `perfmodel.roofline.Machine`, fitted to the kernels that it describes, by least squares on
+the logarithm of the time. Standard errors are those of the fit.
+"""
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.gpu import GPUSpec
+from validate.harness.micro.grid import linear_shapes, shell_kernels, small_bytes
+from validate.harness.plans import Plan
+from validate.measurements import MicroRow, Record
+
+Array = NDArray[np.float64]
+Statistic = Literal["median", "best"]
+PASS_ROWS = 512
+"""GEMMs of more rows than this are no decoding pass; they set the FLOP fraction with a lesser weight."""
+LARGE_WEIGHT = 0.25
+KINK = 1.02
+"""A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
+
+
+def calibration_from(record: Record, gpu: GPUSpec, name: str, statistic: Statistic = "median") -> Calibration:
+    """The calibration of a microbenchmark record on its device. Raises InputError for one that lacks a kind.
+
+    statistic: which of a kernel's samples counts; ``best`` where other work shared the machine.
+    """
+    if record.data.kind != "microbench":
+        raise InputError(f"--from-microbench: {record.path} must be of kind microbench, given {record.data.kind}")
+    kinds: dict[str, list[MicroRow]] = {}
+    for row in record.kernels:
+        if row.status == "ok":
+            kinds.setdefault(row.kind, []).append(row)
+    missing = [kind for kind in ("gemm", "attention", "norm", "shell", "loop", "sampling") if kind not in kinds]
+    if missing:
+        raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
+    return Fit(record, gpu, kinds, statistic).calibration(name)
+
+
+class Fit:
+    """The stages of a fit, each on the kernels of its own kind."""
+
+    def __init__(self, record: Record, gpu: GPUSpec, kinds: dict[str, list[MicroRow]], statistic: Statistic) -> None:
+        self.record, self.gpu, self.kinds, self.statistic = record, gpu, kinds, statistic
+        self.plan = Plan.model_validate({k: v for k, v in record.data.plan.items() if k != "shapes"})
+        self.precision = self.plan.precisions()
+        self.bandwidth = gpu.memory_bandwidth_bytes_per_s
+        self.peak = gpu.peak_flops(self.precision.weights.compute)
+        self.residuals: dict[str, float] = {}
+
+    def calibration(self, name: str) -> Calibration:
+        """All stages, in the order in which they need each other."""
+        constants = self.gemm()
+        constants |= self.attention(constants["gemm_flops_fraction"])
+        constants |= self.small()
+        constants |= self.host(constants)
+        constants |= self.loop()
+        worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
+        libraries = self.record.data.environment["libraries"]
+        fixed: dict[str, Any] = {
+            "name": name,
+            "gpu": self.gpu.name,
+            "stack": f"perfmodel validate, torch {libraries.get('torch', '?')}",
+            "kind": "fitted",
+            "fitted_on": (self.record.name,),
+            "date": datetime.date.fromisoformat(_date(self.record)),
+            "notes": f"From kernels alone ({self.statistic} samples), no whole pass. Kernels: {worst} rms.",
+            "allreduce_multiplier": self._constant(1.0, None, "the curve as measured"),
+        }
+        if table := self.allreduce():
+            fixed["allreduce"] = table
+        return Calibration.model_validate(fixed | constants)
+
+    def gemm(self) -> dict[str, Any]:
+        """Bandwidth and FLOP fraction, launch and blend of the linear ops."""
+        rows = self.kinds["gemm"]
+        n, k, m = (np.array([row.at[key] for row in rows], float) for key in "nkm")
+        size, act = self.precision.weights.bytes_per_value, self.precision.activation_bytes
+        load = (n * k * size + m * (n + k) * act) / self.bandwidth
+        compute = 2 * m * n * k / self.peak
+        weight = np.where(m <= PASS_ROWS, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
+
+        def model(x: Array) -> Array:
+            memory, flops = load / math.exp(x[0]), compute / math.exp(x[1])
+            return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
+
+        start = [math.log(0.8), math.log(0.6), math.log(1e-6), 3.0]
+        low, high = [math.log(0.01), math.log(0.01), math.log(1e-9), 1.0], [0.0, 0.0, math.log(1e-2), 16.0]
+        x, error = self._fit("gemm", rows, model, start, low, high, weight)
+        return {
+            "gemm_bandwidth_fraction": self._log_constant(x[0], error[0]),
+            "gemm_flops_fraction": self._log_constant(x[1], error[1]),
+            "gemm_fixed_s": self._log_constant(x[2], error[2]),
+            "gemm_blend_power": self._constant(x[3], error[3]),
+        }
+
+    def _shares(self, rows: Sequence[MicroRow], m: Array) -> Array:
+        """Share of each shape in the linear time of a pass at its M: an error counts for what it costs."""
+        launches: dict[tuple[int, int], int] = {}
+        for spec in self.record.shapes.values():
+            *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
+            for shape, count in [(shape, spec.num_hidden_layers) for shape in layered] + [(head, 1)]:
+                launches[shape] = launches.get(shape, 0) + count
+        spent = np.array([launches.get((row.at["n"], row.at["k"]), 1) * self._s(row) for row in rows])
+        return np.array([s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)])
+
+    def attention(self, gemm_flops: dict[str, Any]) -> dict[str, Any]:
+        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache."""
+        rows = self.kinds["attention"]
+        heads, kv, dim, batch, context, query = (
+            np.array([row.at[key] for row in rows], float)
+            for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
+        )
+        token, act = 2 * kv * dim * self.precision.kv.bytes_per_value, self.precision.activation_bytes
+        read = batch * context * token / self.bandwidth
+        fresh = batch * query * (2 * heads * dim * act + token) / self.bandwidth
+        pairs = query * context + query * (query + 1) / 2
+        compute = 4 * heads * dim * batch * pairs / self.gpu.peak_flops(self.precision.attention_compute)
+
+        def model(x: Array) -> Array:
+            reread = np.minimum(1 + x[3] * (query - 1), query)
+            memory = (read * reread + fresh) / math.exp(x[0])
+            return math.exp(x[2]) + np.maximum(memory, compute / math.exp(x[1]))
+
+        start = [math.log(0.5), math.log(0.3), math.log(2e-5), 0.05]
+        low, high = [math.log(0.005), math.log(0.002), math.log(1e-8), 0.0], [0.0, 0.0, math.log(1e-2), 1.0]
+        x, error = self._fit("attention", rows, model, start, low, high)
+        reread = np.minimum(1 + x[3] * (query - 1), query)
+        computes = compute / math.exp(x[1]) > KINK * (read * reread + fresh) / math.exp(x[0])
+        flops = self._log_constant(x[1], error[1])
+        if not computes.any():
+            flops = {**gemm_flops, "source": "not determined, no attention call was limited by FLOPs: the GEMM one"}
+        return {
+            "attention_bandwidth_fraction": self._log_constant(x[0], error[0]),
+            "attention_flops_fraction": flops,
+            "attention_fixed_s": self._log_constant(x[2], error[2]),
+            "kv_reread_per_query": self._constant(x[3], error[3]),
+        }
+
+    def small(self) -> dict[str, Any]:
+        """Bandwidth fraction of element-wise kernels: the slope of time over bytes, an intercept for each kind."""
+        per_byte: list[float] = []
+        for kind in ("norm", "rope", "activation", "residual"):
+            rows = self.kinds.get(kind, [])
+            moved = np.array([small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows])
+            seconds = np.array([self._s(row) for row in rows])
+            if len(rows) > 1:
+                per_byte.append(float(np.polyfit(moved, seconds, 1, w=1 / seconds)[0]))
+        slopes = np.array(per_byte)
+        fractions = np.clip(1 / (np.maximum(slopes, 1e-18) * self.bandwidth), 1e-3, 1.0)
+        spread = float(fractions.std() / math.sqrt(len(fractions)))
+        return {"small_bandwidth_fraction": self._constant(float(np.median(fractions)), spread)}
+
+    def host(self, known: dict[str, Any]) -> dict[str, Any]:
+        """What a pass with next to no work takes beyond its linear and attention launches; drawing a draft's token."""
+        rows = self.kinds["shell"]
+        launches = [shell_kernels(row.at["layers"], self.plan) for row in rows]
+        seconds = np.array([self._s(row) for row in rows])
+        gemm, attend = known["gemm_fixed_s"]["value"], known["attention_fixed_s"]["value"]
+        rest = seconds - np.array([n["linear"] * gemm + n["attention"] * attend for n in launches])
+        tokens = np.array([row.at["batch"] * row.at["query"] for row in rows], float)
+        x, error = _nonnegative(
+            np.stack([[n["small"] for n in launches], np.ones(len(rows)), tokens], 1), rest, seconds
+        )
+        layers = max(row.at["layers"] for row in rows)
+        drawn = [self._s(row) / (row.at["batch"] * layers) for row in self.kinds["sampling"]]
+        return {
+            "small_kernel_s": self._constant(x[0], error[0]),
+            "pass_fixed_s": self._constant(x[1], error[1]),
+            "token_s": self._constant(x[2], error[2]),
+            "sparse_cache_sequence_s": self._constant(float(np.median(drawn)), float(np.std(drawn))),
+        }
+
+    def loop(self) -> dict[str, Any]:
+        """Deciding and committing: per iteration and per sequence."""
+        rows = self.kinds["loop"]
+        batch = np.array([row.at["batch"] for row in rows], float)
+        seconds = np.array([self._s(row) for row in rows])
+        x, error = _nonnegative(np.stack([np.ones(len(rows)), batch], 1), seconds, seconds)
+        return {
+            "iteration_fixed_s": self._constant(x[0], error[0]),
+            "iteration_sequence_s": self._constant(x[1], error[1]),
+        }
+
+    def allreduce(self) -> dict[str, Any] | None:
+        """The curve as it was measured, for the ranks it was measured on."""
+        rows = sorted(self.kinds.get("allreduce", []), key=lambda row: row.at["bytes"])
+        if len(rows) < 2:
+            return None
+        ranks = self.record.data.environment["world_size"]
+        return {"knots": {ranks: [(row.at["bytes"], self._s(row)) for row in rows]}, "source": self._source()}
+
+    def _fit(
+        self,
+        kind: str,
+        rows: Sequence[MicroRow],
+        model: Callable[[Array], Array],
+        start: list[float],
+        low: list[float],
+        high: list[float],
+        weight: Array | None = None,
+    ) -> tuple[Array, Array]:
+        from scipy.optimize import least_squares
+
+        clock = np.log([self._s(row) for row in rows])
+        root = np.sqrt(np.ones(len(rows)) if weight is None else weight)
+        found = least_squares(lambda x: root * (np.log(model(x)) - clock), start, bounds=(low, high), loss="soft_l1")
+        left = np.log(model(found.x)) - clock
+        self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=root**2)))
+        spread = float(np.sum((root * left) ** 2) / max(1, len(rows) - len(start)))
+        return found.x, np.sqrt(np.maximum(np.diag(np.linalg.pinv(found.jac.T @ found.jac)) * spread, 0.0))
+
+    def _log_constant(self, value: float, error: float) -> dict[str, Any]:
+        return self._constant(math.exp(value), math.exp(value) * error)
+
+    def _constant(self, value: float, error: float | None, source: str = "") -> dict[str, Any]:
+        rounded = None if error is None else _brief(error)
+        return {"value": _brief(value), "stderr": rounded, "source": source or self._source()}
+
+    def _s(self, row: MicroRow) -> float:
+        return row.best_s if self.statistic == "best" else row.call_s
+
+    def _source(self) -> str:
+        return f"results/{self.record.data.machine}/{self.record.path.name}"
+
+
+def _nonnegative(matrix: Array, seconds: Array, scale: Array) -> tuple[Array, Array]:
+    """Least squares on relative errors with no negative constant, and standard errors."""
+    from scipy.optimize import nnls
+
+    a, b = matrix / scale[:, None], seconds / scale
+    x = nnls(a, b)[0]
+    spread = float(np.sum((a @ x - b) ** 2) / max(1, len(b) - a.shape[1]))
+    return x, np.sqrt(np.diag(np.linalg.pinv(a.T @ a)) * spread)
+
+
+def _brief(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _date(record: Record) -> str:
+    stamp = record.path.name
+    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}"

@@ -1,0 +1,145 @@
+"""Which kernels to time for a plan: every linear shape over M, attention over cache size and n, and the floors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel import costs
+from perfmodel.specs.model import ModelSpec
+from validate.harness.plans import Plan, spec_of
+
+COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)
+MESSAGE_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**23, 2**26)
+SMALL_TOKENS = (1, 4, 16, 64, 256, 1024)
+SMALL_CACHES = (64, 512)
+SHELL_HIDDEN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kernel at one size: `kind` says which, `at` holds its sizes."""
+
+    kind: str
+    at: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Names the row."""
+        return f"{self.kind}/" + ",".join(f"{name}={value}" for name, value in self.at.items())
+
+
+def jobs(plan: Plan) -> list[Job]:
+    """All jobs of a plan, each once."""
+    found: dict[str, Job] = {}
+    for job in _all(plan):
+        found.setdefault(job.key, job)
+    return list(found.values())
+
+
+def _all(plan: Plan) -> list[Job]:
+    names = sorted({name for b in plan.grid for name in (b.target, b.draft) if name != "self"})
+    specs = [spec_of(name) for name in names]
+    out = [
+        Job(kind, {"bytes": size}) for size in COPY_BYTES if size <= plan.micro.most_bytes for kind in ("copy", "read")
+    ]
+    for spec in specs:
+        for n, k in linear_shapes(spec, plan.tensor_parallel):
+            out += [Job("gemm", {"n": n, "k": k, "m": m}) for m in plan.micro.rows]
+    for spec in specs:
+        out += _attention(plan, spec) + _small(plan, spec) + _host(plan, spec)
+    if plan.device == "cuda":
+        out += [Job("graph", {"kernels": kernels}) for kernels in (1, 16, 128)]
+    if plan.tensor_parallel > 1:
+        out += [Job("allreduce", {"bytes": size}) for size in MESSAGE_BYTES]
+    return out
+
+
+def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
+    """(outputs, inputs) of every dense projection of one device, LM head included."""
+    heads, kv = spec.num_attention_heads // devices, max(1, spec.num_key_value_heads // devices)
+    inner, width = spec.intermediate_size // devices, heads * spec.head_dim
+    return [
+        (width + 2 * kv * spec.head_dim, spec.hidden_size),
+        (spec.hidden_size, width),
+        (2 * inner, spec.hidden_size),
+        (spec.hidden_size, inner),
+        (spec.vocab_size // devices, spec.hidden_size),
+    ]
+
+
+def _heads(spec: ModelSpec, devices: int) -> dict[str, int]:
+    kv = max(1, spec.num_key_value_heads // devices)
+    return {"heads": spec.num_attention_heads // devices, "kv_heads": kv, "head_dim": spec.head_dim}
+
+
+def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
+    blocks = [b for b in plan.grid if spec.name in (b.target, b.draft)]
+    batches = sorted({b for block in blocks for b in block.batch})
+    contexts = sorted({*SMALL_CACHES, *(c for block in blocks for c in block.context)})
+    queries = sorted({1, *(g + 1 for block in blocks for g in block.gamma)})
+    heads = _heads(spec, plan.tensor_parallel)
+    return [
+        Job("attention", {**heads, "batch": batch, "context": context, "query": query})
+        for batch in batches
+        for context in contexts
+        for query in (queries if context not in SMALL_CACHES else queries[:1])
+    ]
+
+
+def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
+    inner = spec.intermediate_size // plan.tensor_parallel
+    at = {**_heads(spec, plan.tensor_parallel), "hidden": spec.hidden_size, "inner": inner}
+    kinds = ("norm", "rope", "activation", "residual")
+    out = [Job(kind, {**at, "tokens": tokens}) for tokens in SMALL_TOKENS for kind in kinds]
+    return out + [Job("sampling", {"vocab": spec.vocab_size, "batch": b}) for b in (1, 4, 16)]
+
+
+def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
+    """Passes with next to no work in them (hidden size `SHELL_HIDDEN`), and iterations of one such layer."""
+    batches = sorted({min(b.batch) for b in plan.grid} | {max(b.batch) for b in plan.grid})
+    layers = sorted({1, spec.num_hidden_layers})
+    shells = [Job("shell", {"layers": n, "batch": b, "query": q}) for n in layers for b in batches for q in (1, 4)]
+    kv = next(block.draft_kv[0] for block in plan.grid if spec.name in (block.target, block.draft))
+    at = {**_heads(spec, 1), "layers": spec.num_hidden_layers, "vocab": spec.vocab_size, "draft_kv": kv}
+    return shells + [Job("loop", {**at, "batch": b, "gamma": g}) for b in batches for g in (1, 4)]
+
+
+def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float:
+    """Bytes that one element-wise kernel moves per token, as the engine counts them (`perfmodel.costs`)."""
+    kv_values = 2 * at["kv_heads"] * at["head_dim"]
+    values = {
+        "norm": 2 * at["hidden"],
+        "rope": 2 * (at["heads"] * at["head_dim"] + kv_values),
+        "activation": 3 * at["inner"],
+        "residual": 3 * at["hidden"],
+    }
+    return values[kind] * activation_bytes
+
+
+def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256) -> ModelSpec:
+    """A model of so many layers with next to no work in each; `like` gives it real heads."""
+    heads = like or {"heads": 4, "kv_heads": 2, "head_dim": 16}
+    return ModelSpec(
+        name=f"shell-{layers}",
+        title="Next to no work",
+        model_type="llama",
+        num_hidden_layers=layers,
+        hidden_size=SHELL_HIDDEN,
+        num_attention_heads=heads["heads"],
+        num_key_value_heads=heads["kv_heads"],
+        head_dim=heads["head_dim"],
+        intermediate_size=SHELL_HIDDEN,
+        vocab_size=vocab,
+        max_position_embeddings=131072,
+        tie_word_embeddings=True,
+        source="made up for measuring the host",
+    )
+
+
+def shell_kernels(layers: int, plan: Plan) -> dict[str, float]:
+    """Launches of each kind in a shell's pass, as the engine counts them."""
+    part = costs.shard(shell_spec(layers), 1, plan.precisions())
+    return {
+        "linear": sum(op.kernels for op in part.linears) + part.lm_head.kernels,
+        "attention": float(layers),
+        "small": float(sum(op.kernels for op in part.smalls)),
+    }

@@ -1,0 +1,165 @@
+"""Each kernel of a job made ready: a function to call over and over, and how large what it touches is.
+
+Inputs are random, never zeros. Buffers take turns so that together they exceed the caches as a pass's do.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from validate.decoder import attention, rope
+from validate.decoder.attention import Span
+from validate.decoder.setup import Request, decoder, start_random
+from validate.decoder.speculative import Decoder
+from validate.decoder.weights import RandomWeights, build
+from validate.harness.micro.grid import Job, shell_spec
+from validate.harness.plans import Plan
+from validate.harness.rig import Lane, Rewinder
+
+SPREAD_BYTES = 2**28
+"""Buffers take turns until they are this large together (or one alone is)."""
+MOST_BUFFERS = 512
+SHELL_CONTEXT = 64
+
+
+@dataclass
+class Kernel:
+    """`call(i)` runs it on buffer i (modulo `buffers`); working_set_bytes is what all buffers take together.
+
+    rewind: to be called before a stretch of at most `most_calls` calls.
+    """
+
+    call: Callable[[int], Any]
+    buffers: int
+    working_set_bytes: float
+    rewind: Callable[[], None] | None = None
+    most_calls: int = 2000
+
+
+class Workshop:
+    """Makes kernels on one device in one type."""
+
+    def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
+        self.plan, self.device, self.dtype = plan, device, dtype
+        self.generator = torch.Generator(device).manual_seed(plan.protocol.seed)
+        self._kept: tuple[object, list[Any]] = (None, [])
+
+    def make(self, job: Job) -> Kernel:
+        """By kind; a kind is a method."""
+        return getattr(self, f"_{job.kind}")(**job.at)
+
+    def _random(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.empty(shape, device=self.device, dtype=dtype or self.dtype).normal_(generator=self.generator)
+
+    def _turns(self, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
+        """Random tensors of these shapes, and copies of them elsewhere in memory; kept for the next job like this."""
+        if self._kept[0] != shapes:
+            self._kept = (None, [])  # let go before the next ones are made
+            first = tuple(self._random(*shape) for shape in shapes)
+            size = sum(part.nbytes for part in first)
+            more = max(0, min(MOST_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1)
+            self._kept = (shapes, [first, *(tuple(part.clone() for part in first) for _ in range(more))])
+        return self._kept[1]
+
+    def _copy(self, bytes: int) -> Kernel:
+        source, sink = (self._random(bytes // 8, dtype=torch.float32) for _ in "rw")
+        return Kernel(lambda i: sink.copy_(source), 1, bytes)
+
+    def _read(self, bytes: int) -> Kernel:
+        source = self._random(bytes // 4, dtype=torch.float32)
+        return Kernel(lambda i: source.sum(), 1, bytes)
+
+    def _gemm(self, n: int, k: int, m: int) -> Kernel:
+        size = n * k * self.dtype.itemsize
+        weights = self._turns((n, k))
+        x = self._random(m, k)
+        return Kernel(lambda i: F.linear(x, weights[i][0]), len(weights), size * len(weights))
+
+    def _attention(self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int) -> Kernel:
+        attend = attention.choose(self.plan.attention, self.device, self.dtype)
+        shape = (batch, kv_heads, context, head_dim)
+        size = 2 * math.prod(shape) * self.dtype.itemsize
+        caches = self._turns(shape, shape)
+        q = self._random(batch, heads, query, head_dim)
+        k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
+        lengths = torch.full((batch,), context, dtype=torch.int64, device=self.device)
+        span = Span(lengths, context)
+        return Kernel(lambda i: attend(q, caches[i][0], caches[i][1], span, k, v), len(caches), size * len(caches))
+
+    def _norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
+        x, weight = self._random(1, tokens, hidden), self._random(hidden)
+        return Kernel(lambda i: F.rms_norm(x, (hidden,), weight, 1e-5), 1, x.nbytes)
+
+    def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
+        q, k = self._random(tokens, heads, 1, head_dim), self._random(tokens, kv_heads, 1, head_dim)
+        shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+        frequencies = rope.inverse_frequencies(shell_spec(1, shape), self.device)
+        positions = torch.arange(tokens, device=self.device)[:, None]
+        cosine, sine = rope.rotation(frequencies, positions, self.dtype)
+        return Kernel(lambda i: (rope.rotate(q, cosine, sine), rope.rotate(k, cosine, sine)), 1, q.nbytes + k.nbytes)
+
+    def _activation(self, inner: int, tokens: int, **_: int) -> Kernel:
+        both = self._random(1, tokens, 2 * inner)
+
+        def call(_: int) -> Tensor:
+            gate, up = both.chunk(2, dim=-1)
+            return F.silu(gate) * up
+
+        return Kernel(call, 1, both.nbytes)
+
+    def _residual(self, hidden: int, tokens: int, **_: int) -> Kernel:
+        x, y = self._random(1, tokens, hidden), self._random(1, tokens, hidden)
+        return Kernel(lambda i: x + y, 1, x.nbytes + y.nbytes)
+
+    def _sampling(self, vocab: int, batch: int) -> Kernel:
+        logits = self._random(batch, vocab)
+        return Kernel(lambda i: logits.argmax(-1), 1, logits.nbytes)
+
+    def _shell(self, layers: int, batch: int, query: int) -> Kernel:
+        model = build(shell_spec(layers), RandomWeights(0, self.device, self.dtype))
+        made = decoder(model, Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention))
+        start_random(made, SHELL_CONTEXT, 8)
+        tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
+        return Kernel(lambda i: model.logits(made.target.extend(tokens)), 1, 0.0)
+
+    def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
+        """Deciding and committing alone, on a cache that is as long as a draft's budget asks for."""
+        model = build(shell_spec(layers, heads, vocab), RandomWeights(0, self.device, self.dtype))
+        context, room = 4 * SHELL_CONTEXT, 4096
+        request = Request(
+            batch, context, room, gamma, draft_kv=draft_kv, script=(1.0,) * (gamma + 1), attention=self.plan.attention
+        )
+        made: Decoder = decoder(model, request)
+        state = start_random(made, context, room)
+        drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)
+        logits = self._random(batch, gamma + 1, vocab)
+        rewind = Rewinder(Lane(made, state))
+
+        def call(_: int) -> None:
+            made.commit(state, drafted, made.decide(state, drafted, None, logits))
+            made.refresh()
+
+        return Kernel(call, 1, 0.0, rewind, most_calls=(room - 1) // (gamma + 1))
+
+    def _graph(self, kernels: int) -> Kernel:
+        """A graph of so many dependent empty kernels; one replay is one call."""
+        x = self._random(1)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            x.mul_(1.0)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(kernels):
+                x.mul_(1.0)
+        return Kernel(lambda i: graph.replay(), 1, 4.0)
+
+    def _allreduce(self, bytes: int) -> Kernel:
+        message = self._random(bytes // self.dtype.itemsize)
+        return Kernel(lambda i: dist.all_reduce(message), 1, bytes)

@@ -1,0 +1,102 @@
+"""From a journal to the append-only record, and the rules for going on with an interrupted run."""
+
+import datetime
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+from validate.harness.environment import ROOT, fingerprint
+from validate.harness.journal import Journal
+
+SCHEMA_VERSION = 1
+RESULTS = ROOT / "results"
+SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calls")
+"""Header fields that must not have changed between the sittings of one run."""
+
+
+class Recorder:
+    """One record in the making: rows go to the journal, `finish` turns it into the file of docs/design.md."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.done = journal.keys()
+
+    @property
+    def record_path(self) -> Path:
+        """Where the finished record goes."""
+        return self.journal.path.with_suffix(".json")
+
+    def run(self, key: str, row: Callable[[], dict[str, Any]]) -> bool:
+        """Measure and keep a row unless it is there already; True where it was measured."""
+        if key in self.done:
+            return False
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self.journal.add({"key": key, "utc": now, "load_average": round(os.getloadavg()[0], 2), **row()})
+        self.done.add(key)
+        return True
+
+    def finish(self) -> Path:
+        """Write the record whole or not at all, rows byte for byte as the journal has them, and drop the journal."""
+        rows = ",\n".join(self.journal.row_texts)
+        header = self.journal.header_text.removesuffix("}")
+        text = f'{header},\n"points":[\n{rows}\n]}}\n'
+        part = self.record_path.with_suffix(".part")
+        with part.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(self.record_path)
+        self.journal.close()
+        self.journal.path.unlink()
+        return self.record_path
+
+
+def machine_folder(label: str, results: Path = RESULTS) -> Path:
+    """``results/<machine>``. Raises InputError for a label that is not plain."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", label) or label == "published":
+        raise refuse("--machine", None, "a label of a-z, 0-9 and -, such as h200-1 (never a host name)", label)
+    return results / label
+
+
+def open_recorder(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Recorder:
+    """Begin ``<UTC>-<commit8>-<name>``, or go on with the latest unfinished run of that name."""
+    if not resume:
+        now = datetime.datetime.now(datetime.UTC)
+        stem = f"{now:%Y%m%dT%H%M%SZ}-{header['commit'][:8]}-{name}"
+        return Recorder(Journal.begin(folder / f"{stem}.journal", {"schema_version": SCHEMA_VERSION, **header}))
+    left = unfinished(folder, name)
+    if not left:
+        raise InputError(f"--resume: no unfinished run of {name} in {folder.name}; run without --resume")
+    journal = Journal.resume(left[-1])
+    try:
+        check_same(journal.header, header)
+    except InputError:
+        journal.close()
+        raise
+    return Recorder(journal)
+
+
+def unfinished(folder: Path, name: str) -> list[Path]:
+    """Journals of interrupted runs of a name, oldest first."""
+    return sorted(p for p in folder.glob("*.journal") if re.fullmatch(rf"\d+T\d+Z-[0-9a-f]{{8}}-{name}", p.stem))
+
+
+def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to mix two plans, two commits or two machines in one record."""
+    for key in SAME:
+        if before.get(key) != now.get(key):
+            raise InputError(
+                f"--resume: {key} must be what the run was begun with ({_short(before.get(key))}), "
+                f"given {_short(now.get(key))}: start a new run"
+            )
+    one, two = fingerprint(before["environment"]), fingerprint(now["environment"])
+    changed = sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
+    if changed:
+        raise InputError(f"--resume: {', '.join(changed)} of the machine must not have changed: start a new run")
+
+
+def _short(value: object) -> str:
+    return str(value)[:12]
