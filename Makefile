@@ -13,8 +13,9 @@ DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --contex
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.base  ## the what-if of the README beside the published measurement
+demo: $(VENV)/.validate  ## the README's what-if beside its measurement, then a real validation on this CPU
 	$(BIN)/perfmodel whatif $(DEMO)
+	$(BIN)/perfmodel validate run cpu-quick
 
 test: lint  ## lint, types and tests (all but the slow ones)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
@@ -47,10 +48,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Stamp files: an environment is installed again only when what it is made from has changed.
-$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt -e .
+$(VENV)/.validate: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e ".[validate]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt -e ".[validate,dev]"
-	@touch $@ $(VENV)/.base
+	@touch $@ $(VENV)/.validate

@@ -17,7 +17,7 @@ from perfmodel.specs.calibration import Scatter, load_calibration
 from perfmodel.uncertainty import speedup_interval
 from validate.best_gamma import CONSTANTS, best_gammas
 from validate.calibrate import Error, errors, literature_error, other_error, report, transfer_error
-from validate.compare import Cell, Mode, compare, error, partitions, right_side
+from validate.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
 from validate.counted import Array, scenario_of
 from validate.fitting import fit, points_of, start_of, with_fit
 from validate.folds import FOLDS, HeldOut, has_folds, held_out
@@ -43,7 +43,7 @@ def path() -> Path:
 
 def record() -> dict[str, Any]:
     """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
-    cells = {mode: compare(mode=mode) for mode in MODES}
+    cells = {mode: compare(gated_sets(), mode) for mode in MODES}
     return rounded(
         {
             "schema_version": SCHEMA_VERSION,

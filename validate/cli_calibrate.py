@@ -36,13 +36,14 @@ def compare(
     """Published measurements beside what the model predicts for them."""
     from validate import compare as module
 
+    known = (*module.SETS, *module.own_sets())
     for name in sets or ():
-        if name not in module.SETS:
-            raise unknown_name("--set", "set of times", name, module.SETS)
+        if name not in known:
+            raise unknown_name("--set", "set of times", name, known)
     for name in by or ():
         if name not in module.PARTITIONS or not name:
             raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
-    cells = module.compare(sets or module.SETS, "held-out" if held_out else "shipped", calibration)
+    cells = module.compare(sets or module.gated_sets(), "held-out" if held_out else "shipped", calibration)
     if plot:
         from validate.compare_plot import draw
 

@@ -7,6 +7,7 @@ published acceptance row of the same pair, budget and context exists.
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,12 +20,16 @@ from perfmodel.specs.gpu import load_gpu
 from validate.calibrate import Error, error_of
 from validate.counted import Array, PointSet
 from validate.folds import held_out
+from validate.measurements import records
 from validate.recipes import RECIPES
 from validate.records import MeasuredPoint, published_points
+from validate.summaries import points as own_points
 
 Mode = Literal["shipped", "held-out"]
 SETS = ("magicdec", "gptfast_decode", "speculation_other")
-"""Sets of times; `gamma_optimal` holds no time and is looked at by `best_gamma`."""
+"""Published sets of times; `gamma_optimal` holds no time and is looked at by `best_gamma`."""
+UNGATED = "local-"
+"""Machines with such a label are somebody's own: their records are read when named, and enter no gate."""
 BANDS = ((8000, "context < 8000"), (32000, "context < 32000"), (10**9, "context >= 32000"))
 
 
@@ -70,6 +75,16 @@ def calibration_for(p: MeasuredPoint) -> Calibration:
     return load_calibration(own if own in RECIPES else load_gpu(p.hardware).calibration)
 
 
+def own_sets() -> dict[str, tuple[MeasuredPoint, ...]]:
+    """Own whole-pass records in ``results/<machine>/`` that are not withdrawn, by name."""
+    return {r.name: own_points(r) for r in records() if r.data.kind == "measure"}
+
+
+def gated_sets() -> tuple[str, ...]:
+    """The sets that the gate replays: all published ones and all own records but those of `UNGATED` machines."""
+    return (*SETS, *(name for name in own_sets() if not name.startswith(UNGATED)))
+
+
 def compare(sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str | None = None) -> list[Cell]:
     """All cells of some sets. Held-out predicts each fitted row by a refit without its fold.
 
@@ -79,8 +94,9 @@ def compare(sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str
         raise InputError("--calibration: must be left out with --held-out, which refits the fitted ones")
     named = load_calibration(calibration) if calibration else None
     cells: list[Cell] = []
+    own = own_sets()
     for name in sets:
-        for points in _by_stack(published_points(name)):
+        for points in _by_stack(own[name] if name in own else published_points(name)):
             used = named or calibration_for(points[0])
             if mode == "held-out" and used.name == f"{points[0].hardware}.{points[0].stack}":
                 out = held_out(RECIPES[used.name])
@@ -127,8 +143,8 @@ def _cell(
         quantity=quantity,
         hardware=p.hardware,
         stack=p.stack,
-        target=p.target,
-        draft=p.draft or "",
+        target=_label(p.target),
+        draft=_label(p.draft or ""),
         kv=p.draft_kv or "",
         batch=p.batch,
         context=p.context,
@@ -139,6 +155,11 @@ def _cell(
         lower=lower,
         binding=binding,
     )
+
+
+def _label(model: str) -> str:
+    """A model's name, where it is given as the file of a measuring shape."""
+    return Path(model).stem if model.endswith(".yaml") else model
 
 
 def _iteration(points: PointSet, times: dict[str, Array]) -> Array:
