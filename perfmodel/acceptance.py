@@ -3,7 +3,7 @@
 A draft of gamma tokens is accepted up to its first refused token, and verification adds one token of its own.
 `alpha` is P(accept | all earlier ones of the iteration accepted); a_j the same at position j; survival
 s_j = a_1 ... a_j, s_0 = 1. Arrays are float64 and broadcast over [batch, context, gamma]; positions are the last axis.
-Theory section 3; Leviathan et al. 2023, arXiv 2211.17192.
+docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
 """
 
 from collections.abc import Sequence
@@ -214,7 +214,7 @@ def one_more_pays(
     """True where drafting gamma + 1 tokens beats gamma: alpha^(gamma+1) / Omega > (c + dv) / (gamma c + v + o).
 
     c = (T_D + T_select)/T_T, v = T_V(gamma)/T_T, dv = v(gamma+1) - v(gamma), o = overhead/T_T; all broadcast. A local
-    rule: v need not be convex and gamma = 0 stands apart, so the best gamma is a scan (theory section 3).
+    rule: v need not be convex and gamma = 0 stands apart, so the best gamma is a scan (docs/model.md, section 3).
     """
     gained = np.power(alpha, np.add(gamma, 1.0)) / tokens_per_iteration(gamma, alpha)
     paid = np.add(draft_ratio, verify_rise) / (np.multiply(gamma, draft_ratio) + verify_ratio + overhead_ratio)

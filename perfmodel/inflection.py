@@ -49,18 +49,17 @@ def inflection(
 
 
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
-    """Where the KV-plus-weight load time of a pass equals its FLOP time; None if it loads for longer at every length.
+    """From where on a pass loads KV and weights for at least as long as it computes: 1 if at every length.
 
+    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs a byte.
     Counts every linear op and attention, not the input embedding; efficiencies are the calibration's, fixed costs none.
     """
 
-    def loads_longer(context: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def computes_longer(context: NDArray[np.float64]) -> NDArray[np.bool_]:
         load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(batch, context, query))
-        return np.broadcast_to(np.greater_equal(load, compute), context.shape)
+        return np.broadcast_to(np.less(load, compute), context.shape)
 
-    if loads_longer(np.array([1.0]))[0]:
-        return None
-    return first_where(loads_longer)
+    return last_where(computes_longer)
 
 
 def break_even_context(scenario: Scenario, batch: float, gamma: int, wanted: float = 1.0) -> float | None:

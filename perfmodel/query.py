@@ -19,6 +19,8 @@ from perfmodel.specs.model import load_model
 from perfmodel.speculative import DEFAULT_MAX_GAMMA, Accounting, Scenario
 from perfmodel.workload import MAX_BATCH, MAX_GAMMA
 
+NO_ACCEPTANCE = "none needed at gamma 0"
+
 
 @dataclass(frozen=True)
 class Query:
@@ -129,10 +131,13 @@ def _acceptance(query: Query, target: str, draft: str, kv_name: str, kv_budget: 
             raise InputError("--tokens-per-iteration: needs --gamma N, the draft length at which it was measured")
         if query.gamma == 0:
             raise InputError("--tokens-per-iteration: must be measured at --gamma 1 or more, given gamma 0")
+        if not 1 <= query.tokens_per_iteration <= query.gamma + 1:
+            allowed = f"a number from 1 to gamma + 1 = {query.gamma + 1}"
+            raise refuse("--tokens-per-iteration", None, allowed, query.tokens_per_iteration)
         return Acceptance.from_tokens_per_iteration(
             query.tokens_per_iteration, query.gamma, source="--tokens-per-iteration"
         )
     if query.gamma == 0:
-        return Acceptance.from_alpha(0.0, source="none needed at gamma 0")
+        return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
     rows = read_acceptance(query.acceptance) if query.acceptance is not None else None
     return Acceptance.from_row(find_acceptance(target, draft, kv_name, kv_budget, query.context, rows))

@@ -100,6 +100,9 @@ class Grid:
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
         """The cases with what they name, read. Raises InputError where there are too many or one is impossible."""
+        Workload.of(self.batch, 1)
+        Workload.of(1, self.context)
+        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in self.gamma])
         for number, (query, contexts) in enumerate(self.cases()):
             if number == MOST_CASES:
                 raise InputError(

@@ -1,6 +1,7 @@
-"""The answer to one question, as the contract of ``perfmodel whatif --json`` (docs/reference) spells it."""
+"""The answer to one question, as the contract of ``perfmodel whatif --json`` (docs/cli.md) spells it."""
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from perfmodel import capacity
 from perfmodel.errors import InputError
 from perfmodel.inflection import inflection, memory_bound_context
-from perfmodel.query import Query, resolve
+from perfmodel.query import NO_ACCEPTANCE, Query, resolve
 from perfmodel.roofline import PassTime
 from perfmodel.speculative import Prediction, Scenario, predict
 from perfmodel.uncertainty import speedup_interval
@@ -24,6 +25,9 @@ def answer(query: Query) -> dict[str, Any]:
     if workload.batch.size != 1 or workload.context.size != 1 or workload.gamma.size != 1:
         raise InputError("whatif: one batch, context and gamma a question; ask `perfmodel sweep` for grids")
     scenario = resolve(query)
+    if scenario.acceptance.source == NO_ACCEPTANCE:
+        with suppress(InputError):  # plain decoding needs none, but the best gamma beside it does
+            scenario = resolve(replace(query, gamma=None))
     prediction = predict(scenario, workload, query.max_gamma)
     if query.gamma is None:
         workload = replace(workload, gamma=np.asarray(prediction.gamma_optimal))
@@ -52,7 +56,7 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
         "schema_version": SCHEMA_VERSION,
         "query": _resolved(query, scenario, gamma),
         "verdict": verdict,
-        "reason": reason(p, target_step["limiter"]),
+        "reason": _reason(scenario, workload, p, target_step["limiter"]),
         "target_step": target_step,
         "draft_step": step_dict(scenario.draft_step(batch, context, scenario.draft.query(max(gamma, 1)))),
         "verify_step": step_dict(scenario.target_step(batch, context, gamma + 1.0)),
@@ -147,6 +151,16 @@ def _verdict(speedup: float, interval: Any, gamma: int) -> str:
     return "does_not_pay" if high <= 1 else "too_close_to_call"
 
 
+def _reason(scenario: Scenario, workload: Workload, p: Prediction, limiter: str) -> str:
+    """`reason`; where no draft pays also why not the shortest, and where no acceptance is known that it is not."""
+    if scenario.acceptance.source == NO_ACCEPTANCE:
+        return "gamma 0 is plain decoding; whether a draft would pay takes an acceptance, such as --alpha"
+    if int(p.gamma) or int(p.gamma_optimal):
+        return reason(p, limiter)
+    one = predict(scenario, replace(workload, gamma=np.asarray(1)), 1)
+    return f"{reason(p, limiter)}; at gamma 1 {reason(one, limiter)}"
+
+
 def reason(p: Prediction, limiter: str) -> str:
     """One sentence: what an iteration saves against what it adds, and which term decides.
 
@@ -190,6 +204,6 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
         )
     if calibration_kind(scenario) == "transferred":
-        c = scenario.machine.calibration
-        notes.append(f"{scenario.machine.gpu.name} has no calibration of its own: {c.name} is transferred from {c.gpu}")
+        c, gpu = scenario.machine.calibration, scenario.machine.gpu
+        notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
     return notes

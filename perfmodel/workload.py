@@ -24,8 +24,9 @@ class Workload:
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
         """Check and convert. Raises InputError for numbers that are not positive and finite (gamma: whole, >= 0)."""
         tokens = _numbers(gamma, "gamma")
-        if not (np.all(tokens >= 0) and np.all(tokens <= MAX_GAMMA) and np.all(tokens == np.floor(tokens))):
-            raise refuse("--gamma", None, f"whole numbers from 0 to {MAX_GAMMA}", gamma)
+        fine = (tokens >= 0) & (tokens <= MAX_GAMMA) & (tokens == np.floor(tokens))
+        if not np.all(fine):
+            raise refuse("--gamma", None, f"whole numbers from 0 to {MAX_GAMMA}", _first(tokens, ~fine))
         axes = _positive(batch, "batch", MAX_BATCH), _positive(context, "context", MAX_CONTEXT), tokens.astype(np.int64)
         try:
             np.broadcast_shapes(*(axis.shape for axis in axes))
@@ -37,9 +38,16 @@ class Workload:
 
 def _positive(given: ArrayLike, name: str, most: float) -> NDArray[np.float64]:
     values = _numbers(given, name)
-    if not (np.all(values >= 1) and np.all(values <= most)):
-        raise refuse(f"--{name}", None, f"numbers from 1 to {most:.0f}", given)
+    fine = (values >= 1) & (values <= most)
+    if not np.all(fine):
+        raise refuse(f"--{name}", None, f"numbers from 1 to {most:.0f}", _first(values, ~fine))
     return values
+
+
+def _first(values: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float | int:
+    """The first value that is wrong, as it was typed."""
+    value = float(values[wrong][0])
+    return int(value) if value.is_integer() else value
 
 
 def _numbers(given: ArrayLike, name: str) -> NDArray[np.float64]:

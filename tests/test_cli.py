@@ -239,6 +239,64 @@ def test_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], out: 
         assert len(out(verb, *SUBJECT, "--context", "32000", "--batch", "16,64", "--gamma", "2,3").splitlines()) >= 6
 
 
+def test_inflection_gives_the_closed_forms_of_the_docs(out: Run) -> None:
+    asked = ["inflection", "--model", "llama-3.1-8b", "--hardware", "a100", "--draft-kv", "streamingllm:512"]
+    asked += ["--alpha", "0.8", "--batch", str(10**9), "--gamma", "3,2", "--core-ops", "--json"]
+    three, two = json.loads(out(*asked, "--calibration", "ideal"))
+    # [(7 - 2.952) p + 3 x 512 k] / (1.952 k); [3 x 512 k + 4 p] / 2 k; [2 x 512 k + 3 p] / k: docs/model.md, section 4
+    assert three["break_even_context"] == pytest.approx(2339, rel=1e-3)
+    assert [three["inflection_context"], two["inflection_context"]] == pytest.approx([2265, 3269], rel=1e-3)
+    calibrated = json.loads(out(*asked))
+    assert [row["ideal"] for row in calibrated] == [three["ideal"], two["ideal"]]
+    assert calibrated[0]["calibration"] == "a100-sxm-80gb.magicdec"
+    assert calibrated[0]["inflection_context"] > three["inflection_context"]
+
+
+def test_gamma_zero_says_what_a_draft_would_do(ask: Callable[..., Any], out: Run) -> None:
+    # asked without an acceptance: the published one still tells what the best gamma would give
+    assert ask(*POINT, "--gamma", "0")["gamma_optimal"] == ask(*POINT, "--gamma", "2")["gamma_optimal"] == 2
+    assert "Plain decoding, as asked" in out("whatif", *SUBJECT, *POINT, "--gamma", "0")
+    unknown = ask(*POINT, "--gamma", "0", "--draft-kv", "snapkv:77")
+    assert "--alpha" in unknown["reason"]
+    # and where no draft pays, which term decides at gamma 1
+    short = ask("--batch", "64", "--context", "1k", "--alpha", "0.8")
+    assert short["query"]["gamma"] == 0
+    assert "at gamma 1 an iteration saves" in short["reason"]
+    assert "of which draft steps" in short["reason"]
+
+
+def test_a_calibration_of_another_device_is_named_in_a_warning(ask: Callable[..., Any]) -> None:
+    found = ask(*POINT, "--gamma", "2", "--calibration", "h100-sxm-80gb.magicdec")
+    assert found["calibration"]["kind"] == "transferred"
+    (note,) = found["warnings"]
+    assert "transferred from h100-sxm-80gb: it was not made for a100-sxm-80gb" in note
+
+
+def test_sensitivity_ranks_what_the_verdict_hangs_on(ask: Callable[..., Any], out: Run) -> None:
+    assert "sensitivity" not in ask(*POINT, "--gamma", "2")
+    found = ask(*POINT, "--gamma", "2", "--sensitivity")
+    swings = [row["swing"] for row in found["sensitivity"]]
+    assert swings == sorted(swings, reverse=True)
+    assert {"acceptance alpha", "memory bandwidth"} <= {row["input"] for row in found["sensitivity"]}
+    for row in found["sensitivity"]:
+        assert (
+            min(row["speedup_low"], row["speedup_high"])
+            <= found["speedup"]
+            <= max(row["speedup_low"], row["speedup_high"])
+        )
+    text = out("whatif", *SUBJECT, *POINT, "--gamma", "2", "--sensitivity")
+    assert all(row["input"] in text for row in found["sensitivity"])
+
+
+def test_a_small_ridge_leaves_no_memory_bound_context(out: Run) -> None:
+    asked = ["whatif", "--model", "deepseek-v3", "--hardware", "h20", "--batch", "512", "--context", "32k"]
+    asked += ["--gamma", "2", "--alpha", "0.8", "--calibration", "ideal"]
+    found = json.loads(out(*asked, "--json"))
+    assert found["target_step"]["limiter"] == "flops"
+    assert found["inflection"]["memory_bound_context"] is None
+    assert "memory-bound context  none" in out(*asked)
+
+
 def test_inflection_needs_no_context_where_alpha_is_given(out: Run) -> None:
     assert "none" in out("inflection", *SUBJECT, "--batch", "64", "--gamma", "2", "--alpha", "0.01")
 

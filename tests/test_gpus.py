@@ -24,7 +24,7 @@ def quantities(device: GPUSpec) -> dict[str, Quantity]:
     return found
 
 
-def test_the_devices_the_issue_names_are_there() -> None:
+def test_the_common_devices_are_there() -> None:
     assert len(NAMES) >= 20
     for alias, name in {
         "a100": "a100-sxm-80gb",

@@ -83,13 +83,20 @@ def test_memory_bound_context_is_where_loading_takes_over(batch):
 
 
 def test_none_where_there_is_none():
-    # one sequence never computes longer than it loads
-    assert memory_bound_context(scenario(), 1.0) is None
+    # an absorbed MLA latent: 242 FLOPs a byte against H20's ridge of 37, so that long contexts compute longer
+    assert (
+        memory_bound_context(resolve(Query("deepseek-v3", "h20", 512, 1, alpha=0.8, calibration="ideal")), 512.0)
+        is None
+    )
     # a full-cache self-draft costs what it gains: gamma T + T against at most gamma + 1 tokens
     assert break_even_context(scenario(draft_kv="full", alpha=0.9, calibration="ideal"), 8.0, 3) is None
     assert break_even_context(scenario(alpha=0.0), 8.0, 3) is None
     # gamma 1 ideally: verification takes back what a growing batch gains
     assert inflection_context(scenario(core=True, calibration="ideal"), 1, (32, 512)) is None
+
+
+def test_one_sequence_loads_longer_at_every_length():
+    assert memory_bound_context(scenario(), 1.0) == 1.0
 
 
 def test_gamma_zero_is_even_everywhere():

@@ -1,4 +1,4 @@
-"""KV methods: the contract every one keeps, and theory section 5's table worked by hand."""
+"""KV methods: the contract every one keeps, and what a step reads, worked by hand."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def quantities(method: KVMethod, context, layout):
 # The contract, for every file in the folder.
 
 
-def test_methods_are_those_of_the_issue():
+def test_all_methods_ship():
     wanted = "full streamingllm snapkv h2o tova topk quest retrieval pqcache pillar quantized"
     assert sorted(wanted.split()) == ALL
     assert list(kv.methods()) == ALL
@@ -135,7 +135,7 @@ def test_a_step_never_reads_less_than_what_it_attends_to(name, layout):
         assert np.all(method.read_bytes(CONTEXTS, layout) >= method.attended_tokens(CONTEXTS) * layout.token_bytes)
 
 
-# Theory section 5, by hand: Llama-3.1-8B at S = 32000, kappa_l = 4096 bytes.
+# By hand: Llama-3.1-8B at S = 32000, kappa_l = 4096 bytes.
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_best_gamma_keeps_to_the_scan_and_to_the_acceptance_data():
 
 
 def test_marginal_rule_agrees_with_the_scan_step_by_step():
-    """One more token pays iff the speedup rises: theory section 3's local rule, on the engine's own ratios."""
+    """One more token pays iff the speedup rises: the local rule of docs/model.md, on the engine's own ratios."""
     from perfmodel.acceptance import one_more_pays
 
     s = scenario(alpha=0.9)

@@ -203,10 +203,12 @@ def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    grid = replace(QUESTION, tp="4,3").grid()
-    with pytest.raises(InputError, match="--tp"):
-        sweep.run(grid, sweep_files.sink_for(tmp_path / "grid.csv"))
-    assert not (tmp_path / "grid.csv").exists()
+    wrong = {"tp": "4,3", "gamma": "0,1,2000", "batch": f"1,{2**41}", "context": f"1k,{2**41}"}
+    for name, values in wrong.items():
+        grid = replace(QUESTION, **{name: values}).grid()
+        with pytest.raises(InputError, match=f"--{name}: .* given {values.rpartition(',')[2]}$|--tp: "):
+            sweep.run(grid, sweep_files.sink_for(tmp_path / "grid.csv"))
+        assert not list(tmp_path.iterdir())
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

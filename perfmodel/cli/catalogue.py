@@ -6,14 +6,25 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from perfmodel.cli.options import Json
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, unknown_name
 
 Name = Annotated[str, typer.Argument(metavar="NAME|PATH", help="A name of the list, an alias, or a file of your own.")]
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME|PATH]...", help="Names or files; all bundled ones if none.")
 ]
+
+
+class Verbs(TyperGroup):
+    """A group that names its verbs where another one is asked for."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """See `TyperGroup`. Raises InputError for an unknown verb."""
+        if cmd_name not in self.commands:
+            raise unknown_name(f"perfmodel {ctx.info_name}", "command", cmd_name, self.commands)
+        return super().get_command(ctx, cmd_name)
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class Catalogue:
 def app_of(catalogue: Catalogue) -> typer.Typer:
     """The three verbs of one kind."""
     app = typer.Typer(
+        cls=Verbs,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfmodel.cli.units import limiter, seconds, size, tokens
+from perfmodel.cli.units import NONE, limiter, seconds, size, tokens
 
 WIDTH, WIDEST = 112, 250
 VERDICTS = {
@@ -53,7 +53,10 @@ def panel(answer: dict[str, Any]) -> None:
     """One answer: the verdict and why, times, ratios, lengths, memory, what it rests on, and any clock beside it."""
     out, q = console(), answer["query"]
     say(out, _question(q), "bold")
-    say(out, f"{VERDICTS[answer['verdict']]}: {_speedup(answer)}", f"bold {COLOURS[answer['verdict']]}")
+    if not q["gamma"] and answer["gamma_optimal"]:
+        say(out, "Plain decoding, as asked: 1.00x", "bold")
+    else:
+        say(out, f"{VERDICTS[answer['verdict']]}: {_speedup(answer)}", f"bold {COLOURS[answer['verdict']]}")
     say(out, f"{answer['reason'][:1].upper()}{answer['reason'][1:]}.")
     steps = grid("one pass", "lower bound", "predicted", "no overlap", "limited by")
     for name, key in STEPS.items():
@@ -71,6 +74,8 @@ def panel(answer: dict[str, Any]) -> None:
     out.print(facts, width=min(out.width, WIDTH))
     for row in answer["measured"]:
         _clock(out, row)
+    if "sensitivity" in answer:
+        out.print(_moves(answer["sensitivity"]))
     for note in answer["warnings"]:
         say(out, f"warning: {note}", "yellow")
 
@@ -110,6 +115,15 @@ def table(answers: list[dict[str, Any]]) -> None:
     say(out, _basis(answers[0]))
     for note in dict.fromkeys(note for a in answers for note in a["warnings"]):
         say(out, f"warning: {note}", "yellow")
+
+
+def _moves(rows: list[dict[str, Any]]) -> Table:
+    """What moves the speedup, most first."""
+    made = grid("if only this moves", "from", "to", "speedup", "to", "crosses 1")
+    for r in rows:
+        ends = (f"{r['speedup_low']:.2f}x", f"{r['speedup_high']:.2f}x")
+        made.add_row(r["input"], r["low"], r["high"], *ends, "yes" if r["flips"] else "no")
+    return made
 
 
 def _subject(q: dict[str, Any]) -> str:
@@ -167,7 +181,9 @@ def _facts(a: dict[str, Any]) -> dict[str, str]:
 
 
 def _memory_bound(context: float | None) -> str:
-    return "1 (a step loads longer than it computes at every length)" if context is None else tokens(context)
+    if context is None:
+        return f"{NONE} (at long contexts a step computes longer than it loads)"
+    return "1 (a step loads longer than it computes at every length)" if context <= 1 else tokens(context)
 
 
 def _earned(new_tokens: int | None) -> str:

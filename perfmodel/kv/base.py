@@ -41,7 +41,7 @@ class KVLayout:
 
     @property
     def token_bytes(self) -> float:
-        """Bytes of one cached token (kappa_l of theory section 5)."""
+        """Bytes of one cached token and layer (kappa_l)."""
         return self.values_per_token * self.bytes_per_value
 
     @property
@@ -74,7 +74,7 @@ NOTHING = Step()
 class KVMethod:
     """How a draft keeps or chooses the cached tokens that it reads; subclasses are frozen dataclasses of options.
 
-    One draft step reads `read_bytes + select_step().bytes`: the "read per step" column of theory section 5.
+    One draft step reads `read_bytes + select_step().bytes`: what docs/kv.md says of the method.
     """
 
     __slots__ = ()

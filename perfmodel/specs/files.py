@@ -57,7 +57,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
     kind = "JSON" if path.suffix == ".json" else "YAML"
     try:
         if not path.is_file():
-            raise InputError(one_line(f"{path}: must be a readable file, given a path that is none"))
+            found = "something else of this name" if path.exists() else "no file of this name"
+            raise InputError(one_line(f"{path}: must be a readable file, and there is {found}"))
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(one_line(f"{path}: must be at most {MAX_FILE_BYTES} bytes, given {path.stat().st_size}"))
         text = path.read_text(encoding="utf-8")
@@ -112,13 +113,17 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     try:
         return spec.model_validate(data)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
+        faults = error.errors(include_url=False)
+    # an unknown key first: it is often the misspelt one that another fault misses
+    fault = next((found for found in faults if found["type"] == "extra_forbidden"), faults[0])
     key = ".".join(str(part) for part in fault["loc"])[:80]
     value = fault.get("input")
     plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < 10**40)
     given = "" if fault["type"] in ("missing", "value_error") else f", given {value if plain else type(value)!r}"[:100]
     allowed = f" (allowed keys: {', '.join(spec.model_fields)})" if fault["type"] == "extra_forbidden" else ""
     message = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "missing":
+        message = "must be given, and it is missing"
     raise InputError(one_line(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}"))
 
 

@@ -113,7 +113,10 @@ class ModelSpec(_Shape):
     @model_validator(mode="after")
     def _consistent(self) -> "ModelSpec":
         if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError(f"num_key_value_heads must divide num_attention_heads ({self.num_attention_heads})")
+            raise ValueError(
+                f"num_key_value_heads must divide num_attention_heads ({self.num_attention_heads}), "
+                f"given {self.num_key_value_heads}"
+            )
         if self.num_sliding_layers > self.num_hidden_layers:
             raise ValueError(f"num_sliding_layers must be at most num_hidden_layers ({self.num_hidden_layers})")
         if self.num_sliding_layers and not self.sliding_window:
