@@ -16,7 +16,15 @@ from perfmodel.ops import Floats, Op
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.gpu import GPUSpec
 
-LIMITERS = ("param_load", "kv_load", "flops", "activations", "comm", "fixed")
+LIMITERS = {
+    "param_load": "weights",
+    "kv_load": "KV",
+    "flops": "compute",
+    "activations": "activations",
+    "comm": "all-reduce",
+    "fixed": "launches",
+}
+"""Name of each term of a pass -> the word for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class PassTime:
     def limiter(self) -> NDArray[np.str_]:
         """The largest of the six terms, by name (`LIMITERS`)."""
         terms = (self.param_load_s, self.kv_load_s, self.flop_s, self.activation_s, self.comm_s, self.fixed_s)
-        return np.asarray(LIMITERS)[np.argmax(np.stack(np.broadcast_arrays(*terms)), axis=0)]
+        return np.asarray(tuple(LIMITERS))[np.argmax(np.stack(np.broadcast_arrays(*terms)), axis=0)]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from perfmodel import capacity
 from perfmodel.errors import InputError
 from perfmodel.inflection import inflection, memory_bound_context
 from perfmodel.query import NO_ACCEPTANCE, Query, resolve
-from perfmodel.roofline import PassTime
+from perfmodel.roofline import LIMITERS, PassTime
 from perfmodel.speculative import Prediction, Scenario, predict
 from perfmodel.uncertainty import speedup_interval
 from perfmodel.workload import Workload
@@ -181,7 +181,7 @@ def reason(p: Prediction, limiter: str) -> str:
     relation = "more" if gained > added else "no more"
     return (
         f"an iteration saves {gained * 1e3:.2f} ms of plain decoding ({float(p.tokens_per_iteration):.2f} tokens; "
-        f"limited by {limiter}), {relation} than the {added * 1e3:.2f} ms it adds, of which "
+        f"limited by {LIMITERS[limiter]}), {relation} than the {added * 1e3:.2f} ms it adds, of which "
         f"{worst}: {terms[worst] * 1e3:.2f} ms"
     )
 

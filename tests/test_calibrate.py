@@ -107,7 +107,7 @@ def test_points_are_predicted_as_whatif_does() -> None:
 
 
 def test_numbers_reached() -> None:
-    """The figures that the issue asks for, on rows left out."""
+    """The figures that are aimed at, on rows left out."""
     a100, h100, gpt = (report(r).held_out for r in (A100, H100, GPT_FAST))
     for by, e in ((by, h100[by]) for by in ("point", "batch", "draft")):
         assert e["speedup"].mape <= 0.03, by

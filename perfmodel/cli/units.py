@@ -1,13 +1,7 @@
 """Numbers for people: three or four digits and a unit."""
 
-LIMITERS = {
-    "param_load": "weights",
-    "kv_load": "KV",
-    "flops": "compute",
-    "activations": "activations",
-    "comm": "all-reduce",
-    "fixed": "launches",
-}
+from perfmodel.roofline import LIMITERS
+
 NONE = "none"
 
 
