@@ -90,7 +90,7 @@ def test_the_question_of_the_readme():
     assert a["memory"]["kv_bytes"] == 64 * 32_003 * 16_384
     assert a["memory"]["draft_kv_bytes"] == 64 * 512 * 16_384
     assert a["memory"]["available_bytes"] == 72e9
-    assert "limited by kv_load" in a["reason"]
+    assert "limited by KV)" in a["reason"]
 
 
 def test_the_query_is_given_back_with_names_resolved_and_defaults():
