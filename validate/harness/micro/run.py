@@ -97,7 +97,7 @@ def time_job(
     base = {"kind": job.kind, "at": job.at}
     try:
         kernel = shop.make(job)
-        calls = group.largest(_calls(kernel, clock, device))
+        calls = group.largest(_calls(kernel, clock, device, group))
         run = _captured(kernel, calls) if device.type == "cuda" and job.kind in CAPTURED else None
         seconds = [_stretch(kernel, calls, clock, device, sample, run) for sample in range(samples)]
     except (InputError, *OUT_OF_MEMORY, RuntimeError) as error:
@@ -113,10 +113,13 @@ def time_job(
     }
 
 
-def _calls(kernel: Kernel, clock: Clock, device: torch.device) -> int:
-    """So many calls that a stretch takes about `STRETCH_S`; the calls that find it out warm the kernel up."""
+def _calls(kernel: Kernel, clock: Clock, device: torch.device, group: Group) -> int:
+    """So many calls that a stretch takes about `STRETCH_S`; the calls that find it out warm the kernel up.
+
+    Ranks decide together whether to warm up again: a collective called by one of them alone would wait for ever.
+    """
     once = _stretch(kernel, 1, clock, device, 0, None)
-    if once < LONG_S:
+    if group.all_true(once < LONG_S):
         once = _stretch(kernel, 1, clock, device, 1, None)
     return max(1, min(kernel.most_calls, round(STRETCH_S / max(once, 1e-9))))
 
