@@ -10,6 +10,7 @@ packs one query token per sequence. `unfolded` is torch's own call with `enable_
 import argparse
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from statistics import median
@@ -43,7 +44,7 @@ def implementations(names: list[str], device: torch.device, dtype: torch.dtype) 
         try:
             found[name] = unfolded if name == "unfolded" else choose(name, device, dtype)
         except InputError as error:
-            print(f"{name}: left out: {error}")
+            print(f"{name}: left out: {error}", file=sys.stderr)
     return found
 
 
@@ -84,12 +85,30 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    try:
+        report(args)
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+def report(args: argparse.Namespace) -> None:
+    """Measure and print."""
     device, dtype = torch.device(args.device), DTYPES[args.dtype]
     batch, context = parse_count(args.batch, "--batch"), parse_count(args.context, "--context")
     peak = load_gpu(args.hardware).memory_bandwidth_bytes_per_s if args.hardware else math.nan
     shape = (args.layers, batch, args.kv_heads, context, args.head_dim)
     keys, values = (torch.randn(shape, device=device, dtype=dtype) for _ in "kv")
     read = keys[0].nbytes + values[0].nbytes
+    setting = {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "torch": torch.__version__,
+        "dtype": args.dtype,
+        "batch": batch,
+        "context": context,
+        "heads": args.heads,
+        "kv_heads": args.kv_heads,
+        "head_dim": args.head_dim,
+    }
     span = Span(torch.full((batch,), context, device=device), context)
     for name, attend in implementations(args.implementations.split(","), device, dtype).items():
         one = math.nan
@@ -107,6 +126,7 @@ def main() -> None:
                 call = seconds(layers, device, args.repeats) / args.layers
             one = call if n == 1 else one
             row = {
+                **setting,
                 "implementation": name,
                 "queries": n,
                 "call_s": call,

@@ -7,6 +7,7 @@ import typer
 
 from perfmodel.cli.counts import parse_count
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ def generate(
 
     if checkpoint and model:
         raise InputError("--checkpoint and --model: only one of them may be given")
+    if checkpoint and not Path(checkpoint).is_dir():
+        raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", checkpoint)
+    if not 0 <= seed < 2**63:
+        raise refuse("--seed", None, "in 0 .. 2**63 - 1", seed)
+    if hardware is not None:
+        load_gpu(hardware)  # refused before the measuring, not after it
     name = checkpoint or model or str(BUNDLED)
     _set_threads(threads, name)
     job = Job(

@@ -98,7 +98,18 @@ def test_new_tokens_are_causal_among_themselves() -> None:
     assert (bias[0, 0] == 0).tolist() == [[True, True, False], [True, True, True]] * 2
 
 
+def test_masks_stay_finite_in_powers_of_two() -> None:
+    """A sequence without a cached token must give no -inf (and no NaN) in a kernel that multiplies by log2(e)."""
+    bias = Span(torch.tensor([0]), 4).bias(torch.bfloat16)
+    causal = causal_bias(2, 2, 1, torch.float32, torch.device("cpu"))
+    assert bias is not None
+    assert causal is not None
+    assert all((mask.float() * math.log2(math.e)).isfinite().all() for mask in (bias, causal))
+
+
 def test_unknown_names_are_refused() -> None:
+    with pytest.raises(InputError, match="sdpa has no fp64 kernel on CUDA"):
+        attention.choose("sdpa", torch.device("cuda"), torch.float64)
     with pytest.raises(InputError, match="--attention: must be one of"):
         attention.choose("flash9", torch.device("cpu"), torch.float32)
 

@@ -41,6 +41,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-3.1": ("Llama", {"rope_parameters": LLAMA3}),
     "llama-3.2": ("Llama", {"rope_parameters": LLAMA3 | {"factor": 32.0}, "tie_word_embeddings": True, "head_dim": 16}),
     "llama-with-biases": ("Llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama-2-32k": ("Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 8.0}}),
     "tinyllama": ("Llama", {"num_key_value_heads": 1}),
     "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
     "qwen2": ("Qwen2", {"tie_word_embeddings": True}),

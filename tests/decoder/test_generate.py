@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from perfmodel.errors import InputError
-from validate.cli_generate import generate
+from validate.cli_generate import BUNDLED, generate
 from validate.decoder import kv
 from validate.decoder.compare import compare, difference
 from validate.decoder.job import Job, every_method
@@ -95,6 +95,13 @@ def test_random_weights_and_scripted_acceptance(make_model: Callable[..., Model]
         ("only one of them", ["--checkpoint", "x", "--model", "y"]),
         ("--gamma", ["--gamma", "zero"]),
         ("--threads", ["--threads", "0"]),
+        ("--seed: must be in 0 ..", ["--seed", "-1"]),
+        ("--hardware: no device named", ["--hardware", "nope"]),
+        ("--checkpoint: must be a folder", ["--checkpoint", "llama-68m"]),
+        ("--draft: no model named", ["--draft", "/nope"]),
+        ("--draft-tp: must divide", ["--draft", str(BUNDLED), "--draft-tp", "0"]),
+        ("--context: no held-out file", ["--context", "1m", "--new-tokens", "1", "--batch", "1"]),
+        ("model llama-3.1-405b: must fit in the", ["--model", "llama-3.1-405b", "--dtype", "fp64"]),
         ("--device", ["--device", "tpu"]),
         ("--dtype", ["--model", "llama-68m", "--dtype", "fp4"]),
         ("--tp: must be the number of processes", ["--tp", "2"]),
@@ -185,6 +192,13 @@ def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...]) -> N
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
     assert end_tokens(tmp_path) == wanted
     assert end_tokens(None) == ()
+
+
+@pytest.mark.parametrize("given", ["x", 3.5, True, [1, None], [[1]]])
+def test_end_tokens_that_are_none(tmp_path: Path, given: object) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
+    with pytest.raises(InputError, match=r"config.json: eos_token_id: must be a token number"):
+        end_tokens(tmp_path)
 
 
 def test_a_job_names_its_parts(folder: str) -> None:

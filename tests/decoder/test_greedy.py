@@ -163,6 +163,18 @@ def test_prefill_in_chunks(
         assert run(target, prompts, gamma=4, draft_kv=method).tokens == plain.tokens
 
 
+@pytest.mark.parametrize("kind", ["self", "model"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_decoder_used_again_remembers_nothing(
+    target: Model, small: Model, prompts: list[list[int]], plain: Generation, method: str, kind: str
+) -> None:
+    """Same tokens and same acceptance as at first, whatever was decoded between."""
+    made = decoder(target, Request(4, 70, NEW, 4, kind, method), small if kind == "model" else None)
+    first = made.generate(prompts, NEW)
+    assert made.generate(prompts[::-1], NEW).tokens == plain.tokens[::-1]
+    assert made.generate(prompts, NEW) == first
+
+
 def test_batching_changes_nothing(target: Model, prompts: list[list[int]], plain: Generation) -> None:
     for prompt, row in zip(prompts, plain.tokens, strict=True):
         assert run(target, [prompt], gamma=3, draft_kv="snapkv:24,window=8").tokens == [row]

@@ -143,6 +143,21 @@ def test_a_sliding_window_is_not_ignored(make_model: Callable[..., Model]) -> No
     assert decoder(model, Request(1, 40, 8))
 
 
+@pytest.mark.parametrize(
+    ("says", "changes"),
+    [
+        ("hidden_act: must be 'silu' to be run here, given 'gelu'", {"hidden_act": "gelu"}),
+        ("quantization_config: must be absent", {"quantization_config": {"quant_method": "fp8"}}),
+        ("its rope_type is 'yarn'", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
+        ("its rope_type is 'dynamic'", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+    ],
+)
+def test_what_would_be_computed_otherwise_is_not_ignored(folder: Path, says: str, changes: dict[str, object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    refused(says, lambda: read(folder))
+
+
 def test_copying_a_folder_changes_nothing(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()

@@ -137,6 +137,7 @@ def test_scripted_acceptance_drives_the_loop(target: Model, prompts: list[list[i
     "call",
     [
         lambda: Sampling(-1.0),
+        lambda: Sampling(1e-40),
         lambda: Sampling(float("nan")),
         lambda: Sampling(1.0, 0.0),
         lambda: scripted_weights(1.5, 3),

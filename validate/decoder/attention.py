@@ -18,6 +18,8 @@ from torch import Tensor
 from perfmodel.errors import InputError
 
 NAMES = ("auto", "math", "sdpa", "triton")
+MASKED = 0.5
+"""Of the least finite number: kernels that work in powers of two multiply by log2(e), and must not reach -inf."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class Span:
     exact: bool = False
 
     def bias(self, dtype: torch.dtype) -> Tensor | None:
-        """Additive mask [batch, 1, 1, bound]: 0 inside, the least finite number outside."""
+        """Additive mask [batch, 1, 1, bound]: 0 inside, `MASKED` outside."""
         if self.exact:
             return None
         outside = torch.arange(self.bound, device=self.lengths.device) >= self.lengths[:, None]
         return torch.zeros(outside.shape, dtype=dtype, device=outside.device).masked_fill_(
-            outside, torch.finfo(dtype).min
+            outside, MASKED * torch.finfo(dtype).min
         )[:, None, None]
 
 
@@ -126,7 +128,7 @@ def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.de
     if n == 1:
         return None
     later = torch.arange(m, device=device) > torch.arange(n, device=device)[:, None] + m - n
-    bias = torch.zeros(n, m, dtype=dtype, device=device).masked_fill_(later, torch.finfo(dtype).min)
+    bias = torch.zeros(n, m, dtype=dtype, device=device).masked_fill_(later, MASKED * torch.finfo(dtype).min)
     return bias.repeat(group, 1)[None, None]
 
 
@@ -136,6 +138,8 @@ def choose(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
     if name == "auto":
         name = _fastest(device, dtype)
+    if name == "sdpa" and device.type == "cuda" and dtype == torch.float64:
+        raise InputError("--attention: sdpa has no fp64 kernel on CUDA: use math")
     if name in ("math", "sdpa"):
         return Folded(name)
     runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"

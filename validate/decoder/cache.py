@@ -11,6 +11,7 @@ from perfmodel.errors import InputError
 from validate.decoder.attention import Span
 
 BLOCK = 64
+REMEDY = "lower batch, context or new tokens"
 
 
 class KVCache:
@@ -89,15 +90,14 @@ def allocate(what: str, count: int, shape: tuple[int, ...], device: torch.device
         raise _too_large(what, need, device) from None
 
 
-def check_fits(what: str, need: float, device: torch.device) -> None:
+def check_fits(what: str, need: float, device: torch.device, remedy: str = REMEDY) -> None:
     """Refuse what a CPU's free memory cannot hold (there the allocation itself would succeed, and a later one fail)."""
     if device.type == "cpu" and need > _free_bytes(device):
-        raise _too_large(what, need, device)
+        raise _too_large(what, need, device, remedy)
 
 
-def _too_large(what: str, need: float, device: torch.device) -> InputError:
+def _too_large(what: str, need: float, device: torch.device, remedy: str = REMEDY) -> InputError:
     free = _free_bytes(device) / 1e9
-    remedy = "lower batch, context or new tokens"
     return InputError(f"{what}: must fit in the {free:.1f} GB free on {device}, needs {need / 1e9:.1f} GB: {remedy}")
 
 

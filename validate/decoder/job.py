@@ -73,9 +73,9 @@ class Job:
         target = load(self.name, self.weights or _default_weights(self.name), device, dtype, shard)
         if self.separate_draft is None:
             return target, None
-        part = for_draft(shard, self.draft_tp or shard.size)
+        part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
         weights = self.draft_weights or _default_weights(self.separate_draft)
-        return target, load(self.separate_draft, weights, device, dtype, part)
+        return target, load(self.separate_draft, weights, device, dtype, part, "--draft")
 
     def requests(self, context: int) -> list[Request]:
         """One request for each draft cache, for prompts of `context` tokens."""

@@ -124,6 +124,8 @@ def check_supported(spec: ModelSpec) -> None:
         reason = f"its model_type is {spec.model_type!r}"
     elif spec.moe or spec.mla or spec.attention_sinks or spec.norms_per_layer != 2:
         reason = "it has experts, latent attention, attention sinks or extra norms"
+    elif spec.rope_scaling and spec.rope_scaling.rope_type not in rope.SCALINGS:
+        reason = f"its rope_type is {spec.rope_scaling.rope_type!r}"
     if reason:
         raise InputError(
             f"model {spec.name}: must be a dense model of family {', '.join(FAMILIES)} to be run here; {reason}"

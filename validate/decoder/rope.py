@@ -1,4 +1,4 @@
-"""Rotary position embedding, with the `llama3` frequency scaling of Llama 3.1 and 3.2."""
+"""Rotary position embedding, with the `llama3` frequency scaling of Llama 3.1 and 3.2, and the `linear` one."""
 
 import math
 
@@ -7,12 +7,18 @@ from torch import Tensor
 
 from perfmodel.specs.model import ModelSpec, RopeScaling
 
+SCALINGS = ("llama3", "linear")
+
 
 def inverse_frequencies(spec: ModelSpec, device: torch.device) -> Tensor:
     """Rotation per position of each pair of dimensions, [head_dim / 2] float64."""
     exponent = torch.arange(0, spec.head_dim, 2, dtype=torch.float64, device=device) / spec.head_dim
     frequencies = spec.rope_theta**-exponent
-    return frequencies if spec.rope_scaling is None else _llama3(frequencies, spec.rope_scaling)
+    if spec.rope_scaling is None:
+        return frequencies
+    if spec.rope_scaling.rope_type == "linear":
+        return frequencies / spec.rope_scaling.factor
+    return _llama3(frequencies, spec.rope_scaling)
 
 
 def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:

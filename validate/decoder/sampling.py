@@ -7,6 +7,9 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 
+LEAST_TEMPERATURE = 1e-6
+"""Below it scores divided by it leave the range of float32."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -16,8 +19,8 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise InputError(f"--temperature: must be 0 or above, given {self.temperature}")
+        if self.temperature != 0 and not LEAST_TEMPERATURE <= self.temperature < float("inf"):
+            raise InputError(f"--temperature: must be 0, or {LEAST_TEMPERATURE} or above, given {self.temperature}")
         if not 0 < self.top_p <= 1:
             raise InputError(f"--top-p: must be in (0, 1], given {self.top_p}")
 

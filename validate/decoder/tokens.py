@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 from perfmodel.specs.model import ModelSpec
 
 
@@ -69,5 +69,9 @@ def end_tokens(folder: Path | None) -> tuple[int, ...]:
         return ()
     from perfmodel.specs.files import read_mapping
 
-    given = read_mapping(folder / "config.json").get("eos_token_id")
-    return tuple(given) if isinstance(given, list) else () if given is None else (int(given),)
+    path = folder / "config.json"
+    given = read_mapping(path).get("eos_token_id")
+    ends = given if isinstance(given, list) else [] if given is None else [given]
+    if not all(type(token) is int for token in ends):
+        raise refuse(str(path), "eos_token_id", "a token number, a list of them or null", given)
+    return tuple(ends)

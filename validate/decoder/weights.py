@@ -12,8 +12,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from perfmodel.errors import InputError
+from perfmodel.specs.files import read_mapping
 from perfmodel.specs.model import ModelSpec, load_model
-from validate.decoder.model import Model
+from validate.decoder.cache import check_fits
+from validate.decoder.model import Model, check_supported
 from validate.decoder.shard import Shard
 
 
@@ -89,6 +91,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
         self.folder, self.device, self.dtype = folder, device, dtype
+        _check_readable(folder)
         index = folder / "model.safetensors.index.json"
         try:
             table = json.loads(index.read_text())["weight_map"] if index.is_file() else None
@@ -127,6 +130,15 @@ class Checkpoint:
         return part.to(self.device, self.dtype)
 
 
+def _check_readable(folder: Path) -> None:
+    """Refuse what a config.json says of its tensors and this decoder would silently compute otherwise."""
+    config = read_mapping(folder / "config.json")
+    if config.get("hidden_act", "silu") != "silu":
+        raise InputError(f"{folder}: hidden_act: must be 'silu' to be run here, given {config['hidden_act']!r}")
+    if config.get("quantization_config") is not None:
+        raise InputError(f"{folder}: quantization_config: must be absent: weights must be floating-point and unscaled")
+
+
 class RandomWeights:
     """Normal weights made on the device; the same seed gives every rank its slice of the same model."""
 
@@ -158,14 +170,25 @@ def build(spec: ModelSpec, source: Source, shard: Shard | None = None) -> Model:
     return model.eval()
 
 
-def load(name: str, weights: str, device: torch.device, dtype: torch.dtype, shard: Shard | None = None) -> Model:
-    """A model by name or folder. `weights` is ``checkpoint`` (the folder's own) or ``random:SEED``.
+def load(
+    name: str,
+    weights: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    shard: Shard | None = None,
+    flag: str = "--model",
+) -> Model:
+    """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or ``random:SEED``.
 
     Raises InputError in one line for anything missing, truncated or of another shape, and where memory runs out.
     """
-    spec = load_model(name)
+    spec = load_model(name, flag)
+    check_supported(spec)
+    source = _source(name, weights, device, dtype)
+    need = spec.total_params * dtype.itemsize / (shard.size if shard else 1)
+    check_fits(f"model {spec.name}", need, device, "take a smaller model or dtype")
     try:
-        return build(spec, _source(name, weights, device, dtype), shard)
+        return build(spec, source, shard)
     except torch.OutOfMemoryError:
         raise InputError(
             f"model {spec.name}: must fit on {device} with {spec.total_params * dtype.itemsize / 1e9:.1f} GB"

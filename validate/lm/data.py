@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from perfmodel.errors import InputError
+
 SEPARATOR = 0
 HELD_OUT_PERCENT = 5
 
@@ -34,6 +36,6 @@ def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
     """`count` stretches of `length` bytes from the start of held-out files that are long enough."""
     files = [p for p in source_files() if is_held_out(p) and p.stat().st_size >= length]
     if not files:
-        raise ValueError(f"no held-out file is {length} bytes long")
+        raise InputError(f"--context: no held-out file of the standard library is {length} bytes long")
     order = np.random.default_rng(seed).permutation(len(files))
     return [list(files[order[i % len(files)]].read_bytes()[:length]) for i in range(count)]

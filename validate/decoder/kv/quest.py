@@ -19,12 +19,14 @@ class QuestView(View):
         super().__init__(method, source, attention, new_tokens, gamma)
         layers, batch, heads, capacity, d = source.k.shape
         self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)
-        shape, most = (layers, batch, heads, self.pages + 1, d), torch.finfo(source.k.dtype).max
-        self.low = torch.full(shape, most, dtype=source.k.dtype, device=source.k.device)
-        self.high = torch.full_like(self.low, -most)
+        shape = (layers, batch, heads, self.pages + 1, d)
+        self.low, self.high = (torch.empty(shape, dtype=source.k.dtype, device=source.k.device) for _ in "lh")
 
     def build(self, observed: Observed | None) -> None:
-        """Bounds of the prompts' pages."""
+        """Bounds of the prompts' pages; those of an earlier prompt are forgotten."""
+        most = torch.finfo(self.low.dtype).max
+        self.low.fill_(most)
+        self.high.fill_(-most)
         positions = torch.arange(self.source.bound, device=self.source.k.device).expand(self.source.k.shape[1], -1)
         self._bound(self.source.k[:, :, :, : self.source.bound], positions, positions < self.source.lengths[:, None])
 

@@ -34,6 +34,8 @@ class RetrievalView(Packed):
         """Sum the keys of every chunk, then choose by the last prompt token."""
         assert observed is not None, "retrieval needs the queries of the prompts' last tokens"
         positions = torch.arange(self.source.bound, device=self.source.k.device).expand(self.k.shape[1], -1)
+        self.sums.zero_()
+        self.iteration = 0
         self._add(self.source.k[:, :, :, : self.source.bound], positions, positions < self.source.lengths[:, None])
         self.latest = observed.queries[:, :, :, :1].clone()
         self._rebuild()
