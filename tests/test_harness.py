@@ -141,7 +141,9 @@ def command(plan: Path, results: Path, *more: str) -> list[str]:
 
 def killed(plan: Path, results: Path, sign: signal.Signals, rows: int = 3) -> bytes:
     """Start a run, send it a signal after some rows, and return what it left in the journal."""
-    process = subprocess.Popen(command(plan, results), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    listening = ["env", "--default-signal=INT"]  # a shell that runs the tests in its background has it ignored
+    started = [*listening, *command(plan, results)]
+    process = subprocess.Popen(started, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
