@@ -88,6 +88,8 @@ def test_top_p_keeps_the_smallest_sufficient_set() -> None:
     kept = Sampling(1.0, top_p=0.65).probabilities(logits)
     torch.testing.assert_close(kept, torch.tensor([4 / 7, 0, 3 / 7, 0], dtype=torch.float64))
     assert Sampling(1.0, top_p=1e-9).probabilities(logits).tolist() == [1, 0, 0, 0]
+    exactly = Sampling(1.0, top_p=0.5).probabilities(torch.zeros(4))
+    assert sorted(exactly.tolist()) == [0, 0, 0.5, 0.5], "at least that probability, and no token more"
 
 
 def test_draw_is_fair() -> None:
@@ -105,6 +107,16 @@ def test_verify_sampled_by_hand() -> None:
     none = verify_sampled(torch.tensor([[2, 2]]), wrong, p, torch.Generator().manual_seed(0))
     assert none.accepted.tolist() == [0]
     assert none.bonus.tolist() != [2]
+
+
+def test_a_residual_that_rounding_left_empty() -> None:
+    """Then the target's own distribution decides, and no token outside it."""
+    target = torch.tensor([[[0.0, 0.5, 0.5]] * 2]).expand(500, -1, -1)
+    verdict = verify_sampled(
+        torch.zeros(500, 1, dtype=torch.int64), torch.ones(500, 1, 3), target, torch.Generator().manual_seed(0)
+    )
+    assert verdict.accepted.sum() == 0
+    assert verdict.bonus.unique().tolist() == [1, 2]
 
 
 def test_verify_greedy_by_hand() -> None:

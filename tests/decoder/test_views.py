@@ -189,6 +189,16 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     assert isinstance(fresh, RetrievalView)
     torch.testing.assert_close(made.sums[:, :, :, :-1], fresh.sums[:, :, :, :-1])
     assert made.lengths.tolist() == [20, 20, 17]
+    q, *_ = query()
+
+    def chosen(b: int, head: int) -> list[int]:
+        length = int(source.lengths[b])
+        chunks = [list(range(t, min(t + 4, length))) for t in range(0, length, 4)]
+        score = lambda c: max(float(source.k[1, b, head, c].mean(0) @ q[b, h, 0]) for h in (2 * head, 2 * head + 1))  # noqa: E731
+        best = sorted(chunks[:-1], key=score, reverse=True)[:4]
+        return [token for tokens in [*best, chunks[-1]] for token in tokens]
+
+    torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
 def test_quest_bounds_grow_as_if_built_anew() -> None:

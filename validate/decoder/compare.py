@@ -1,5 +1,6 @@
 """Plain and speculative decoding side by side: speed, acceptance, phases, and whether the text is the same."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -139,7 +140,10 @@ def difference(
     found = []
     for row, (prompt, ours, theirs) in enumerate(zip(prompts, plain.tokens, other.tokens, strict=True)):
         at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
-        if at is None:
+        if at is None and len(ours) == len(theirs):
+            continue
+        if at is None:  # one goes on where the other ended: no tie of scores explains that
+            found.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
         context = prompt + ours[:at]
         made = decoder(model, Request(1, len(context), 1, attention=request.attention))
