@@ -126,6 +126,8 @@ def test_random_start_runs_without_a_prefill(target: Model, small: Model, method
     made = decoder(target, asked, small if kind == "model" else None)
     state = setup.start_random(made, 50, 20)
     assert made.target.cache.lengths.tolist() == [50] * 3
+    if kind == "model" and isinstance(made.draft, ModelDraft):
+        assert made.draft.runner.cache.lengths.tolist() == [49] * 3
     assert made.target.cache.k.std() > 0.5
     for _ in range(3):
         made.iterate(state)

@@ -1,5 +1,6 @@
 """The ``generate`` command and the comparison beneath it."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from perfmodel.errors import InputError
+from perfmodel.query import Query
 from validate.cli_generate import BUNDLED, generate
 from validate.decoder import kv
-from validate.decoder.compare import compare, difference
+from validate.decoder.compare import Run, compare, difference, run
 from validate.decoder.job import Job, every_method
 from validate.decoder.model import Model
 from validate.decoder.setup import Request
@@ -138,9 +140,9 @@ def test_bf16_differences_are_near_ties(make_model: Callable[..., Model], prompt
     model, found = make_model(dtype=torch.bfloat16), []
     asked = Request(4, 70, 80, 4)
     requests = [Request(4, 70, 80, 4, draft_kv=method) for method in every_method(70, 4)[:4]]
-    for run in compare(model, [asked, *requests], prompts)[1]:
-        if run.difference is not None:
-            found.append(run.difference.margin)
+    for one in compare(model, [asked, *requests], prompts)[1]:
+        if one.difference is not None:
+            found.append(one.difference.margin)
     assert all(margin <= 4 for margin in found), found
 
 
@@ -170,6 +172,45 @@ def test_the_table_says_what_was_predicted(target: Model, prompts: list[list[int
     assert " 1.75 " in text
     assert plain.draft_s == 0
     assert runs[0].speedup_from_parts(plain) > 0
+
+
+def test_the_figures_of_a_run_by_hand() -> None:
+    """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.5 gained in each; plain: 50 tokens in 2 s."""
+    drafted = Request(2, 70, 20, 4)
+    one = Run(drafted, Generation([], [3, 2, 2, 2, 1], 10), 2.0, 100, 10, 0.0, 0.01, 0.05)
+    plain = Run(Request(2, 70, 20), Generation([], [50], 25), 2.0, 50, 25, 0.0, 0.0, 0.04)
+    assert one.tokens_per_s == 50
+    assert one.outside_s == pytest.approx(0.2 - 0.09)
+    assert one.generation.tokens_per_iteration == pytest.approx(2.6)
+    assert one.speedup_from_parts(plain) == pytest.approx(2.6 * 0.04 / 0.09)
+    row = lines(plain, [one], [None])[2].split()
+    assert row[:3] == ["full", "50.0", "2.00"]
+
+
+def test_what_is_timed(target: Model, prompts: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that ticks once a look: the loop is one interval, and so are gamma draft steps together."""
+    ticks = itertools.count()
+    monkeypatch.setattr("validate.decoder.compare._now", lambda model: float(next(ticks)))
+    timed = run(target, Request(4, 70, 20, 4), prompts)
+    assert (timed.prefill_s, timed.seconds, timed.draft_s, timed.verify_s) == (1.0, 1.0, 0.25, 1.0)
+    assert timed.timed_tokens == 4 * 19
+
+
+def test_the_prediction_is_asked_for_what_was_run(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Query] = []
+
+    def answer(query: Query) -> dict[str, float]:
+        asked.append(query)
+        return {"ar_throughput_tokens_per_s": 1.0, "speedup": 1.5}
+
+    monkeypatch.setattr("perfmodel.whatif.answer", answer)
+    text = output("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16")
+    row = next(line for line in text.splitlines() if line.startswith("snapkv:40")).split()
+    (query,) = asked
+    assert (query.batch, query.context, query.gamma, query.new_tokens) == (2, 80, 4, 12)
+    assert (query.weights, query.kv_dtype, query.draft_kv) == ("bf16", "bf16", "snapkv:40")
+    assert query.tokens_per_iteration == pytest.approx(float(row[8]), abs=0.005)
+    assert row[4] == "1.50"
 
 
 def test_tokenizers(make_model: Callable[..., Model], tmp_path: Path) -> None:

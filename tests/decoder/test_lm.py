@@ -1,6 +1,7 @@
 """The training script, and the small model that was trained with it."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from validate.decoder import kv
 from validate.decoder.job import every_method
 from validate.decoder.setup import Request, decoder
-from validate.decoder.weights import load
+from validate.decoder.weights import RandomWeights, build, load
 from validate.lm import data
 from validate.lm.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
 
@@ -25,6 +26,22 @@ def test_the_split_is_by_file_and_stable() -> None:
     assert [len(prompt) for prompt in prompts] == [500] * 3
     texts = [path.read_bytes()[:500] for path in held_out]
     assert all(bytes(prompt) in texts for prompt in prompts)
+
+
+def test_what_is_held_out_is_not_trained_on() -> None:
+    trained, kept = (data.corpus(held_out=side) for side in (False, True))
+    assert len(trained) > 10 * len(kept)
+    one = max((p for p in data.source_files() if data.is_held_out(p)), key=lambda p: p.stat().st_size)
+    text = one.read_bytes().replace(b"\0", b"")
+    assert text in kept.tobytes()
+    assert text not in trained.tobytes()
+
+
+def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    nats = torch.arange(8.0)[None] * math.log(2)
+    monkeypatch.setattr("validate.lm.train.loss_of", lambda model, tokens: nats)
+    model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
+    assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
 
 
 def test_the_stages_follow_the_time() -> None:

@@ -137,8 +137,8 @@ def test_script_has_the_stated_frequencies() -> None:
 
 
 def test_scripted_acceptance_drives_the_loop(target: Model, prompts: list[list[int]]) -> None:
-    """Counts follow the script and not the models, and sequences end at the limit all the same."""
-    asked = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0))
+    """Counts follow the script and not the models or an EOS, and sequences end at the limit all the same."""
+    asked = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0), eos=tuple(range(61)))
     out = decoder(target, asked).generate(prompts, 40)
     assert out.histogram[2] == sum(out.histogram)
     assert out.tokens_per_iteration == 3

@@ -109,7 +109,7 @@ class Plan(_Strict):
     device: Literal["cpu", "cuda"]
     hardware: str
     tensor_parallel: PositiveInt = 1
-    attention: Literal["auto", "math", "sdpa", "triton", "flex"] = "auto"
+    attention: Literal["auto", "math", "sdpa", "triton"] = "auto"
     threads: PositiveInt | None = None
     precision: Precisions = Precisions()
     grid: tuple[Block, ...] = Field(min_length=1)
