@@ -10,10 +10,12 @@ from typer.testing import CliRunner
 
 import perfmodel.query
 import perfmodel.roofline
-import validate.compare
+import validate.accuracy.compare
 from perfmodel.errors import InputError
 from perfmodel.uncertainty import with_values
-from validate import accuracy, accuracy_page, gate, golden, history
+from validate.accuracy import gate, golden, history
+from validate.accuracy import page as accuracy_page
+from validate.accuracy import record as accuracy
 from validate.cli import app
 
 SETS = ("magicdec",)
@@ -32,7 +34,7 @@ def now() -> Record:
 
 def part() -> Record:
     """What the mutation tests replay: one set with the shipped calibrations."""
-    cells = validate.compare.compare(SETS)
+    cells = validate.accuracy.compare.compare(SETS)
     return {
         "replays": {"shipped": accuracy.rounded(accuracy.replay(cells))},
         "bounds": accuracy.rounded(accuracy.bounds(cells)),
@@ -63,9 +65,9 @@ def test_history_ends_with_the_record(recorded: Record) -> None:
 
 
 def test_red_when_a_constant_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = validate.compare.load_calibration
+    load = validate.accuracy.compare.load_calibration
     monkeypatch.setattr(
-        validate.compare,
+        validate.accuracy.compare,
         "load_calibration",
         lambda name: with_values(load(name), {"small_kernel_s": load(name).small_kernel_s.value * 1.02}),
     )

@@ -12,13 +12,13 @@ from perfmodel.query import Query
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.uncertainty import with_values
 from perfmodel.whatif import answer
-from validate.calibrate import path_of, refreshed, report, with_literature_error
 from validate.cli import app
-from validate.counted import PointSet
-from validate.fitting import fit, points_of, start_of, used
-from validate.folds import FOLDS, held_out
-from validate.recipes import RECIPES
-from validate.split import chosen, judge
+from validate.fit.calibrate import path_of, refreshed, report, with_literature_error
+from validate.fit.counted import PointSet
+from validate.fit.fitting import fit, points_of, start_of, used
+from validate.fit.folds import FOLDS, held_out
+from validate.fit.recipes import RECIPES
+from validate.fit.split import chosen, judge
 
 A100, H100, GPT_FAST = RECIPES.values()
 TODAY = datetime.date(2031, 1, 1)

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from perfmodel.errors import InputError
-from validate import compare as module
-from validate.best_gamma import best_gammas
+from validate.accuracy import compare as module
+from validate.accuracy.best_gamma import best_gammas
+from validate.accuracy.compare import Cell, compare, error, partitions, right_side, worst
 from validate.cli import app
-from validate.compare import Cell, compare, error, partitions, right_side, worst
 
 CELL = Cell("set", "row", "target_s", "gpu", "stack", "model", "", "", 1, 4000, "cal", True, 2.0, 1.0, 1.5, True)
 
@@ -112,7 +112,7 @@ def test_command_line(tmp_path: Path) -> None:
 
 def test_plot(tmp_path: Path, cells: list[Cell]) -> None:
     pytest.importorskip("matplotlib")
-    from validate.compare_plot import draw
+    from validate.accuracy.scatter import draw
 
     draw(cells, tmp_path / "errors.png")
     assert (tmp_path / "errors.png").stat().st_size > 10_000

@@ -25,7 +25,7 @@ DOORS = ("perfmodel", "validate")
 HEAVY = ("matplotlib", "pandas", "scipy", "torch", "transformers", "pyarrow")
 # Who may import these while being imported; anyone may inside a function.
 AT_MODULE_LEVEL = {
-    "matplotlib": ("perfmodel.plots", "validate.plots"),
+    "matplotlib": ("perfmodel.plots", "validate.report.pictures"),
     "pandas": ("perfmodel.plots", "validate"),
     "torch": ("validate.decoder", "validate.harness", "validate.lm"),
 }

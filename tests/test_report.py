@@ -8,8 +8,8 @@ import pytest
 
 from perfmodel.cli import run
 from tests.test_plans import TINY, write
-from validate import beside
 from validate.measurements import read_record, records
+from validate.report import beside
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),

@@ -11,8 +11,8 @@ from perfmodel.sensitivity import sensitivity
 from perfmodel.specs.calibration import Calibration, Scatter, load_calibration
 from perfmodel.uncertainty import Z, correlation, parameter_variance, speedup_interval, with_calibration, with_values
 from perfmodel.whatif import answer
-from validate.accuracy import coverage
-from validate.recipes import RECIPES
+from validate.accuracy.record import coverage
+from validate.fit.recipes import RECIPES
 
 ASKED = Query("llama-3.1-8b", "h100-sxm-80gb", 64, 32000, 3, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 

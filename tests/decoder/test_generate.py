@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from perfmodel.errors import InputError
 from perfmodel.query import Query
-from validate.cli_generate import BUNDLED, generate
+from validate.cli.generate import BUNDLED, generate
 from validate.decoder import kv
 from validate.decoder.compare import Run, compare, difference, run
 from validate.decoder.job import Job, every_method

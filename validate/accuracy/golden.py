@@ -1,0 +1,113 @@
+"""A golden grid of predictions: every device x a few models x KV methods. Any drift must come with the new file.
+
+It says nothing about truth; it makes a review show which numbers a change moves.
+"""
+
+import csv
+import io
+import math
+from importlib.resources import files
+from pathlib import Path
+
+from perfmodel.errors import InputError
+from perfmodel.query import Query, resolve
+from perfmodel.specs.files import bundled_names
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.speculative import predict
+from perfmodel.workload import Workload
+
+MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite")
+METHODS = ("full", "streamingllm:512", "quest:1024")
+WORKLOADS = ((1, 4000, 3), (64, 32000, 3))
+TENSOR_PARALLEL = 8
+ALPHA = 0.8
+DRIFT = 1e-9
+NUMBERS = ("target_s", "draft_s", "verify_s", "overhead_s", "speedup", "speedup_at_gamma_optimal")
+COLUMNS = (
+    "device",
+    "model",
+    "draft_kv",
+    "tp",
+    "batch",
+    "context",
+    "gamma",
+    "calibration",
+    *NUMBERS,
+    "gamma_optimal",
+    "refused",
+)
+Row = dict[str, str]
+
+
+def path() -> Path:
+    """Where the grid is kept."""
+    return Path(str(files("results"))) / "golden.csv"
+
+
+def grid() -> list[Row]:
+    """Every point as it is predicted now; what cannot be asked of a device holds the refusal instead."""
+    return [
+        _point(device, model, method, *workload)
+        for device in bundled_names("gpus")
+        for model in MODELS
+        for method in METHODS
+        for workload in WORKLOADS
+    ]
+
+
+def _point(device: str, model: str, method: str, batch: int, context: int, gamma: int) -> Row:
+    row = dict.fromkeys(COLUMNS, "")
+    row |= {"device": device, "model": model, "draft_kv": method}
+    row |= {"batch": str(batch), "context": str(context), "gamma": str(gamma)}
+    try:
+        scenario = resolve(
+            Query(model, device, batch, context, gamma, tp=_degree(device), draft_kv=method, alpha=ALPHA)
+        )
+        p = predict(scenario, Workload.of(batch, context, gamma), 8)
+    except InputError as error:
+        return row | {"refused": str(error)}
+    row |= {"tp": str(scenario.machine.tensor_parallel), "calibration": scenario.machine.calibration.name}
+    row |= {name: f"{float(getattr(p, name)):.12g}" for name in NUMBERS}
+    return row | {"gamma_optimal": str(int(p.gamma_optimal))}
+
+
+def _degree(device: str) -> int:
+    """Eight devices where they are linked, else one."""
+    return TENSOR_PARALLEL if load_gpu(device).link else 1
+
+
+def render(rows: list[Row]) -> str:
+    """The text of the file."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def read(where: Path) -> list[Row]:
+    """The recorded grid. Raises InputError where there is none."""
+    if not where.is_file():
+        raise InputError(f"{where}: must exist; write it with `perfmodel validate accuracy --write`")
+    with where.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def drift(recorded: list[Row], now: list[Row]) -> list[str]:
+    """What moved by more than `DRIFT`, one line a point."""
+    keys = ("device", "model", "draft_kv", "batch", "context", "gamma")
+    before = {tuple(row[k] for k in keys): row for row in recorded}
+    after = {tuple(row[k] for k in keys): row for row in now}
+    moved = [f"{' '.join(key)}: {'new' if key in after else 'gone'}" for key in sorted(before.keys() ^ after.keys())]
+    for key in sorted(before.keys() & after.keys()):
+        old, new = before[key], after[key]
+        parts = [f"{name} {old[name]} -> {new[name]}" for name in COLUMNS if not _same(name, old[name], new[name])]
+        if parts:
+            moved.append(f"{' '.join(key)}: {', '.join(parts)}")
+    return moved
+
+
+def _same(name: str, old: str, new: str) -> bool:
+    if name not in NUMBERS or not old or not new:
+        return old == new
+    return math.isclose(float(old), float(new), rel_tol=DRIFT)

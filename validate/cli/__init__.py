@@ -1,0 +1,16 @@
+"""``perfmodel validate``: everything that needs a clock or a measurement."""
+
+import typer
+
+from validate.cli import calibrate, measure
+from validate.cli.acceptance import acceptance
+from validate.cli.generate import generate
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
+    help="Measure, calibrate and compare against a clock.",
+)  # fmt: skip
+app.command()(generate)
+measure.register(app)
+app.command()(acceptance)
+calibrate.register(app)

@@ -1,0 +1,228 @@
+"""Making the fitted calibrations: fit, judge on rows left out, write ``hardware/calibrations/<gpu>.<stack>.yaml``."""
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.files import data_directory
+from validate.fit.counted import TIMES, Array, PointSet
+from validate.fit.fitting import Fit, points_of
+from validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
+from validate.fit.recipes import RECIPES, Recipe
+
+LEFT_OUT = ("point", "batch", "draft", "model")
+"""Kinds of fold that the observed error is taken from: the largest of them."""
+LITERATURE = ("a100-sxm-80gb", "h100-sxm-80gb")
+"""Devices whose literature constants can be held against measured speedups."""
+OTHER = dict(zip(LITERATURE, reversed(LITERATURE), strict=True))
+OTHER_WORDS = "magicdec on " + " and ".join(LITERATURE)
+HEADER = "# Written by `perfmodel validate calibrate --write` from validate/recipes.py and the published measurements."
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Errors of predictions: relative for mape, bias and worst, logarithmic for log_rms."""
+
+    rows: int
+    mape: float
+    bias: float
+    worst: float
+    log_rms: float
+
+
+def error_of(predicted: Array, measured: Array) -> Error | None:
+    """Errors over the rows that have both; None where no row has. A predicted 0 is none (ideal has no overhead)."""
+    both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
+    if not both.any():
+        return None
+    relative = predicted[both] / measured[both] - 1.0
+    logs = np.log(predicted[both] / measured[both])
+    worst = relative[np.argmax(np.abs(relative))]
+    return Error(
+        int(both.sum()),
+        float(np.abs(relative).mean()),
+        float(relative.mean()),
+        float(worst),
+        float(np.sqrt(np.mean(logs**2))),
+    )
+
+
+def errors(points: PointSet, times: dict[str, Array]) -> dict[str, Error]:
+    """Errors of every quantity that the points measure, speedup at the measured tokens per iteration included."""
+    speedup = np.array([p.speedup or np.nan for p in points.points])
+    found = {name: error_of(times[name], points.measured(name)) for name in TIMES}
+    found["speedup"] = error_of(points.speedup(times), speedup)
+    return {name: error for name, error in found.items() if error is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One fit and how it fares on rows left out, by kind of fold."""
+
+    recipe: Recipe
+    fit: Fit
+    in_sample: dict[str, Error]
+    held_out: dict[str, dict[str, Error]]
+
+
+def report(recipe: Recipe) -> Report:
+    """Fit a recipe to all its rows and judge it."""
+    points, whole = points_of(recipe), whole_fit(recipe)
+    judged = {by: errors(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)}
+    return Report(recipe, whole, errors(points, points.predict(whole.calibration)), judged)
+
+
+def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Error]:
+    """Errors on a recipe's rows of a calibration that was not fitted to them."""
+    calibration = calibration.model_copy(update={"shards_lm_head": recipe.shards_lm_head})
+    points = points_of(recipe)
+    return errors(points, points.predict(calibration))
+
+
+def transfer_error(recipe: Recipe) -> tuple[Error, Recipe] | None:
+    """Speedup error of a fitted calibration on the rows of the same stack on another device."""
+    for other in RECIPES.values():
+        if other.stack == recipe.stack and other.gpu != recipe.gpu:
+            return other_error(other, whole_fit(recipe).calibration)["speedup"], other
+    return None
+
+
+def observed(made: Report) -> dict[str, dict[str, Any]]:
+    """Per quantity the kind of fold that went worst, as the file states it."""
+    stated = {}
+    for name in made.in_sample:
+        worst, by = max((made.held_out[by][name].log_rms, by) for by in LEFT_OUT if by in made.held_out)
+        rows = made.held_out[by][name].rows
+        stated[name] = {
+            "log_rms": _rounded(worst, 3),
+            "rows": rows,
+            "source": f"rows left out by {by} (the worst of {', '.join(b for b in LEFT_OUT if b in made.held_out)})",
+        }
+    return stated
+
+
+def render(made: Report, date: datetime.date) -> str:
+    """The text of a calibration file."""
+    recipe, fitted = made.recipe, made.fit
+    lines = [
+        HEADER,
+        f"name: {recipe.name}",
+        f"gpu: {recipe.gpu}",
+        f"stack: {recipe.stack}",
+        "kind: fitted",
+        f"fitted_on: [{recipe.set_name}]",
+        f"date: {date}",
+        f"notes: {_quoted(recipe.notes)}",
+    ]
+    for name in Calibration.model_fields:
+        value = getattr(fitted.calibration, name)
+        if name == "allreduce":
+            lines += ["allreduce:", f"  source: {_quoted(value.source)}", "  knots:  # message bytes, seconds"]
+            lines += [
+                f"    {n}: [{', '.join(f'[{b:.10g}, {s:.6g}]' for b, s in knots)}]" for n, knots in value.knots.items()
+            ]
+        elif name == "shards_lm_head":
+            lines.append(f"shards_lm_head: {str(value).lower()}")
+        elif hasattr(value, "source") and hasattr(value, "value"):
+            lines.append(_constant(name, value, made))
+    lines += ["fit:", f"  parameters: [{', '.join(fitted.parameters)}]", "  correlation:"]
+    lines += [f"    - [{', '.join(_number(v, 2) for v in row[: i + 1])}]" for i, row in enumerate(_correlation(fitted))]
+    lines.append("observed_error:  # of log(predicted / measured)")
+    lines += [f"  {name}: {_mapping(stated)}" for name, stated in observed(made).items()]
+    transferred = transfer_error(recipe)
+    if transferred:
+        error, other = transferred
+        rows = f"speedup on the rows of {other.set_name} on {other.gpu}"
+        lines.append(f"transfer_error: {_mapping(_stated(error, rows))}")
+    return "\n".join(lines) + "\n"
+
+
+def path_of(name: str) -> Path:
+    """Where a calibration's file is."""
+    return data_directory("calibrations") / f"{name}.yaml"
+
+
+def refreshed(recipe: Recipe, today: datetime.date) -> str:
+    """What the file of a recipe must hold: dated `today` only if anything in it has changed."""
+    made, path = report(recipe), path_of(recipe.name)
+    if path.is_file():
+        text = path.read_text(encoding="utf-8")
+        same = render(made, load_calibration(str(path)).date)
+        if same == text:
+            return same
+    return render(made, today)
+
+
+def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device) -> tuple[Error, str]:
+    """Speedup error of literature calibrations on MagicDec's rows: the device's own, or all where it has none.
+
+    of: the device whose literature calibration predicts the rows of another.
+    """
+    known = [r for r in RECIPES.values() if r.stack == "magicdec" and (r.gpu == gpu or gpu not in LITERATURE)]
+    sets = [(points_of(r), load_calibration(f"{of(r.gpu)}.literature")) for r in known]
+    predicted = np.concatenate([points.speedup(points.predict(c)) for points, c in sets])
+    measured = np.concatenate([np.array([p.speedup for p in points.points], dtype=float) for points, _ in sets])
+    error = error_of(predicted, measured)
+    assert error is not None
+    return error, " and ".join(r.set_name + " on " + r.gpu for r in known)
+
+
+def with_literature_error(name: str) -> str:
+    """The text of a literature calibration closed by the errors that such calibrations were seen to make."""
+    gpu, text = name.removesuffix(".literature"), path_of(name).read_text(encoding="utf-8")
+    kept = [
+        line for line in text.splitlines() if not line.startswith(("observed_error:", "  speedup:", "transfer_error:"))
+    ]
+    own = "these constants" if gpu in LITERATURE else "no rows of this device: the constants of both devices"
+    (error, rows), (crossed, _) = literature_error(gpu), literature_error("", lambda device: OTHER[device])
+    moved = f"{OTHER_WORDS}, each device's constants on the other's rows"
+    kept += [
+        "observed_error:  # of log(predicted / measured)",
+        f"  speedup: {_mapping(_stated(error, own + ' on the rows of ' + rows))}",
+        f"transfer_error: {_mapping(_stated(crossed, moved))}",
+    ]
+    return "\n".join(kept) + "\n"
+
+
+def _stated(error: Error, source: str) -> dict[str, Any]:
+    return {"log_rms": _rounded(error.log_rms, 3), "rows": error.rows, "source": source}
+
+
+def _constant(name: str, value: Any, made: Report) -> str:
+    recipe, fitted = made.recipe, made.fit
+    if name in recipe.free:
+        rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
+        if name in fitted.at_bound:
+            return f"{name}: {{value: {_number(value.value, 4)}, source: {_quoted(rows + '; at its bound')}}}"
+        stderr = _number(fitted.stderr[name], 2)
+        return f"{name}: {{value: {_number(value.value, 4)}, stderr: {stderr}, source: {_quoted(rows)}}}"
+    return f"{name}: {{value: {_number(value.value, 6)}, source: {_quoted(value.source)}}}"
+
+
+def _correlation(fitted: Fit) -> Array:
+    rounded = np.array(np.round(np.clip(fitted.correlation, -1.0, 1.0), 2) + 0.0, dtype=np.float64)
+    np.fill_diagonal(rounded, 1.0)
+    return rounded
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _number(value: float, digits: int) -> str:
+    """A YAML number that reads back as one (1e-05 alone would be text to YAML 1.1)."""
+    text = f"{value:.{digits}g}"
+    return text if "." in text or "e" not in text else text.replace("e", ".0e")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', "'") + '"'
+
+
+def _mapping(values: dict[str, Any]) -> str:
+    return "{" + ", ".join(f"{k}: {_quoted(v) if isinstance(v, str) else f'{v:g}'}" for k, v in values.items()) + "}"

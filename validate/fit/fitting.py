@@ -1,0 +1,120 @@
+"""Bounded least squares on log ratios: from measured points to a calibration's constants with their covariance."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.specs.calibration import Calibration, Constant, load_calibration
+from perfmodel.specs.calibration import Fit as StatedFit
+from perfmodel.uncertainty import with_values
+from validate.fit.counted import TIMES, PointSet
+from validate.fit.recipes import BOUNDS, NEW_CONSTANTS, Recipe
+from validate.records import MeasuredPoint, published_points
+
+Array = NDArray[np.float64]
+WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
+"""The overhead is a difference of printed figures and a twentieth of an iteration: it counts for less."""
+SOFT = 0.05
+"""Log ratio from which a residual counts linearly (soft L1), so that one odd row does not bend the fit."""
+AT_BOUND = 1e-6
+"""Distance from a bound, in the parameter's scale, that counts as being at it."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted calibration's constants. Those at a bound have no standard error and no part in the correlation."""
+
+    calibration: Calibration
+    values: dict[str, float]
+    stderr: dict[str, float]
+    at_bound: tuple[str, ...]
+    parameters: tuple[str, ...]
+    correlation: Array
+    count: int
+
+
+@cache
+def points_of(recipe: Recipe) -> PointSet:
+    """The published points that a recipe is about, counted."""
+    points = tuple(p for p in published_points(recipe.set_name) if (p.hardware, p.stack) == (recipe.gpu, recipe.stack))
+    return PointSet(points, start_of(recipe))
+
+
+@cache
+def start_of(recipe: Recipe) -> Calibration:
+    """The literature calibration with what the recipe pins elsewhere and the constants that it adds, unfitted."""
+    base = load_calibration(recipe.base)
+    extra = {
+        name: Constant(value=0.0, stderr=None, source="not fitted") for name in NEW_CONSTANTS if name in recipe.free
+    }
+    pinned = {name: Constant(value=value, stderr=None, source=why) for name, (value, why) in recipe.pinned.items()}
+    return base.model_copy(update={**extra, **pinned, "shards_lm_head": recipe.shards_lm_head})
+
+
+def used(points: tuple[MeasuredPoint, ...], train: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """Which points speak for which quantity: a plain decoding time printed in several rows is one measurement."""
+    first = np.zeros(len(points), dtype=bool)
+    seen: set[tuple[object, ...]] = set()
+    for i in np.flatnonzero(train):
+        p = points[i]
+        key = (p.hardware, p.stack, p.tp, p.target, p.weights, p.batch, p.context, p.target_s or 0.0)
+        first[i] = key not in seen
+        seen.add(key)
+    return {name: first if name == "target_s" else train for name in TIMES}
+
+
+def fit(
+    points: PointSet,
+    start: Calibration,
+    free: tuple[str, ...],
+    train: NDArray[np.bool_],
+    begin: dict[str, float] | None = None,
+) -> Fit:
+    """Fit the `free` constants to the points of `train`, the others staying as in `start`."""
+    from scipy.optimize import least_squares
+
+    bounds = [BOUNDS[name] for name in free]
+    scale = np.array([b.scale for b in bounds])
+    low, high = np.array([b.low for b in bounds]) / scale, np.array([b.high for b in bounds]) / scale
+    first = np.array([(begin or {}).get(name, b.start) for name, b in zip(free, bounds, strict=True)]) / scale
+    logs = {name: np.log(points.measured(name)) for name in TIMES}
+    rows = used(points.points, train)
+    chosen = {name: rows[name] & ~np.isnan(logs[name]) for name in TIMES}
+
+    def residuals(x: Array) -> Array:
+        values = dict(zip(free, (x * scale).tolist(), strict=True))
+        times = points.predict(with_values(start, values))
+        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items() if m.any()])
+
+    found = least_squares(
+        residuals, np.clip(first, low, high), bounds=(low, high), loss="soft_l1", f_scale=SOFT, xtol=1e-8, ftol=1e-8
+    )
+    edge = np.minimum(found.x - low, high - found.x) < AT_BOUND
+    inner = ~edge
+    freedom = max(len(found.fun) - int(inner.sum()), 1)
+    spread = np.linalg.pinv(found.jac[:, inner].T @ found.jac[:, inner])
+    deviation = np.sqrt(np.diag(spread))
+    residual = np.sqrt(2.0 * found.cost / freedom)
+    names = tuple(name for name, keep in zip(free, inner, strict=True) if keep)
+    values = dict(zip(free, (found.x * scale).tolist(), strict=True))
+    return Fit(
+        calibration=with_values(start, values),
+        values=values,
+        stderr=dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True)),
+        at_bound=tuple(name for name, at in zip(free, edge, strict=True) if at),
+        parameters=names,
+        correlation=spread / np.outer(deviation, deviation),
+        count=len(found.fun),
+    )
+
+
+def with_fit(found: Fit) -> Calibration:
+    """The fitted calibration with its standard errors and correlation, as its file would state them."""
+    c = found.calibration
+    stated = {name: getattr(c, name).model_copy(update={"stderr": e}) for name, e in found.stderr.items()}
+    rows = tuple(tuple(float(v) for v in row[: i + 1]) for i, row in enumerate(found.correlation))
+    return c.model_copy(
+        update={**stated, "fit": StatedFit.model_construct(parameters=found.parameters, correlation=rows)}
+    )

@@ -1,0 +1,77 @@
+"""Judging a fit on rows that it has not seen: refits without a fold, and the errors that the left-out rows show."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validate.fit.counted import TIMES, Array, PointSet
+from validate.fit.fitting import Fit, fit, points_of, start_of
+from validate.fit.recipes import Recipe
+from validate.records import MeasuredPoint
+
+Key = Callable[[MeasuredPoint], tuple[object, ...]]
+FOLDS: dict[str, Key] = {
+    "point": lambda p: (p.hardware, p.target, p.weights if p.gamma is None else "", p.tp, p.batch, p.context),
+    "batch": lambda p: (p.batch,),
+    "draft": lambda p: (p.target, p.draft, p.draft_kv),
+    "model": lambda p: (p.target,),
+    "context": lambda p: (p.context,),
+    "tp": lambda p: (p.tp,),
+}
+"""What is left out together. ``point`` is the rule of the gate: device, target, batch and context, so that no plain
+decoding time is on both sides."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Times of every point as predicted by a fit without its fold. `fold`: each point's fold; `fits`: one a fold."""
+
+    points: PointSet
+    times: dict[str, Array]
+    fold: NDArray[np.intp]
+    fits: tuple[Fit, ...]
+
+    @property
+    def speedup(self) -> Array:
+        """Speedup at the measured tokens per iteration."""
+        return self.points.speedup(self.times)
+
+
+@cache
+def whole_fit(recipe: Recipe) -> Fit:
+    """The fit to all rows of a recipe."""
+    points = points_of(recipe)
+    return fit(points, start_of(recipe), recipe.free, np.ones(len(points.points), dtype=bool))
+
+
+def folds_of(points: tuple[MeasuredPoint, ...], by: str) -> NDArray[np.intp]:
+    """The fold of each point, numbered in the order of appearance."""
+    numbers: dict[tuple[object, ...], int] = {}
+    return np.array([numbers.setdefault(FOLDS[by](p), len(numbers)) for p in points])
+
+
+@cache
+def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
+    """Refit a recipe once without each fold and predict the fold with it. Raises ValueError for a single fold."""
+    points = points_of(recipe)
+    fold = folds_of(points.points, by)
+    if fold.max() == 0:
+        raise ValueError(f"{recipe.name}: one fold only by {by}")
+    times = {name: np.full(len(points.points), np.nan) for name in TIMES}
+    fits = []
+    for number in range(int(fold.max()) + 1):
+        out = fold == number
+        refit = fit(points, start_of(recipe), recipe.free, ~out, whole_fit(recipe).values)
+        for name, seconds in points.predict(refit.calibration).items():
+            times[name][out] = seconds[out]
+        fits.append(refit)
+    return HeldOut(points, times, fold, tuple(fits))
+
+
+def has_folds(recipe: Recipe, by: str) -> bool:
+    """Whether a recipe's rows differ in what the folds are made by; plain decoding rows have no draft to differ in."""
+    points = points_of(recipe).points
+    return int(folds_of(points, by).max()) > 0 and (by != "draft" or any(p.draft for p in points))

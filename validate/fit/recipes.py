@@ -1,0 +1,129 @@
+"""Which constants are fitted for which device and stack, within which bounds, and why the others are not.
+
+Constants that a set of measurements cannot determine stay at the value of the literature calibration that a recipe
+starts from; `PINNED` and each recipe's `pinned` say so where the reason is not obvious.
+"""
+
+from dataclasses import dataclass, field
+
+from perfmodel.errors import unknown_name
+
+FLASHINFER_WAVES = (
+    "FlashInfer plans two resident blocks per multiprocessor and cuts no sequence once that many are busy, "
+    "arXiv 2501.01005; seen as the step between B = 48 and 64 in MagicDec, arXiv 2408.11049, Tables 3a and 3b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a constant is sought: start, lowest and highest value, and the step size that makes it order 1."""
+
+    start: float
+    low: float
+    high: float
+    scale: float
+
+
+BOUNDS = {
+    "gemm_bandwidth_fraction": Bounds(0.75, 0.4, 1.0, 1.0),
+    "gemm_flops_fraction": Bounds(0.6, 0.2, 1.0, 1.0),
+    "attention_bandwidth_fraction": Bounds(0.85, 0.5, 1.0, 1.0),
+    "small_kernel_s": Bounds(3e-6, 0.0, 3e-5, 1e-6),
+    "allreduce_multiplier": Bounds(1.0, 0.3, 6.0, 1.0),
+    "pass_fixed_s": Bounds(1e-4, 0.0, 3e-3, 1e-4),
+    "kv_reread_per_query": Bounds(0.01, 0.0, 0.5, 0.01),
+    "weight_unpack_s": Bounds(1e-13, 0.0, 1e-11, 1e-13),
+    "full_cache_pass_s": Bounds(5e-4, 0.0, 5e-3, 1e-4),
+    "sparse_cache_sequence_s": Bounds(5e-7, 0.0, 1e-5, 1e-7),
+    "iteration_fixed_s": Bounds(1e-3, 0.0, 1e-2, 1e-4),
+    "iteration_sequence_s": Bounds(2e-6, 0.0, 1e-4, 1e-6),
+}
+NEW_CONSTANTS = ("weight_unpack_s", "full_cache_pass_s", "sparse_cache_sequence_s", "iteration_sequence_s")
+"""Constants that no literature calibration has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one fitted calibration is made. pinned: name -> (value, why), where it differs from the base calibration."""
+
+    name: str
+    gpu: str
+    stack: str
+    base: str
+    set_name: str
+    free: tuple[str, ...]
+    pinned: dict[str, tuple[float, str]] = field(default_factory=dict, hash=False)
+    shards_lm_head: bool = True
+    notes: str = ""
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe(
+            name="a100-sxm-80gb.magicdec",
+            gpu="a100-sxm-80gb",
+            stack="magicdec",
+            base="a100-sxm-80gb.literature",
+            set_name="magicdec",
+            free=(
+                "gemm_flops_fraction",
+                "attention_bandwidth_fraction",
+                "kv_reread_per_query",
+                "small_kernel_s",
+                "full_cache_pass_s",
+                "sparse_cache_sequence_s",
+                "iteration_fixed_s",
+                "iteration_sequence_s",
+            ),
+            pinned={"attention_blocks_per_multiprocessor": (2.0, FLASHINFER_WAVES)},
+            notes=(
+                "torch.compile, CUDA graphs, FlashInfer, custom all-reduce. Pinned: all-reduce curve, GEMM "
+                "bandwidth and start-up, the constant of every pass; the rows trade them against small kernels. "
+                "The LM head is taken to be sharded, drafts to run on all devices: eight fit as well as four, two "
+                "or one do not."
+            ),
+        ),
+        Recipe(
+            name="h100-sxm-80gb.magicdec",
+            gpu="h100-sxm-80gb",
+            stack="magicdec",
+            base="h100-sxm-80gb.literature",
+            set_name="magicdec",
+            free=("attention_bandwidth_fraction", "small_kernel_s", "allreduce_multiplier", "iteration_fixed_s"),
+            pinned={
+                "attention_blocks_per_multiprocessor": (
+                    2.0,
+                    "no row has that many sequences: as on A100; " + FLASHINFER_WAVES,
+                )
+            },
+            notes=(
+                "torch.compile, CUDA graphs, FlashInfer, custom all-reduce. Pinned: everything about GEMMs (the "
+                "rows have one target and one device count), the constant of a pass and the KV re-read factor "
+                "(both fitted within two standard errors of zero), and what a sparse cache costs a sequence on "
+                "A100 (within one)."
+            ),
+        ),
+        Recipe(
+            name="a100-sxm-80gb.gpt-fast",
+            gpu="a100-sxm-80gb",
+            stack="gpt-fast",
+            base="a100-sxm-80gb.literature",
+            set_name="gptfast_decode",
+            free=("gemm_bandwidth_fraction", "weight_unpack_s", "small_kernel_s"),
+            shards_lm_head=False,
+            notes=(
+                "Batch 1, devices limited to 330 W. Embedding and LM head are kept whole on every device. Pinned: "
+                "all-reduce curve and everything about attention, which 105 cached tokens do not show; no row "
+                "speculates, so the time of an iteration outside its passes is the literature's."
+            ),
+        ),
+    )
+}
+
+
+def recipe_of(name: str, flag: str = "--calibration") -> Recipe:
+    """A recipe by the name of its calibration. Raises InputError."""
+    if name not in RECIPES:
+        raise unknown_name(flag, "fitted calibration", name, RECIPES)
+    return RECIPES[name]

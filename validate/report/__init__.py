@@ -1,0 +1,1 @@
+"""The page of a machine: predicted beside measured, in Markdown and pictures."""
