@@ -13,7 +13,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
 from validate.decoder.attention import Attention, Span
-from validate.decoder.cache import KVCache, allocate
+from validate.decoder.cache import KVCache, allocate, pick_tokens, write_tokens
 from validate.decoder.runner import Observed
 
 Meter = Callable[[str, Tensor | float], None]
@@ -82,18 +82,17 @@ class Packed(View):
 
     def copy(self, layer: int, index: Tensor) -> None:
         """Take the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a layer."""
-        where = index[..., None].expand(-1, -1, -1, self.source.k.shape[-1])
-        self.k[layer][:, :, : index.shape[2]] = self.source.k[layer].gather(2, where)
-        self.v[layer][:, :, : index.shape[2]] = self.source.v[layer].gather(2, where)
+        self.k[layer][:, :, : index.shape[2]] = pick_tokens(self.source.k[layer], index)
+        self.v[layer][:, :, : index.shape[2]] = pick_tokens(self.source.v[layer], index)
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
         """Copy the source's tokens start, start + 1, ... into slots [batch, gamma + 1], those past `count` nowhere."""
         n = slot.shape[1]
         k, v = self.source.read(self.source.positions(start, n))
         keep = torch.arange(n, device=slot.device) < count[:, None]
-        where = torch.where(keep, slot, self.slots)[None, :, None, :, None].expand_as(k)
-        self.k.scatter_(3, where, k)
-        self.v.scatter_(3, where, v)
+        where = torch.where(keep, slot, self.slots)
+        write_tokens(self.k, self.source.rows, where, k)
+        write_tokens(self.v, self.source.rows, where, v)
 
     def begin(self) -> None:
         """One span for all layers and steps of the iteration."""

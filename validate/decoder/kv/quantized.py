@@ -5,7 +5,7 @@ from torch import Tensor
 
 from perfmodel.kv.quantized import Quantized
 from validate.decoder.attention import Attention
-from validate.decoder.cache import KVCache, allocate
+from validate.decoder.cache import KVCache, allocate, write_tokens
 from validate.decoder.kv.base import View, only
 from validate.decoder.runner import Observed
 
@@ -42,10 +42,8 @@ class QuantizedView(View):
         positions = self.source.positions(start, self.gamma + 1)
         for which, tensor in zip("kv", self.source.read(positions), strict=True):
             codes, scales = self._quantise(tensor)
-            where = positions[None, :, None, :, None]
-            self.codes[which].scatter_(3, where.expand_as(codes), codes)
-            where = where[..., None]
-            self.scales[which].scatter_(3, where.expand_as(scales), scales)
+            write_tokens(self.codes[which], self.source.rows, positions, codes)
+            write_tokens(self.scales[which], self.source.rows, positions, scales)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
         """Attention over the values that the codes stand for."""

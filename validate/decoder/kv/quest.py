@@ -5,7 +5,7 @@ from torch import Tensor
 
 from perfmodel.kv.quest import Quest
 from validate.decoder.attention import Attention, Span, fold
-from validate.decoder.cache import KVCache
+from validate.decoder.cache import KVCache, pick_tokens
 from validate.decoder.kv.base import View
 from validate.decoder.runner import Observed
 
@@ -44,8 +44,7 @@ class QuestView(View):
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
         """Gather the best pages and attend to them."""
         index, span = self._choose(layer, q)
-        where = index[..., None].expand(-1, -1, -1, q.shape[-1])
-        k, v = self.source.k[layer].gather(2, where), self.source.v[layer].gather(2, where)
+        k, v = pick_tokens(self.source.k[layer], index), pick_tokens(self.source.v[layer], index)
         self.tell("kv", span.lengths.sum() * self.source.token_bytes)
         self.tell("select", (self._span.lengths / self.page).sum() * self.source.token_bytes)
         return self.attention(q, k, v, span, new_k, new_v)
