@@ -22,13 +22,14 @@ UNBOUNDED = 2.0**60
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A dense projection: constants per pass and per token."""
+    """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs."""
 
     name: str
     kernels: int
     weight_bytes: float
     flops_per_token: float
     activation_bytes_per_token: float
+    columns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Experts:
     num_experts: int
     experts_per_token: int
     expert_weight_bytes: float
+    expert_columns: float
     flops_per_token: float
     activation_bytes_per_token: float
 
@@ -256,7 +258,8 @@ def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> O
 
 def _dense(op: Linear, tokens: Floats, weights: Format) -> Op:
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
-    return Op(op.name, "linear", op.kernels, cost, weights.compute, packed_weights=_packed(op.weight_bytes, weights))
+    packed = _packed(op.weight_bytes, weights)
+    return Op(op.name, "linear", op.kernels, cost, weights.compute, packed_weights=packed, columns=op.columns)
 
 
 def _small(op: Small, tokens: Floats) -> Op:
@@ -264,14 +267,10 @@ def _small(op: Small, tokens: Floats) -> Op:
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats, weights: Format) -> Op:
-    cost = Cost(
-        e.flops_per_token * tokens,
-        e.touched(routed) * e.expert_weight_bytes,
-        0.0,
-        e.activation_bytes_per_token * tokens,
-    )
-    packed = _packed(cost.weight_bytes, weights)
-    return Op("experts", "linear", e.kernels, cost, weights.compute, packed_weights=packed)
+    touched = e.touched(routed)
+    cost = Cost(e.flops_per_token * tokens, touched * e.expert_weight_bytes, 0.0, e.activation_bytes_per_token * tokens)
+    packed, columns = _packed(cost.weight_bytes, weights), touched * e.expert_columns
+    return Op("experts", "linear", e.kernels, cost, weights.compute, packed_weights=packed, columns=columns)
 
 
 def _packed(weight_bytes: Floats, weights: Format) -> Floats:
@@ -319,6 +318,7 @@ def _linear(
         kernels * (weights * precision.weights.bytes_per_value + biases * precision.activation_bytes),
         kernels * 2.0 * weights,
         kernels * sum(widths) * precision.activation_bytes,
+        kernels * widths[1],
     )
 
 
@@ -400,6 +400,7 @@ def _experts(model: ModelSpec, n: int, precision: Precision) -> Experts | None:
         experts_per_token=moe.experts_per_token,
         expert_weight_bytes=layers
         * (matrices * precision.weights.bytes_per_value + biases * precision.activation_bytes),
+        expert_columns=layers * (2 * moe.intermediate_size / n + model.hidden_size),
         flops_per_token=layers * moe.experts_per_token * 2.0 * matrices,
         activation_bytes_per_token=layers * moe.experts_per_token * per_token * precision.activation_bytes,
     )

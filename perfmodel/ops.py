@@ -45,7 +45,8 @@ class Op:
 
     kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass (attention
     only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items: independent pieces of one
-    attention call, a KV head of a sequence each; 0 where the count does not matter.
+    attention call, a KV head of a sequence each; 0 where the count does not matter. packed_weights: weight values that
+    must be unpacked (linear ops only). columns: output columns of all GEMMs (linear ops only).
     """
 
     name: str
@@ -57,3 +58,4 @@ class Op:
     message_bytes: Floats = 0.0
     work_items: Floats = 0.0
     packed_weights: Floats = 0.0
+    columns: Floats = 0.0

@@ -96,6 +96,7 @@ class Machine:
         k, c = self._constants, op.cost
         if op.kind == "linear":
             memory = c.bytes * (k.per_byte / k.gemm_bandwidth) + op.packed_weights * k.weight_unpack_s
+            memory = memory + op.columns * k.gemm_column_s
             compute = c.flops * (1.0 / (self.peak(op.compute) * k.gemm_flops))
             return op.kernels * k.gemm_s + _blend(memory, compute, k.gemm_power)
         if op.kind == "attention":
@@ -136,7 +137,8 @@ class Machine:
             activation_s=sum((op.cost.activation_bytes for op in compute), start=0.0) * k.per_byte,
             comm_s=sum((self.op_predicted_s(op) for op in comm), start=0.0),
             fixed_s=sum(
-                (op.kernels * launches[op.kind] for op in compute), start=k.pass_s + k.token_s * tokens + upkeep
+                (op.kernels * launches[op.kind] + op.columns * k.gemm_column_s for op in compute),
+                start=k.pass_s + k.token_s * tokens + upkeep,
             ),
         )
 
@@ -174,7 +176,7 @@ class Machine:
             "param_load": float(c.weight_bytes) * per_byte,
             "kv_load": float(c.kv_bytes * reread) * per_byte,
             "activations": float(c.activation_bytes) * per_byte,
-            "fixed": launch,
+            "fixed": launch + float(op.columns) * k.gemm_column_s,
         }
         return max(terms, key=lambda name: terms[name])
 
@@ -230,6 +232,7 @@ class _Constants:
     gemm_flops: float
     gemm_s: float
     gemm_power: float
+    gemm_column_s: float
     attention_bandwidth: float
     attention_flops: float
     attention_s: float
@@ -256,6 +259,7 @@ class _Constants:
             gemm_flops=c.gemm_flops_fraction.value,
             gemm_s=c.gemm_fixed_s.value,
             gemm_power=c.gemm_blend_power.value,
+            gemm_column_s=c.gemm_column_s.value if c.gemm_column_s else 0.0,
             attention_bandwidth=c.attention_bandwidth_fraction.value,
             attention_flops=c.attention_flops_fraction.value,
             attention_s=c.attention_fixed_s.value,

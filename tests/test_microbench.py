@@ -18,7 +18,7 @@ from perfmodel.specs.gpu import GPUSpec, load_gpu
 from tests.test_plans import TINY, write
 from validate.harness.estimate import Bench
 from validate.harness.micro.fit import calibration_from
-from validate.harness.micro.grid import jobs, linear_shapes, shell_kernels, small_bytes
+from validate.harness.micro.grid import jobs, linear_shapes, shell_smalls, small_bytes
 from validate.harness.micro.host import host_spec
 from validate.harness.micro.write import calibrate_from_microbench, write_yaml
 from validate.harness.plans import Plan, load_plan, spec_of
@@ -26,11 +26,13 @@ from validate.measurements import Record, read_record
 
 TRUTH = {
     "gemm_bandwidth_fraction": 0.8, "gemm_flops_fraction": 0.7, "gemm_fixed_s": 4e-6, "gemm_blend_power": 2.5,
+    "gemm_column_s": 2e-10,
     "attention_bandwidth_fraction": 0.6, "attention_flops_fraction": 0.01, "attention_fixed_s": 2e-5,
     "kv_reread_per_query": 0.04, "small_kernel_s": 6e-6, "small_bandwidth_fraction": 0.5, "pass_fixed_s": 3e-4,
     "token_s": 1e-6, "iteration_fixed_s": 5e-4, "iteration_sequence_s": 2e-5,
 }  # fmt: skip
 SAMPLING_S = 4e-5
+BARE_S = {"linears": 2e-5, "attention": 1e-5}
 COMMIT = "0123456789abcdef"
 
 
@@ -41,7 +43,7 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
         return float(at["bytes"] / (0.9 * bandwidth))
     if kind == "gemm":
         n, k, m = at["n"], at["k"], at["m"]
-        load = 2 * (n * k + m * (n + k)) / (t["gemm_bandwidth_fraction"] * bandwidth)
+        load = 2 * (n * k + m * (n + k)) / (t["gemm_bandwidth_fraction"] * bandwidth) + n * t["gemm_column_s"]
         compute = 2 * m * n * k / (t["gemm_flops_fraction"] * peak)
         p = t["gemm_blend_power"]
         return float(t["gemm_fixed_s"] + (load**p + compute**p) ** (1 / p))
@@ -57,9 +59,11 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
     if kind == "sampling":
         return SAMPLING_S * at["batch"]
     if kind == "shell":
-        n, tokens = shell_kernels(at["layers"], plan), at["batch"] * at["query"]
-        launches = n["linear"] * t["gemm_fixed_s"] + n["attention"] * t["attention_fixed_s"]
-        return launches + n["small"] * t["small_kernel_s"] + t["pass_fixed_s"] + tokens * t["token_s"]
+        smalls, tokens = shell_smalls(at["layers"], plan), at["batch"] * at["query"]
+        bare = at["layers"] * (BARE_S["linears"] + BARE_S["attention"])
+        return bare + smalls * t["small_kernel_s"] + t["pass_fixed_s"] + tokens * t["token_s"]
+    if kind == "bare":
+        return BARE_S[at["what"]]
     assert kind == "loop"
     return t["iteration_fixed_s"] + at["batch"] * t["iteration_sequence_s"]
 
@@ -144,7 +148,10 @@ def test_the_linear_shapes_are_those_the_engine_counts() -> None:
         spec, precisions = spec_of(name), load_plan("gpu-8b").precisions()
         part = costs.shard(spec, devices, precisions)
         counted = [op.weight_bytes / op.kernels for op in (*part.linears, part.lm_head)]
-        assert sorted(2.0 * n * k for n, k in linear_shapes(spec, devices)) == sorted(counted)
+        shapes = linear_shapes(spec, devices)
+        assert sorted(2.0 * n * k for n, k in shapes) == sorted(counted)
+        columns = [op.columns / op.kernels for op in (*part.linears, part.lm_head)]
+        assert sorted(columns) == sorted(n for n, _ in shapes)
 
 
 def test_jobs_cover_what_passes_of_the_plan_do(plan: Plan) -> None:
@@ -206,7 +213,19 @@ def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
     found = read_record(path)
     assert not found.failures()
     kinds = {row.kind for row in found.kernels}
-    assert kinds >= {"copy", "read", "gemm", "attention", "norm", "rope", "activation", "residual", "shell", "loop"}
+    assert kinds >= {
+        "copy",
+        "read",
+        "gemm",
+        "attention",
+        "norm",
+        "rope",
+        "activation",
+        "residual",
+        "shell",
+        "bare",
+        "loop",
+    }
     assert all(len(row.samples["call_s"]) == 7 and row.call_s > 0 for row in found.kernels)
     made = calibration_from(found, load_gpu("h100-sxm-80gb"), "test")
     assert made.fitted_on == (found.name,)

@@ -155,6 +155,14 @@ def test_fixed_costs_of_a_pass() -> None:
     assert t.lower_s == pytest.approx(1.0)
 
 
+def test_output_columns_cost_a_cpu_kernel_time_beside_its_bytes() -> None:
+    """1 s of loading, 200 columns of 1 ms: 1.2 s of which 0.2 s is no load; loading and columns both beside compute."""
+    op = Op("gemm", "linear", 0, Cost(flops=2.0 * F, weight_bytes=BW), columns=200)
+    column = IDEAL.gemm_fixed_s.model_copy(update={"value": 1e-3})
+    found = machine(gemm_column_s=column, gemm_blend_power=1.0).time([op], 1.0)
+    assert (found.predicted_s, found.fixed_s, found.lower_s) == pytest.approx((1.2 + 2.0, 0.2, 2.0))
+
+
 # Re-reading the cache.
 
 

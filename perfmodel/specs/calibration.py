@@ -100,11 +100,12 @@ class Calibration(_Frozen):
     `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants others measured) or ``fitted``.
     A calibration of one device used for another is *transferred*: that is a fact of the use, so no file says it.
 
-    The constants that need more than their name: attention_blocks_per_multiprocessor: blocks of the attention kernel
-    that one multiprocessor runs at a time (none: no waves are counted). weight_unpack_s: of one weight value stored in
-    fewer than the 16 bits that it computes with. full_cache_pass_s: of a pass over the whole cache, beside
-    pass_fixed_s. sparse_cache_sequence_s: of a draft step over a KV budget, per sequence and layer.
-    iteration_sequence_s: of an iteration, per sequence, beside iteration_fixed_s.
+    The constants that need more than their name: attention_blocks_per_multiprocessor: blocks of the attention
+    kernel that one multiprocessor runs at a time (none: no waves are counted). gemm_column_s: of one output column
+    of a GEMM, whatever its length: what a CPU kernel spends on it beside reading its weights. weight_unpack_s: of
+    one weight value stored in fewer than the 16 bits that it computes with. full_cache_pass_s: of a pass over the
+    whole cache, beside pass_fixed_s. sparse_cache_sequence_s: of a draft step over a KV budget, per sequence and
+    layer. iteration_sequence_s: of an iteration, per sequence, beside iteration_fixed_s.
 
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
     the speedup where this calibration was used for another device.
@@ -122,6 +123,7 @@ class Calibration(_Frozen):
     gemm_flops_fraction: Fraction
     gemm_fixed_s: Seconds
     gemm_blend_power: BlendPower
+    gemm_column_s: Seconds | None = None
     weight_unpack_s: Seconds | None = None
     attention_bandwidth_fraction: Fraction
     attention_flops_fraction: Fraction

@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.gpu import GPUSpec
-from validate.harness.micro.grid import linear_shapes, shell_kernels, small_bytes
+from validate.harness.micro.grid import linear_shapes, shell_smalls, small_bytes
 from validate.harness.plans import Plan
 from validate.measurements import MicroRow, Record
 
 Array = NDArray[np.float64]
 Statistic = Literal["median", "best"]
-PASS_ROWS = 512
-"""GEMMs of more rows than this are no decoding pass; they set the FLOP fraction with a lesser weight."""
 LARGE_WEIGHT = 0.25
+"""Of GEMMs with more rows than any pass of the plan has: they set the FLOP fraction, and little else."""
+COLUMN_S = 1e-8
+"""Scale at which the time of an output column is fitted."""
 KINK = 1.02
 """A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
 
@@ -39,7 +40,7 @@ def calibration_from(record: Record, gpu: GPUSpec, name: str, statistic: Statist
     for row in record.kernels:
         if row.status == "ok":
             kinds.setdefault(row.kind, []).append(row)
-    missing = [kind for kind in ("gemm", "attention", "norm", "shell", "loop", "sampling") if kind not in kinds]
+    missing = [kind for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling") if kind not in kinds]
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
     return Fit(record, gpu, kinds, statistic).calibration(name)
@@ -61,7 +62,7 @@ class Fit:
         constants = self.gemm()
         constants |= self.attention(constants["gemm_flops_fraction"])
         constants |= self.small()
-        constants |= self.host(constants)
+        constants |= self.host()
         constants |= self.loop()
         worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
         libraries = self.record.data.environment["libraries"]
@@ -80,26 +81,28 @@ class Fit:
         return Calibration.model_validate(fixed | constants)
 
     def gemm(self) -> dict[str, Any]:
-        """Bandwidth and FLOP fraction, launch and blend of the linear ops."""
+        """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
         rows = self.kinds["gemm"]
         n, k, m = (np.array([row.at[key] for row in rows], float) for key in "nkm")
         size, act = self.precision.weights.bytes_per_value, self.precision.activation_bytes
         load = (n * k * size + m * (n + k) * act) / self.bandwidth
         compute = 2 * m * n * k / self.peak
-        weight = np.where(m <= PASS_ROWS, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
+        most = max(point.batch * (point.gamma + 1) for point in self.plan.points())
+        weight = np.where(m <= most, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
 
         def model(x: Array) -> Array:
-            memory, flops = load / math.exp(x[0]), compute / math.exp(x[1])
+            memory, flops = load / math.exp(x[0]) + n * x[4] * COLUMN_S, compute / math.exp(x[1])
             return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
 
-        start = [math.log(0.8), math.log(0.6), math.log(1e-6), 3.0]
-        low, high = [math.log(0.01), math.log(0.01), math.log(1e-9), 1.0], [0.0, 0.0, math.log(1e-2), 16.0]
+        start = [math.log(0.8), math.log(0.6), math.log(1e-6), 3.0, 0.1]
+        low, high = [math.log(0.01), math.log(0.01), math.log(1e-9), 1.0, 0.0], [0.0, 0.0, math.log(1e-2), 16.0, 1e3]
         x, error = self._fit("gemm", rows, model, start, low, high, weight)
         return {
             "gemm_bandwidth_fraction": self._log_constant(x[0], error[0]),
             "gemm_flops_fraction": self._log_constant(x[1], error[1]),
             "gemm_fixed_s": self._log_constant(x[2], error[2]),
             "gemm_blend_power": self._constant(x[3], error[3]),
+            "gemm_column_s": self._constant(x[4] * COLUMN_S, error[4] * COLUMN_S),
         }
 
     def _shares(self, rows: Sequence[MicroRow], m: Array) -> Array:
@@ -159,17 +162,18 @@ class Fit:
         spread = float(fractions.std() / math.sqrt(len(fractions)))
         return {"small_bandwidth_fraction": self._constant(float(np.median(fractions)), spread)}
 
-    def host(self, known: dict[str, Any]) -> dict[str, Any]:
-        """What a pass with next to no work takes beyond its linear and attention launches; drawing a draft's token."""
+    def host(self) -> dict[str, Any]:
+        """What a pass with next to no work takes beyond its linear ops and attention; drawing a draft's token."""
         rows = self.kinds["shell"]
-        launches = [shell_kernels(row.at["layers"], self.plan) for row in rows]
+        bare: dict[tuple[int, int], float] = {}
+        for row in self.kinds["bare"]:
+            size = row.at["batch"], row.at["query"]
+            bare[size] = bare.get(size, 0.0) + self._s(row)
         seconds = np.array([self._s(row) for row in rows])
-        gemm, attend = known["gemm_fixed_s"]["value"], known["attention_fixed_s"]["value"]
-        rest = seconds - np.array([n["linear"] * gemm + n["attention"] * attend for n in launches])
+        rest = seconds - [row.at["layers"] * bare[row.at["batch"], row.at["query"]] for row in rows]
         tokens = np.array([row.at["batch"] * row.at["query"] for row in rows], float)
-        x, error = _nonnegative(
-            np.stack([[n["small"] for n in launches], np.ones(len(rows)), tokens], 1), rest, seconds
-        )
+        smalls = [shell_smalls(row.at["layers"], self.plan) for row in rows]
+        x, error = _nonnegative(np.stack([smalls, np.ones(len(rows)), tokens], 1), rest, seconds)
         layers = max(row.at["layers"] for row in rows)
         drawn = [self._s(row) / (row.at["batch"] * layers) for row in self.kinds["sampling"]]
         return {

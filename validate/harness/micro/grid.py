@@ -12,6 +12,7 @@ MESSAGE_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**23, 2**26)
 SMALL_TOKENS = (1, 4, 16, 64, 256, 1024)
 SMALL_CACHES = (64, 512)
 SHELL_HIDDEN = 64
+BARE = ("linears", "attention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,14 @@ def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
-    """Passes with next to no work in them (hidden size `SHELL_HIDDEN`), and iterations of one such layer."""
+    """Passes with next to no work in them (hidden size `SHELL_HIDDEN`), what their linear ops and attention take alone
+    (``bare``, of one layer), and iterations of one such layer.
+    """
     batches = sorted({min(b.batch) for b in plan.grid} | {max(b.batch) for b in plan.grid})
     layers = sorted({1, spec.num_hidden_layers})
-    shells = [Job("shell", {"layers": n, "batch": b, "query": q}) for n in layers for b in batches for q in (1, 4)]
+    sizes = [{"batch": b, "query": q} for b in batches for q in (1, 4)]
+    shells = [Job("shell", {"layers": n, **size}) for n in layers for size in sizes]
+    shells += [Job("bare", {"what": what, **size}) for what in BARE for size in sizes]
     kv = next(block.draft_kv[0] for block in plan.grid if spec.name in (block.target, block.draft))
     at = {**_heads(spec, 1), "layers": spec.num_hidden_layers, "vocab": spec.vocab_size, "draft_kv": kv}
     return shells + [Job("loop", {**at, "batch": b, "gamma": g}) for b in batches for g in (1, 4)]
@@ -135,11 +140,6 @@ def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256
     )
 
 
-def shell_kernels(layers: int, plan: Plan) -> dict[str, float]:
-    """Launches of each kind in a shell's pass, as the engine counts them."""
-    part = costs.shard(shell_spec(layers), 1, plan.precisions())
-    return {
-        "linear": sum(op.kernels for op in part.linears) + part.lm_head.kernels,
-        "attention": float(layers),
-        "small": float(sum(op.kernels for op in part.smalls)),
-    }
+def shell_smalls(layers: int, plan: Plan) -> float:
+    """Element-wise kernels in a shell's pass, as the engine counts them."""
+    return float(sum(op.kernels for op in costs.shard(shell_spec(layers), 1, plan.precisions()).smalls))

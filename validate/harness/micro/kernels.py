@@ -5,7 +5,7 @@ Inputs are random, never zeros. Buffers take turns so that together they exceed 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,12 +13,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from validate.decoder import attention, rope
+from validate.decoder import attention, graphs, rope
 from validate.decoder.attention import Span
 from validate.decoder.setup import Request, decoder, start_random
 from validate.decoder.speculative import Decoder
 from validate.decoder.weights import RandomWeights, build
-from validate.harness.micro.grid import Job, shell_spec
+from validate.harness.micro.grid import Job, linear_shapes, shell_spec
 from validate.harness.plans import Plan
 from validate.harness.rig import Lane, Rewinder
 
@@ -26,18 +26,22 @@ SPREAD_BYTES = 2**28
 """Buffers take turns until they are this large together (or one alone is)."""
 MOST_BUFFERS = 512
 SHELL_CONTEXT = 64
+BETWEEN = 1024
+"""Values of the element-wise kernel between two large ones."""
 
 
 @dataclass
 class Kernel:
     """`call(i)` runs it on buffer i (modulo `buffers`); working_set_bytes is what all buffers take together.
 
-    rewind: to be called before a stretch of at most `most_calls` calls.
+    beside: a kernel that is called before each call, as an element-wise one lies between any two large ones of a pass;
+    its own time is taken off. rewind: to be called before a stretch of at most `most_calls` calls.
     """
 
     call: Callable[[int], Any]
     buffers: int
     working_set_bytes: float
+    beside: Callable[[], Any] | None = None
     rewind: Callable[[], None] | None = None
     most_calls: int = 2000
 
@@ -53,6 +57,13 @@ class Workshop:
     def make(self, job: Job) -> Kernel:
         """By kind; a kind is a method."""
         return getattr(self, f"_{job.kind}")(**job.at)
+
+    def _between(self) -> Callable[[], Any] | None:
+        """A CPU's threads lose each other in the element-wise work between two large kernels; a device's do not."""
+        if self.device.type != "cpu":
+            return None
+        x = self._random(1, BETWEEN)
+        return lambda: F.rms_norm(x, (BETWEEN,))
 
     def _random(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         return torch.empty(shape, device=self.device, dtype=dtype or self.dtype).normal_(generator=self.generator)
@@ -79,7 +90,7 @@ class Workshop:
         size = n * k * self.dtype.itemsize
         weights = self._turns((n, k))
         x = self._random(m, k)
-        return Kernel(lambda i: F.linear(x, weights[i][0]), len(weights), size * len(weights))
+        return Kernel(lambda i: F.linear(x, weights[i][0]), len(weights), size * len(weights), self._between())
 
     def _attention(self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int) -> Kernel:
         attend = attention.choose(self.plan.attention, self.device, self.dtype)
@@ -90,7 +101,11 @@ class Workshop:
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
         lengths = torch.full((batch,), context, dtype=torch.int64, device=self.device)
         span = Span(lengths, context)
-        return Kernel(lambda i: attend(q, caches[i][0], caches[i][1], span, k, v), len(caches), size * len(caches))
+
+        def call(i: int) -> Tensor:
+            return attend(q, caches[i][0], caches[i][1], span, k, v)
+
+        return Kernel(call, len(caches), size * len(caches), self._between())
 
     def _norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
         x, weight = self._random(1, tokens, hidden), self._random(hidden)
@@ -121,6 +136,16 @@ class Workshop:
         logits = self._random(batch, vocab)
         return Kernel(lambda i: logits.argmax(-1), 1, logits.nbytes)
 
+    def _bare(self, what: str, batch: int, query: int) -> Kernel:
+        """The linear ops, or the attention, of one layer of a shell."""
+        spec = shell_spec(1)
+        if what == "attention":
+            heads = {"heads": spec.num_attention_heads, "kv_heads": spec.num_key_value_heads, "head_dim": spec.head_dim}
+            return replace(self._attention(**heads, batch=batch, context=SHELL_CONTEXT, query=query), beside=None)
+        *layer, _ = linear_shapes(spec)
+        pairs = [(self._random(batch * query, k), self._random(n, k)) for n, k in layer]
+        return Kernel(lambda i: [F.linear(x, weight) for x, weight in pairs], 1, 0.0)
+
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
         model = build(shell_spec(layers), RandomWeights(0, self.device, self.dtype))
         made = decoder(model, Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention))
@@ -141,11 +166,20 @@ class Workshop:
         logits = self._random(batch, gamma + 1, vocab)
         rewind = Rewinder(Lane(made, state))
 
-        def call(_: int) -> None:
+        def stand() -> None:
             made.commit(state, drafted, made.decide(state, drafted, None, logits))
+
+        run: Callable[[], object] = stand
+        if self.device.type == "cuda" and self.plan.protocol.graphs:
+            graphs.fix_bounds(made)
+            stand()
+            run = graphs.record(stand, state.generator)
+
+        def call(_: int) -> None:
+            run()
             made.refresh()
 
-        return Kernel(call, 1, 0.0, rewind, most_calls=(room - 1) // (gamma + 1))
+        return Kernel(call, 1, 0.0, rewind=rewind, most_calls=(room - 1) // (gamma + 1))
 
     def _graph(self, kernels: int) -> Kernel:
         """A graph of so many dependent empty kernels; one replay is one call."""

@@ -21,8 +21,8 @@ STRETCH_S = 4e-3
 """Calls are timed in stretches of about this long, so that the clock's own cost does not count."""
 LONG_S = 0.25
 """A call longer than this is not warmed up a second time."""
-CAPTURED = ("gemm", "attention", "norm", "rope", "activation", "residual", "sampling")
-"""Kinds that are timed inside a CUDA graph, where the host's launches do not count."""
+CAPTURED = ("gemm", "attention", "norm", "rope", "activation", "residual", "sampling", "bare")
+"""Kinds timed inside a CUDA graph, where the host's launches do not count; a shell is where the plan's passes are."""
 
 
 def run_micro(
@@ -98,7 +98,8 @@ def time_job(
     try:
         kernel = shop.make(job)
         calls = group.largest(_calls(kernel, clock, device, group))
-        run = _captured(kernel, calls) if device.type == "cuda" and job.kind in CAPTURED else None
+        captured = job.kind in CAPTURED or (job.kind == "shell" and shop.plan.protocol.graphs)
+        run = _captured(kernel, calls) if device.type == "cuda" and captured else None
         seconds = [_stretch(kernel, calls, clock, device, sample, run) for sample in range(samples)]
     except (InputError, *OUT_OF_MEMORY, RuntimeError) as error:
         return {**base, **failure(error)}
@@ -131,11 +132,20 @@ def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sam
     clock.mark()
     if run is not None:
         run()
-    else:
-        for i in range(calls):
-            kernel.call((sample * calls + i) % kernel.buffers)
+        clock.mark()
+        return clock.laps()[0]
+    for i in range(calls):
+        if kernel.beside is not None:
+            kernel.beside()
+        kernel.call((sample * calls + i) % kernel.buffers)
     clock.mark()
-    return clock.laps()[0]
+    if kernel.beside is None:
+        return clock.laps()[0]
+    for _ in range(calls):
+        kernel.beside()
+    clock.mark()
+    both, beside = clock.laps()
+    return both - beside
 
 
 def _captured(kernel: Kernel, calls: int) -> Any:
