@@ -276,3 +276,15 @@ def test_a_damaged_record_is_refused(record: Record, tmp_path: Path, change: dic
     path.write_text(json.dumps(data | change), encoding="utf-8")
     with pytest.raises(InputError, match=words):
         read_record(path)
+
+
+def test_a_busy_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 jiffies between two looks 300 were idle or waiting: a quarter was used."""
+    from validate.harness import environment
+
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n", encoding="ascii")
+    later = "cpu  180 0 120 950 150 0 0 0 0 0\n"
+    monkeypatch.setattr("time.sleep", lambda _: stat.write_text(later, encoding="ascii"))
+    assert environment.busy_share(0.5, stat) == pytest.approx(0.25)
+    assert environment.busy_share(0.5, tmp_path / "none") == 0.0

@@ -230,3 +230,34 @@ def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
     made = calibration_from(found, load_gpu("h100-sxm-80gb"), "test")
     assert made.fitted_on == (found.name,)
     assert all(math.isfinite(getattr(made, name).value) for name in TRUTH)
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
+    """Ranks agree before they count calls together, so that none waits for one that has gone on."""
+    import torch
+
+    from validate.harness.clock import clock_for
+    from validate.harness.group import Group
+    from validate.harness.micro.grid import Job
+    from validate.harness.micro.kernels import Workshop
+    from validate.harness.micro.run import time_job
+
+    class Pair(Group):
+        """This rank is fine or not; the other one failed."""
+
+        def all_true(self, mine: bool) -> bool:
+            told.append(mine)
+            return False
+
+        def largest(self, mine: int) -> int:
+            raise AssertionError("must not be asked")
+
+    told: list[bool] = []
+    cpu = torch.device("cpu")
+    shop, clock = Workshop(plan, cpu, torch.bfloat16), clock_for(cpu)
+    for rows, cause in ((4, "failed on another rank"), (-1, "")):
+        row = time_job(shop, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(0, 2))
+        assert row["status"] == "failed"
+        assert cause in row["error"]
+    assert told == [True, False]

@@ -173,6 +173,16 @@ def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record
     return tuple(read_record(path) for path in found if f"{path.parent.name}/{path.name}" not in gone)
 
 
+def newest(path: Path, kind: str, flag: str) -> Path:
+    """The path of a record; of a folder, that of its newest record of a kind (``measure``, ``microbench``)."""
+    if not path.is_dir():
+        return path
+    found = latest(records(path.parent, path.name), kind)
+    if found is None:
+        raise InputError(f"{flag}: {path} must hold a record of kind {kind}")
+    return found.path
+
+
 def latest(found: Iterable[Record], kind: str) -> Record | None:
     """The newest record of a kind."""
     return next((r for r in sorted(found, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None)

@@ -178,8 +178,12 @@ def steady_share(record: Record) -> float:
     return steady / len(timings) if timings else 0.0
 
 
+def is_quiet(record: Record) -> bool:
+    """Whether its medians are to be believed."""
+    return steady_share(record) >= QUIET_SHARE
+
+
 def quiet_line(record: Record) -> str:
     """What a reader should know of it, in a line."""
-    share = steady_share(record)
-    line = f"{share:.0%} of timings have a median within {STEADY - 1:.0%} of their fastest sample"
-    return line if share >= QUIET_SHARE else f"WARNING: the machine was not quiet ({line}): measure again"
+    line = f"{steady_share(record):.0%} of timings have a median within {STEADY - 1:.0%} of their fastest sample"
+    return line if is_quiet(record) else f"WARNING: the machine was not quiet ({line}): measure again"

@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,7 +92,9 @@ def calibrate(
     hold_out: Annotated[list[str] | None, typer.Option(help="Judge on rows with FIELD=VALUE, fit the others.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Write hardware/calibrations/<gpu>.<stack>.yaml.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    from_microbench: Annotated[Path | None, typer.Option(help="Fit to the kernels of this record instead.")] = None,
+    from_microbench: Annotated[
+        Path | None, typer.Option(help="Fit to the kernels of this record (of a folder: its newest) instead.")
+    ] = None,
     hardware: Annotated[
         str | None, typer.Option(help="Of --from-microbench: device; a new NAME.yaml is written for a CPU.")
     ] = None,
@@ -100,13 +102,19 @@ def calibrate(
     passes: Annotated[
         Path | None, typer.Option("--judge", help="Of --from-microbench: record of whole passes to judge it on.")
     ] = None,
+    stack: Annotated[
+        Path | None,
+        typer.Option(help="Of --from-microbench: record of whole passes to stretch it to, judged by halves."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Of --from-microbench: file to write [stdout].")] = None,
 ) -> None:
     """Fit a calibration's constants to measurements, judge the fit on rows left out, and write the file."""
     if from_microbench is not None:
         if write or as_json or fit or hold_out:
-            raise InputError("--from-microbench: takes only NAME, --hardware, --statistic, --judge and --out")
-        return _from_microbench(from_microbench, hardware, name, statistic, passes, out)
+            raise InputError("--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out")
+        if passes is not None and stack is not None:
+            raise InputError("--judge, --stack: must not both be given; --stack judges itself, by halves")
+        return _from_microbench(from_microbench, hardware, name, statistic, passes, stack, out)
     from validate.fit import calibrate as module
     from validate.fit.split import judge, report_lines, split_report
 
@@ -198,34 +206,42 @@ def _from_microbench(
     name: str | None = None,
     statistic: str = "median",
     judge: Path | None = None,
+    stack: Path | None = None,
     out: Path | None = None,
 ) -> None:
     """What ``calibrate --from-microbench RECORD`` does: print or write the calibration that kernels alone give.
 
     For a CPU without a device file, `hardware` NAME.yaml that does not exist yet is written from the record too.
-    judge: a record of whole passes, not used to fit, whose errors the calibration is to state.
+    judge: a record of whole passes, not used to fit, whose errors the calibration is to state. stack: one that the
+    calibration is stretched to (`validate.fit.stack`).
     """
+    from validate.fit.stack import with_stack
     from validate.harness.estimate import Bench
     from validate.harness.micro.write import as_yaml, calibrate_from_microbench, device_from, write_yaml
-    from validate.measurements import read_record
+    from validate.measurements import newest, read_record
     from validate.report.beside import bench_of, observed
-    from validate.summaries import quiet_line
+    from validate.summaries import points, quiet_line
 
     if statistic not in ("median", "best"):
         raise InputError(f"--statistic: must be median or best, given {statistic!r}")
+    record = newest(record, "microbench", "--from-microbench")
     if hardware is not None and hardware.endswith(".yaml") and not Path(hardware).exists():
         spec = device_from(record, Path(hardware).stem)
         typer.echo(f"wrote {write_yaml(spec, Path(hardware), f'Measured: {read_record(record).name}')}", err=True)
     typer.echo(quiet_line(read_record(record)), err=True)
+    made = f"perfmodel validate calibrate --from-microbench results/{read_record(record).name}.json"
+    comment = f"From kernels alone: {made}"
     fitted = calibrate_from_microbench(record, hardware, name, statistic)  # type: ignore[arg-type]
     if judge is not None:
-        whole = read_record(judge)
+        whole = read_record(newest(judge, "measure", "--judge"))
         bench = bench_of(whole, hardware or read_record(record).data.hardware, "ideal")
         scatter = observed(whole, Bench(bench.gpu, fitted, bench.tensor_parallel, bench.precision))
         fitted = fitted.model_copy(update={"observed_error": scatter})
-    comment = (
-        f"From kernels alone: perfmodel validate calibrate --from-microbench results/{read_record(record).name}.json"
-    )
+    if stack is not None:
+        whole = read_record(newest(stack, "measure", "--stack"))
+        measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
+        fitted = with_stack(measured, fitted, name or f"{fitted.gpu}.stack")
+        comment = f"From kernels and whole passes: {made} --stack results/{whole.name}.json"
     if out is None:
         typer.echo(as_yaml(fitted, comment), nl=False)
     else:

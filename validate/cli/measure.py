@@ -16,6 +16,8 @@ HARDWARE = typer.Option(help="Device predictions are for, by name or path [the p
 CALIBRATION = typer.Option(help="Calibration by name or path [the device's own].")
 THREADS = typer.Option(help="CPU threads [the plan's, else torch's choice]; another number is another plan.")
 RESULTS = typer.Option(help="Folder of all results [results/ of the source tree].")
+BUSY_SHARE = 0.15
+"""Above this share of the CPUs in use before a measurement begins, it says so."""
 PLAN = typer.Argument(help="A plan of validate/plans, or a file.")
 
 
@@ -102,6 +104,8 @@ def run(
     from validate.harness.plans import load_plan
     from validate.harness.recorder import RESULTS as DEFAULT
     from validate.harness.recorder import machine_folder
+    from validate.measurements import read_record
+    from validate.summaries import is_quiet, quiet_line
 
     chosen = _for_hardware(load_plan(plan), hardware, threads, known=hardware is not None)
     typer.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
@@ -119,6 +123,8 @@ def run(
     typer.echo(f"2/3  calibration: {path}", err=True)
     typer.echo("3/3  whole passes and whole iterations", err=True)
     status = _measure(chosen, machine, str(path), False, results)
+    if not is_quiet(read_record(record)):
+        typer.echo(f"kernels: {quiet_line(read_record(record))}", err=True)
     device_flag = chosen.hardware
     typer.echo(
         f"\nask: perfmodel whatif --hardware {device_flag} --calibration {path} --model ... --batch ... --context ..."
@@ -162,10 +168,18 @@ def _for_hardware(plan: "Plan", hardware: str | None, threads: int | None, known
     return plan.model_copy(update={key: value for key, value in changes.items() if value is not None})
 
 
+def _warn_where_busy(plan: "Plan") -> None:
+    from validate.harness.environment import busy_share
+
+    if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
+        typer.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True)
+
+
 def _microbench(plan: "Plan", machine: str, resume: bool, results: Path | None, only: tuple[str, ...]) -> Path | None:
     from validate.harness.micro.run import run_micro
     from validate.harness.recorder import RESULTS as DEFAULT
 
+    _warn_where_busy(plan)
     try:
         return run_micro(plan, machine, resume=resume, results=results or DEFAULT, only=only)
     except KeyboardInterrupt:
@@ -179,6 +193,7 @@ def _measure(plan: "Plan", machine: str, calibration: str | None, resume: bool, 
     from validate.measurements import read_record
     from validate.report.beside import bench_of
 
+    _warn_where_busy(plan)
     try:
         path = run_plan(plan, machine, resume=resume, results=results or DEFAULT)
     except KeyboardInterrupt:

@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,22 @@ def device_of(kind: str) -> torch.device:
     if not torch.cuda.is_available():
         raise InputError("plan: device: must be cpu where torch sees no CUDA device, given 'cuda'")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
+    """Share of all CPU time that somebody used in the next `seconds`, 0 to 1; 0 where the system does not say."""
+    before = _jiffies(stat)
+    time.sleep(seconds)
+    (idle, total), (idle_before, total_before) = _jiffies(stat), before
+    return 1.0 - (idle - idle_before) / (total - total_before) if total > total_before else 0.0
+
+
+def _jiffies(stat: Path) -> tuple[int, int]:
+    """CPU time so far of all processors: idle (waiting for disks included), and in total."""
+    if not stat.is_file():
+        return 0, 0
+    spent = [int(value) for value in stat.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    return spent[3] + spent[4], sum(spent)
 
 
 def commit() -> dict[str, Any]:

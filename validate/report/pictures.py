@@ -107,7 +107,7 @@ def speedup(compared: Sequence[Side]) -> Figure:
         for colour, (batch, mine) in zip(COLOURS * 4, sorted(batches.items()), strict=False):
             mine = sorted(mine, key=lambda side: side.point.row.context)
             contexts = [side.point.row.context for side in mine]
-            axes.plot(contexts, [s.predicted["speedup"] for s in mine], color=colour, lw=1)
+            axes.plot(contexts, [s.predicted["speedup"] for s in mine], "_-", color=colour, lw=1, ms=12)
             axes.plot(contexts, [s.measured("speedup") for s in mine], "o", color=colour, ms=5, label=f"B {batch}")
         axes.axhline(1, color="black", lw=0.6, ls=":")
         axes.set_xscale("log", base=2)

@@ -95,9 +95,17 @@ def time_job(
 ) -> dict[str, Any]:
     """One finished row: seconds per call, a stretch of calls a sample; as many calls on every rank."""
     base = {"kind": job.kind, "at": job.at}
+    kernel, once, trouble = None, 0.0, None
     try:
         kernel = shop.make(job)
-        calls = group.largest(_calls(kernel, clock, device, group))
+        once = _stretch(kernel, 1, clock, device, 0, None)
+    except (InputError, *OUT_OF_MEMORY, RuntimeError) as error:
+        trouble = error
+    if not group.all_true(kernel is not None and trouble is None):  # or the other ranks would wait for this one
+        return {**base, **failure(trouble or RuntimeError("failed on another rank"))}
+    assert kernel is not None
+    try:
+        calls = group.largest(_calls(kernel, once, clock, device, group))
         captured = job.kind in CAPTURED or (job.kind == "shell" and shop.plan.protocol.graphs)
         run = _captured(kernel, calls) if device.type == "cuda" and captured else None
         seconds = [_stretch(kernel, calls, clock, device, sample, run) for sample in range(samples)]
@@ -114,12 +122,13 @@ def time_job(
     }
 
 
-def _calls(kernel: Kernel, clock: Clock, device: torch.device, group: Group) -> int:
+def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, group: Group) -> int:
     """So many calls that a stretch takes about `STRETCH_S`; the calls that find it out warm the kernel up.
+
+    once: seconds of the very first call.
 
     Ranks decide together whether to warm up again: a collective called by one of them alone would wait for ever.
     """
-    once = _stretch(kernel, 1, clock, device, 0, None)
     if group.all_true(once < LONG_S):
         once = _stretch(kernel, 1, clock, device, 1, None)
     return max(1, min(kernel.most_calls, round(STRETCH_S / max(once, 1e-9))))

@@ -1,0 +1,102 @@
+"""Stack factors: what whole passes cost beyond their kernels, fitted to one half of an own record, judged on the other.
+
+Four factors, no more: a record of a few dozen points can carry these. Each stretches all constants of one kind of work.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import Calibration, Scatter
+from perfmodel.uncertainty import with_values
+from validate.fit.calibrate import Error, errors
+from validate.fit.counted import TIMES, Array, PointSet
+from validate.fit.fitting import SOFT, WEIGHTS
+from validate.fit.folds import folds_of
+from validate.records import MeasuredPoint
+
+KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "linear ops": (
+        ("gemm_bandwidth_fraction", "gemm_flops_fraction"),
+        ("gemm_fixed_s", "gemm_column_s", "weight_unpack_s"),
+    ),
+    "attention": (("attention_bandwidth_fraction", "attention_flops_fraction"), ("attention_fixed_s",)),
+    "rest of a pass": (
+        ("small_bandwidth_fraction",),
+        ("small_kernel_s", "pass_fixed_s", "token_s", "full_cache_pass_s", "sparse_cache_sequence_s"),
+    ),
+    "beside the passes": ((), ("iteration_fixed_s", "iteration_sequence_s")),
+}
+"""Kind of work -> the fractions that its factor divides (at most to 1), the times that it multiplies."""
+LOW, HIGH = 0.25, 4.0
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Factors fitted to all points, and the errors of every point under the factors of the half it is not in."""
+
+    factors: dict[str, float]
+    calibration: Calibration
+    judged: dict[str, Error]
+
+
+def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
+    """A calibration with the constants of each kind of work stretched by its factor."""
+    values: dict[str, float] = {}
+    for kind, factor in factors.items():
+        divided, multiplied = KINDS[kind]
+        values |= {name: min(getattr(kernels, name).value / factor, 1.0) for name in divided}
+        values |= {name: constant.value * factor for name in multiplied if (constant := getattr(kernels, name))}
+    return with_values(kernels, values)
+
+
+def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]) -> dict[str, float]:
+    """The factors that bring the points of `train` closest, in logarithms of the times of passes and overhead."""
+    from scipy.optimize import least_squares
+
+    logs = {name: np.log(points.measured(name)) for name in TIMES}
+    rows = {name: train & ~np.isnan(logs[name]) for name in TIMES}
+
+    def residuals(x: Array) -> Array:
+        times = points.predict(scaled(kernels, dict(zip(KINDS, np.exp(x).tolist(), strict=True))))
+        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in rows.items() if m.any()])
+
+    bounds = (np.log(LOW), np.log(HIGH))
+    found = least_squares(residuals, np.zeros(len(KINDS)), bounds=bounds, loss="soft_l1", f_scale=SOFT)
+    return dict(zip(KINDS, np.exp(found.x).tolist(), strict=True))
+
+
+def halves(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> Halves:
+    """Fit to the one half and judge on the other, both ways; points of one plain decoding time stay together.
+
+    Raises InputError where there are not two such groups.
+    """
+    folds = folds_of(measured, "point") if measured else np.zeros(1)
+    if folds.max() == 0:
+        raise InputError("--stack: must hold points of two batches or contexts, so that one half can judge the other")
+    points = PointSet(measured, kernels)
+    odd = folds % 2 == 1
+    by_even, by_odd = (points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd))
+    other = {name: np.where(odd, by_even[name], by_odd[name]) for name in TIMES}
+    factors = fit_factors(points, kernels, np.ones(len(measured), dtype=bool))
+    return Halves(factors, scaled(kernels, factors), errors(points, other))
+
+
+def with_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str) -> Calibration:
+    """The calibration of kernels and stack, `name`; its observed error is that of the halves."""
+    made = halves(measured, kernels)
+    seen, words = measured[0].set_name, ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
+    stated = {
+        figure: Scatter(log_rms=float(f"{e.log_rms:.3g}"), rows=e.rows, source=f"{seen}, fitted on the other half")
+        for figure, e in made.judged.items()
+    }
+    return made.calibration.model_copy(
+        update={
+            "name": name,
+            "fitted_on": (*kernels.fitted_on, seen),
+            "notes": f"{kernels.notes} Stretched to whole passes of {seen}: {words}.",
+            "observed_error": stated,
+        }
+    )
