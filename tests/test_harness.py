@@ -288,3 +288,18 @@ def test_a_busy_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("time.sleep", lambda _: stat.write_text(later, encoding="ascii"))
     assert environment.busy_share(0.5, stat) == pytest.approx(0.25)
     assert environment.busy_share(0.5, tmp_path / "none") == 0.0
+
+
+@pytest.mark.slow
+def test_the_stages_of_the_gpu_script_run(tmp_path: Path) -> None:
+    """On the CPU and a tiny plan: kernels, passes and page of `benchmarks/gpu.sh`, everything under $OUT."""
+    micro = {"rows": [1, 4, 64], "most_bytes": 2**20}
+    plan = write(tmp_path, micro=micro, grid=[{**TINY["grid"][0], "context": [64, 128, 192, 256]}])  # type: ignore[index]
+    env = os.environ | {"OUT": str(tmp_path / "out"), "PYTHON": sys.executable, "PERFMODEL_COMMIT": COMMIT}
+    for stage, *more in (("kernels", str(plan)), ("passes", str(plan)), ("page",)):
+        words = ["bash", "benchmarks/gpu.sh", stage, "t-1", "h100-sxm-80gb", *more]
+        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    made = {path.name for path in (tmp_path / "out" / "t-1").iterdir()}
+    assert {"h100-sxm-80gb.micro.yaml", "h100-sxm-80gb.stack.yaml", "report.md"} <= made
+    assert subprocess.run(["bash", "benchmarks/gpu.sh"], cwd=ROOT, capture_output=True, check=False).returncode == 2

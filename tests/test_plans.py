@@ -38,8 +38,8 @@ def write(folder: Path, **changes: object) -> Path:
     return path
 
 
-def test_the_plans_of_the_issue_ship() -> None:
-    wanted = {"cpu-quick", "cpu-full", "gpu-8b", "gpu-8b-long", "gpu-small-draft", "magicdec-8gpu"}
+def test_the_plans_that_the_docs_name_ship() -> None:
+    wanted = {"cpu-quick", "cpu-full", "gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha", "magicdec-8gpu"}
     assert wanted <= set(plan_names())
 
 
@@ -56,12 +56,21 @@ def test_a_plan_is_named_by_its_file_and_measures_enough(name: str) -> None:
         assert longest < spec_of(point.target).max_position_embeddings
 
 
-@pytest.mark.parametrize("name", ["gpu-8b", "gpu-8b-long", "gpu-small-draft"])
-def test_single_gpu_plans_fit_an_80_gb_device_and_eight_minutes(name: str) -> None:
+ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha")
+
+
+@pytest.mark.parametrize("name", ONE_GPU)
+def test_single_gpu_plans_fit_a_141_gb_device_and_eight_minutes(name: str) -> None:
+    """On 80 GB the largest points become out-of-memory rows; most must be left."""
     plan = load_plan(name)
-    found = estimate(plan, Bench.of(plan, "h100-sxm-80gb"))
+    found = estimate(plan, Bench.of(plan, "h200-sxm-141gb"))
     assert all(e.fits for e in found)
     assert sum(e.seconds for e in found) < 8 * 60
+    assert sum(e.fits for e in estimate(plan, Bench.of(plan, "h100-sxm-80gb"))) >= 0.7 * len(found)
+
+
+def test_the_single_gpu_plans_are_enough_evidence() -> None:
+    assert sum(len(load_plan(name).points()) for name in ONE_GPU) >= 150
 
 
 def test_the_cpu_shapes_are_what_they_claim() -> None:
