@@ -1,4 +1,4 @@
-"""Time the engine and rewrite docs/benchmarks.md: ``python benchmarks/engine.py [--sweep]`` (see README.md beside).
+"""Time engine and decoder and rewrite docs/benchmarks.md: ``python benchmarks/engine.py [--sweep]`` (see README.md).
 
 This process stays small: what it starts would otherwise be charged with its memory.
 """
@@ -116,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sweep", action="store_true", help="also ten million rows to a file (minutes, 3 GB of disk)")
     arguments = parser.parse_args()
-    rows = [*part("warm"), *part("million"), *cold(), *(sweep() if arguments.sweep else [])]
+    rows = [*part("warm"), *part("million"), *cold(), *part("decoder"), *(sweep() if arguments.sweep else [])]
     text = page(rows)
     OUT.write_text(text, encoding="utf-8")
     print(text)

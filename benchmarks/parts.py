@@ -1,10 +1,12 @@
-"""What `engine.py` times in processes of their own: ``python benchmarks/parts.py warm|million`` prints rows as JSON."""
+"""What `engine.py` times in processes of their own: ``python benchmarks/parts.py warm|million|decoder`` prints rows."""
 
 import json
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from perfmodel.whatif import answer
 from perfmodel.workload import Workload
 
 QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
+DECODER_CONTEXT = 16384
 Rows = list[tuple[str, float, str, float | None]]
 
 
@@ -72,5 +75,31 @@ def million() -> Rows:
     return [("1,000,000 answers", seconds, "s", 1), ("1,000,000 answers, peak memory", megabytes, "MB", 1000)]
 
 
+def decoder() -> Rows:
+    """The real decoder on this CPU at a point where a sparse draft pays: what it gains, and what its loop adds."""
+    from validate.harness.measure import run_plan
+    from validate.harness.plans import load_plan
+    from validate.measurements import read_record
+    from validate.summaries import measured
+
+    plan = load_plan("cpu-quick")
+    block = plan.grid[0].model_copy(update={"context": (DECODER_CONTEXT,)})
+    with tempfile.TemporaryDirectory() as folder:
+        path = run_plan(plan.model_copy(update={"grid": (block,)}), "bench-1", results=Path(folder))
+        assert path is not None
+        (point,) = measured(read_record(path))
+    found = (point.plain_s, point.iteration_s, point.draft_s, point.verify_s, point.overhead_s)
+    plain, iteration, draft, verify, beside = (stat.median for stat in found if stat is not None)
+    assert point.speedup is not None
+    phases = point.row.gamma * draft + verify + beside
+    where = f"kv-heavy, batch {point.row.batch}, {DECODER_CONTEXT:,} cached tokens"
+    return [
+        (f"plain decoding, {where}", point.row.batch / plain, "tokens/s", None),
+        (f"self-speculation through {point.row.draft_kv}, gamma {point.row.gamma}", point.speedup, "x plain", None),
+        ("deciding and committing, of an iteration", 100 * beside / iteration, "%", None),
+        ("the loop beside its phases, of an iteration", 100 * (iteration / phases - 1), "%", None),
+    ]
+
+
 if __name__ == "__main__":
-    print(json.dumps({"warm": warm, "million": million}[sys.argv[1]]()))
+    print(json.dumps({"warm": warm, "million": million, "decoder": decoder}[sys.argv[1]]()))

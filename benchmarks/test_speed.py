@@ -1,0 +1,41 @@
+"""Speed to be tracked over commits: ``make bench-compare BASE=main`` times two commits on one machine, in one go.
+
+Each test is one thing that somebody waits for. No time is asserted: what counts is the ratio between the commits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from perfmodel.inflection import inflection
+from perfmodel.query import Query, resolve
+from perfmodel.speculative import predict
+from perfmodel.whatif import answer
+from perfmodel.workload import Workload
+
+Timed = Callable[..., Any]
+QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
+SCENARIO = resolve(QUERY)
+
+
+def test_yardstick(benchmark: Timed) -> None:
+    """Numpy alone: where this differs between two commits, the machine did."""
+    benchmark(np.exp, np.linspace(0, 1, 100_000))
+
+
+def test_one_answer(benchmark: Timed) -> None:
+    assert benchmark(lambda: predict(SCENARIO, Workload.of(64, 32000, 2)).speedup) > 1
+
+
+def test_the_three_lengths(benchmark: Timed) -> None:
+    benchmark(inflection, SCENARIO, 64.0, 2)
+
+
+def test_a_whole_what_if(benchmark: Timed) -> None:
+    assert benchmark(answer, QUERY)["verdict"] == "pays"
+
+
+def test_a_surface_of_100000_answers(benchmark: Timed) -> None:
+    surface = Workload.of(np.geomspace(1, 256, 316)[:, None], np.geomspace(1e3, 1e6, 316), 3)
+    benchmark(lambda: predict(SCENARIO, surface).speedup)
