@@ -1,0 +1,9 @@
+"""Counting one forward pass on one device of a tensor-parallel group. Nothing here knows a device's speed.
+
+`shard` works out what does not change between passes; `forward` counts a pass.
+"""
+
+from perfmodel.costs.passes import cache_upkeep, core, forward, selection
+from perfmodel.costs.shards import Experts, Shard, check_tensor_parallel, shard, span
+
+__all__ = ["Experts", "Shard", "cache_upkeep", "check_tensor_parallel", "core", "forward", "selection", "shard", "span"]
