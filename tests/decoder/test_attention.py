@@ -194,3 +194,22 @@ def test_on_cuda(name: str, n: int, m: int) -> None:
     on = [x.to(device) for x in (q, k, v)]
     out = chosen(*on, Span(torch.tensor(lengths, device=device), 128), new_k.to(device), new_v.to(device))
     torch.testing.assert_close(out.double().cpu(), by_hand(q, k, v, lengths, new_k, new_v), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("name", ["math", "sdpa"])
+def test_a_stated_mask(name: str) -> None:
+    """The triangle is the causal mask; a row of the batch sees what its own mask says, and nothing else counts."""
+    chosen = attention.choose(name, torch.device("cpu"), torch.float64, masked=True)
+    q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
+    span = Span(torch.tensor([0, 60, 128]), 128)
+    causal = chosen(q, k, v, span, new_k, new_v)
+    triangle = torch.ones(3, 5, dtype=torch.bool).tril(2)[None]
+    torch.testing.assert_close(chosen(q, k, v, span, new_k, new_v, triangle), causal, rtol=1e-12, atol=1e-12)
+    sees = triangle.repeat(3, 1, 1)
+    sees[1, 2] = torch.tensor([True, False, False, True, False])
+    out = chosen(q, k, v, span, new_k, new_v, sees)
+    alone = chosen(q[1:2, :, 2:], k[1:2], v[1:2], Span(span.lengths[1:2], 128), new_k[1:2, :, ::3], new_v[1:2, :, ::3])
+    torch.testing.assert_close(out[1, :, 2:], alone[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(out[[0, 2]], causal[[0, 2]], rtol=1e-12, atol=1e-12)
+    with pytest.raises(InputError, match="triton's kernel takes chains only"):
+        attention.choose("triton", torch.device("cpu"), torch.float32, masked=True)

@@ -13,16 +13,19 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from perfmodel.errors import InputError
-from perfmodel.query import Query
+from perfmodel.query import Query, resolve
+from perfmodel.tree import Tree
 from validate.cli.generate import BUNDLED, generate
 from validate.decoder import kv
 from validate.decoder.compare import Run, compare, difference, run
 from validate.decoder.job import Job, every_method
+from validate.decoder.levels import level_lines
 from validate.decoder.model import Model
 from validate.decoder.setup import Request
 from validate.decoder.speculative import Generation
 from validate.decoder.table import Predicted, lines
 from validate.decoder.tokens import Bytes, end_tokens, tokenizer
+from validate.decoder.two_level import LevelCounts
 from validate.decoder.weights import save_tensors
 from validate.lm.train import configuration
 
@@ -83,6 +86,96 @@ def test_a_separate_draft_model_and_sampling(folder: str) -> None:
     assert "all outputs equal" not in text
 
 
+def test_token_trees(folder: str) -> None:
+    """Sequoia's for rates that a star measures first, and one as drawn beside what given rates make expect of it."""
+    asked = ("--checkpoint", folder, "--draft-kv", "streamingllm:24", "--draft-kv", "snapkv:40", "--dtype", "fp64")
+    text = output(*asked, "--tree", "sequoia:12", "--gamma", "3")
+    assert ", token trees, draft self" in text
+    assert "all outputs equal plain decoding, token for token" in text
+    for name in ("streamingllm:24", "snapkv:40"):
+        nodes = next(line for line in text.splitlines() if line.startswith(f"{name}: tree of "))
+        widths = [int(width) for width in nodes.split(" nodes, ")[1].split()[0].split("-")]
+        assert sum(widths) <= 12
+        assert len(widths) <= 4
+    assert text.count("expected of a star's rates: ") == 2
+    text = output(*asked, "--tree", "3x2", "--rates", "0.5,0.25,0.125")
+    assert "streamingllm:24: tree of 10 nodes, 1-3-6 by level; tokens/it " in text
+    assert f"  {1 + 0.875 * 1.75:.2f} expected of the given rates: 0.50 0.25 0.12" in text
+    assert "accepted 0..2" in text
+
+
+def test_a_tree_is_predicted_by_what_a_tree_costs(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain given as a tree has the chain's prediction; the engine is asked for the tree that was run."""
+    asked = ("--checkpoint", folder, "--draft-kv", "full", "--hardware", "h100", "--dtype", "fp32")
+    rows = [
+        next(line for line in output(*asked, *shape).splitlines() if line.startswith("full ")).split()
+        for shape in (["--gamma", "2"], ["--tree", "1x1"])
+    ]
+    assert rows[0][8] == rows[1][8], "the same acceptance"
+    assert rows[0][4] == rows[1][4]
+    trees: list[Tree] = []
+
+    def speedup(scenario: object, batch: float, context: float, tree: Tree) -> float:
+        trees.append(tree)
+        assert (batch, context) == (2, 80)
+        return 1.25
+
+    monkeypatch.setattr("perfmodel.tree_cost.speedup", speedup)
+    row = next(line for line in output(*asked, "--tree", "3x2").splitlines() if line.startswith("full ")).split()
+    assert row[4] == "1.25"
+    (tree,) = trees
+    assert tree.widths == (1, 3, 6)
+    assert tree.tokens_per_iteration == pytest.approx(float(row[8]), abs=0.005)
+
+
+def test_two_levels_are_predicted(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is asked for both levels, with the rates that were measured in them."""
+    asked: list[Query] = []
+    inner = resolve
+
+    def spy(query: Query) -> object:
+        asked.append(query)
+        return inner(query)
+
+    monkeypatch.setattr("perfmodel.query.resolve", spy)
+    text = output(
+        *("--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:16", "--middle-kv", "snapkv:40"),
+        *("--gamma", "3", "--inner-gamma", "2", "--hardware", "h100", "--dtype", "bf16"),
+    )
+    row = next(line for line in text.splitlines() if line.startswith("snapkv:40 < streamingllm:16 ")).split()
+    assert 0 < float(row[6]) < float(row[10]), "predicted is less than tokens per iteration"
+    small, sparse = asked
+    assert (small.draft, small.draft_kv) == (folder, "streamingllm:16")
+    assert (sparse.draft, sparse.draft_kv) == ("self", "snapkv:40")
+    rates = [line.split("rate ")[1].split(";")[0] for line in text.splitlines() if ": rate " in line]
+    assert [f"{small.alpha:.2f}", f"{sparse.alpha:.2f}"] == rates
+
+
+def test_two_levels(folder: str) -> None:
+    asked = ("--checkpoint", folder, "--draft", folder, "--middle-kv", "snapkv:40", "--inner-gamma", "2")
+    text = output(*asked, "--gamma", "3", "--dtype", "fp64", "--draft-kv", "streamingllm:16")
+    assert "\nsnapkv:40 < streamingllm:16 " in text
+    assert "accepted 0..5" in text
+    assert "all outputs equal plain decoding, token for token" in text
+    assert "snapkv:40 < streamingllm:16: gamma 2 below, 3 above; measured (expected of the rates):" in text
+    assert "small draft for the sparse target: rate " in text
+
+
+def test_the_levels_rates_and_expectations_by_hand() -> None:
+    """gamma_1 = 1 with half of 8 small tokens accepted: rounds gain 1.5; gamma_2 = 2: 1.5 rounds, m is 2 or 3 with
+    3/4 and 1/4. The full target accepts 6 tokens in 4 iterations, stopping short in 2 of them: 6 of 8."""
+    counts = LevelCounts((4, 4), iterations=4, accepted=6, complete=2)
+    request = Request(1, 8, 8, 2, "model", middle_kv="snapkv:4", inner_gamma=1)
+    made = Run(request, Generation([[1]], [0, 0, 0, 0], 4), 1.0, 1, 1, 0.0, 0.0, 1.0, counts=counts)
+    assert counts.alphas == (0.5, 0.75)
+    assert (counts.rounds, counts.tokens_per_round, counts.drafted, counts.tokens_per_iteration) == (2, 1.5, 3, 2.5)
+    gained = 1 + 0.75 + 0.75**2 + 0.25 * 0.75**3
+    assert level_lines(made)[1:] == [
+        "  small draft for the sparse target: rate 0.50; tokens/round 1.50 (1.50); rounds/it 2.00 (1.50)",
+        f"  sparse target for the full one: rate 0.75; drafted/it 3.00 (2.25); tokens/it 2.50 ({gained:.2f})",
+    ]
+
+
 def test_random_weights_and_scripted_acceptance(make_model: Callable[..., Model], folder: str) -> None:
     text = output(
         "--checkpoint", folder, "--weights", "random:3", "--alpha", "1.0", "--draft-kv", "full", "--gamma", "2"
@@ -109,6 +202,15 @@ def test_random_weights_and_scripted_acceptance(make_model: Callable[..., Model]
         ("--dtype", ["--model", "llama-68m", "--dtype", "fp4"]),
         ("--tp: must be the number of processes", ["--tp", "2"]),
         ("no model named", ["--model", "llama-9-8b"]),
+        ("--tree: must be sequoia:NODES or children by level", ["--tree", "3y2"]),
+        ("--tree: must be sequoia:NODES with 2 to 1024 nodes", ["--tree", "sequoia:1"]),
+        ("--tree: must be grown by a draft that runs a model", ["--tree", "2x2", "--draft", "ngram"]),
+        ("--alpha: must not be given with --tree", ["--tree", "2x2", "--alpha", "0.5"]),
+        ("at most 1 in sum", ["--tree", "2x2", "--rates", "0.9,0.2"]),
+        ("--tree: must be worth drafting", ["--tree", "sequoia:4", "--rates", "0,0"]),
+        ("--rates: is of a tree's children", ["--rates", "0.9"]),
+        ("--middle-kv: must stand over a separate --draft model", ["--middle-kv", "full"]),
+        ("--inner-gamma", ["--inner-gamma", "0"]),
         ("--prompt-file: needs a byte-level model", ["--model", "llama-68m", "--prompt-file", __file__]),
     ],
 )

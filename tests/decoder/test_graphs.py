@@ -14,6 +14,7 @@ from validate.decoder.model import Model
 from validate.decoder.sampling import Sampling
 from validate.decoder.setup import Request, decoder
 from validate.decoder.speculative import collect
+from validate.decoder.topology import branching
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
 
@@ -60,17 +61,18 @@ METHODS = [
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 0.9)], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["self", "model", "plain"])
+@pytest.mark.parametrize("kind", ["self", "model", "plain", "tree", "tree of a model"])
 @torch.inference_mode()
 def test_replayed_iterations_equal_eager_ones(
     target: Model, small: Model, prompts: list[list[int]], kind: str, method: str, sampling: Sampling
 ) -> None:
     """The first recorded iteration is executed too (the emulation cannot help it); 15 replays follow."""
-    gamma = 0 if kind == "plain" else 3
-    asked = Request(4, 70, 50, gamma, "model" if kind == "model" else "self", method, sampling)
+    gamma, draft = 0 if kind == "plain" else 3, small if "model" in kind else None
+    tree = branching("3x2x1") if "tree" in kind else None
+    asked = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
     results = []
     for replayed in (False, True):
-        made = decoder(target, asked, small if kind == "model" else None)
+        made = decoder(target, asked, draft)
         state = made.start(prompts, 50, seed=3)
         made.iterate(state)
         graphs.fix_bounds(made)

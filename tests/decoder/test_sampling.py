@@ -15,11 +15,16 @@ from validate.decoder.sampling import (
     Sampling,
     Script,
     draw,
+    race,
     scripted_weights,
     verify_greedy,
     verify_sampled,
 )
 from validate.decoder.setup import Request, decoder
+from validate.decoder.topology import Topology, branching, depths
+from validate.decoder.tree import TreeDecoder
+from validate.decoder.tree_sampling import walk_sampled
+from validate.decoder.two_level import TwoLevelDecoder
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
 
@@ -81,6 +86,113 @@ def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_k
     out = decoder(models[0], asked).generate([PROMPT] * BATCH, NEW, seed=7)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+
+
+TREES = {"chain": "1x1x1", "binary": "2x2x1", "star": "4", "all": "5x1", "wide": "3x2"}
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.3), Sampling(1.0, 0.8)], ids=["0.7", "1.3", "top-p"])
+@pytest.mark.parametrize("shape", TREES)
+def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], shape: str, sampling: Sampling) -> None:
+    """Several candidates for each token, drawn without replacement; with top-p more than the draft's distribution has.
+
+    A draft that reads little of the target's cache, and another model with a cache of its own.
+    """
+    tree = branching(TREES[shape])
+    for kind, draft_kv in (("model", "full"), ("self", "streamingllm:6,sinks=1")):
+        gamma = depths(tree)[-1]
+        asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling=sampling, tree=tree)
+        made = decoder(models[0], asked, models[1] if kind == "model" else None)
+        out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
+        codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
+        assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+        assert isinstance(made, TreeDecoder)
+        assert all(made.counts().taken[:2]), "children of the first ranks must be accepted"
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.3), Sampling(1.0, 0.8)], ids=["0.7", "1.3", "top-p"])
+@pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (1, 2), (2, 2), (2, 3)])
+def test_two_levels_are_distributed_as_direct_sampling(
+    models: tuple[Model, Model], inner: int, gamma: int, sampling: Sampling
+) -> None:
+    """Rejections at both levels, and as many verified tokens in each sequence as its inner rounds gave."""
+    asked = Request(
+        BATCH,
+        len(PROMPT),
+        NEW,
+        gamma,
+        "model",
+        "full",
+        sampling,
+        middle_kv="topk:2",
+        inner_gamma=inner,
+    )
+    made = decoder(models[0], asked, models[1])
+    out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
+    codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
+    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+    assert isinstance(made, TwoLevelDecoder)
+    counts = made.counts()
+    assert all(counts.inner[:2])
+    assert 0 < counts.complete < counts.iterations
+
+
+def test_fewer_tokens_than_columns() -> None:
+    """count: what lies beyond it is no draft, however likely; after all that count comes the target's own token."""
+    p = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [0.0, 0.2, 0.8]]], dtype=torch.float64).expand(9000, -1, -1)
+    drafted = torch.tensor([[0, 2]]).expand(9000, -1)
+    count = torch.tensor([0, 1, 2]).repeat(3000)
+    verdict = verify_sampled(drafted, p[:, :2], p, torch.Generator().manual_seed(0), count)
+    assert torch.equal(verdict.accepted, count), "drafts of the target's own distribution are all accepted"
+    for have in range(3):
+        counts = torch.bincount(verdict.bonus[count == have], minlength=3).numpy()
+        assert agrees(counts, p[0, have].numpy()) > 1e-3
+    scores = torch.nn.functional.one_hot(torch.tensor([[0, 2, 1]] * 3), 3).float()
+    greedy = verify_greedy(torch.tensor([[0, 2]] * 3), scores, torch.tensor([0, 1, 2]))
+    assert greedy.accepted.tolist() == [0, 1, 2]
+    assert greedy.bonus.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("parents", [(-1, 0), (-1, 0, 0, 0), (-1, 0, 0, 0, 0), (-1, 0, 0, 1, 1, 2, 4)])
+@pytest.mark.parametrize("support", [4, 2])
+def test_a_walk_is_fair_at_every_node(parents: tuple[int, ...], support: int) -> None:
+    """Whatever the draft: the first token is the root's, and the one after an accepted child that child's.
+
+    The draft's distributions have `support` tokens, sometimes fewer than there are children to draw.
+    """
+    tree, runs, vocab = Topology(parents, torch.device("cpu")), 60_000, 4
+    generator = torch.Generator().manual_seed(len(parents) + support)
+    table = torch.rand(vocab + 1, 2, vocab, generator=generator, dtype=torch.float64) ** 2
+    table[:, 1, support:] = 0
+    table[0, 0, 1] = 0
+    table /= table.sum(-1, keepdim=True)
+    nodes = torch.zeros(runs, tree.size, dtype=torch.int64)
+    context = torch.zeros_like(nodes)  # row of the table for each node: 0 for the root, then 1 + its token
+    for node in range(tree.size):
+        children = tree.children[node][tree.children[node] > 0]
+        drawn = race(table[context[:, node], 1], generator).topk(max(1, len(children)), -1).indices
+        for rank, child in enumerate(children.tolist()):
+            nodes[:, child] = drawn[:, rank]
+            context[:, child] = 1 + drawn[:, rank]
+    proposed = table[context[:, : tree.starts[-2]], 1]
+    found = walk_sampled(tree, nodes, proposed, table[context, 0], generator)
+    first = torch.where(found.accepted > 0, nodes.gather(1, found.path[:, 1:2])[:, 0], found.bonus)
+    assert agrees(torch.bincount(first, minlength=vocab).numpy(), table[0, 0].numpy()) > 1e-3
+    for token in range(vocab):
+        went = (found.accepted > 0) & (first == token)
+        if went.any():
+            second = torch.where(found.accepted > 1, nodes.gather(1, found.path[:, -1:])[:, 0], found.bonus)[went]
+            if tree.levels <= 3:
+                assert agrees(torch.bincount(second, minlength=vocab).numpy(), table[1 + token, 0].numpy()) > 1e-4
+
+
+def test_races_are_draws_without_replacement() -> None:
+    """P(a, then b) = p_a p_b / (1 - p_a)."""
+    p = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
+    pairs = race(p.expand(40000, -1), torch.Generator().manual_seed(0)).topk(2, -1).indices
+    counts = torch.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16).numpy()
+    wanted = (p[:, None] * p / (1 - p[:, None]) * (1 - torch.eye(4))).flatten().numpy()
+    assert agrees(counts, wanted) > 1e-3
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:

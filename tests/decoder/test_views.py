@@ -280,9 +280,9 @@ def test_metered_bytes_are_what_the_attention_is_handed(monkeypatch: pytest.Monk
         made, told, handed = view(method, source), [], []
         inner = made.attention
 
-        def spy(q, k, v, span, new_k, new_v, inner=inner, handed=handed):  # type: ignore[no-untyped-def]
+        def spy(q, k, v, span, new_k, new_v, sees, inner=inner, handed=handed):  # type: ignore[no-untyped-def]
             handed.append(float(span.lengths.sum()) * 2 * k.shape[1] * k.shape[3] * k.element_size())
-            return inner(q, k, v, span, new_k, new_v)
+            return inner(q, k, v, span, new_k, new_v, sees)
 
         made.attention = spy  # type: ignore[assignment]
         made.meter = lambda kind, size, told=told: told.append(float(size)) if kind == "kv" else None

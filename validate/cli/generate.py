@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli.counts import parse_count
+from perfmodel.cli.counts import parse_count, parse_numbers
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
+from validate.cli.predicted import predicted
 
 if TYPE_CHECKING:
     from validate.decoder.compare import Run
     from validate.decoder.job import Job
     from validate.decoder.model import Model
-    from validate.decoder.table import Predicted
     from validate.decoder.tokens import Tokenizer
 
 BUNDLED = Path(__file__).parents[1] / "lm" / "checkpoint"
@@ -38,6 +38,16 @@ def generate(
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Nucleus sampling.")] = 1.0,
     alpha: Annotated[float | None, typer.Option(help="Script acceptance at this rate; else it is observed.")] = None,
+    tree: Annotated[
+        str | None, typer.Option(help="Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.")
+    ] = None,
+    rates: Annotated[
+        str | None, typer.Option(help="P(accepted) of a node's 1st, 2nd, ... child, for --tree [measured first].")
+    ] = None,
+    middle_kv: Annotated[
+        str | None, typer.Option(help="METHOD[:BUDGET] through which the target itself drafts, over a small --draft.")
+    ] = None,
+    inner_gamma: Annotated[str, typer.Option(help="Tokens of --draft in each round below --middle-kv.")] = "2",
     hardware: Annotated[str | None, typer.Option(help="Device to predict for; no prediction without.")] = None,
     attention: Annotated[str, typer.Option(help="auto, math, sdpa or triton.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -53,10 +63,12 @@ def generate(
 
     from validate.decoder.compare import compare
     from validate.decoder.job import Job
+    from validate.decoder.levels import check_levels, level_lines
     from validate.decoder.parallel import joined
     from validate.decoder.sampling import Sampling
     from validate.decoder.table import lines
     from validate.decoder.tokens import tokenizer
+    from validate.decoder.tree_plan import check_spec, planned
 
     if checkpoint and model:
         raise InputError("--checkpoint and --model: only one of them may be given")
@@ -66,6 +78,13 @@ def generate(
         raise refuse("--seed", None, "in 0 .. 2**63 - 1", seed)
     if hardware is not None:
         load_gpu(hardware)  # refused before the measuring, not after it
+    by_rank = parse_numbers(rates, "--rates") if rates is not None else None
+    if tree is not None:
+        check_spec(tree, by_rank, draft, alpha)
+    elif rates is not None:
+        raise InputError("--rates: is of a tree's children: give --tree too")
+    if middle_kv is not None:
+        check_levels(draft, tree, alpha)
     name = checkpoint or model or str(BUNDLED)
     _set_threads(threads, name)
     job = Job(
@@ -84,6 +103,8 @@ def generate(
         dtype=dtype,
         tp=tp,
         draft_tp=draft_tp,
+        middle_kv=middle_kv,
+        inner_gamma=parse_count(inner_gamma, "--inner-gamma"),
     )
     with joined(tp, job.place()) as shard:
         target, second = job.models(shard)
@@ -91,13 +112,19 @@ def generate(
         length = parse_count(context, "--context") if context else None
         prompts = _prompts(job, target, reader, length, prompt_file, seed)
         try:
-            plain, runs = compare(target, job.requests(max(map(len, prompts))), prompts, second, seed, graphs)
+            requests, trees = job.requests(max(map(len, prompts))), []
+            if tree is not None:
+                trees = [planned(target, one, tree, by_rank, prompts, second, seed) for one in requests]
+                requests = [one.request for one in trees]
+            plain, runs = compare(target, requests, prompts, second, seed, graphs)
         except torch.OutOfMemoryError:
             raise InputError(f"{target.device}: out of memory: lower --batch, --context or --new-tokens") from None
         if shard.rank == 0:
             _show_text(reader, prompts[0], plain)
             typer.echo(f"{target.spec.name}, {target.device.type} x {tp}, {job.precision()}")
-            typer.echo("\n".join(lines(plain, runs, [_predict(job, run, hardware) for run in runs])))
+            told = [line for one, run in zip(trees, runs, strict=False) for line in one.lines(run)]
+            told += [line for run in runs for line in level_lines(run)]
+            typer.echo("\n".join(lines(plain, runs, [predicted(job, run, hardware) for run in runs]) + told))
 
 
 def _set_threads(threads: int | None, name: str) -> None:
@@ -141,34 +168,6 @@ def _from_file(file: Path, reader: "Tokenizer | None", length: int | None) -> li
     if len(tokens) < (length or 1):
         raise InputError(f"--prompt-file: must hold {length or 1} tokens or more, given {len(tokens)}")
     return tokens[-length:] if length else tokens
-
-
-def _predict(job: "Job", run: "Run", hardware: str | None) -> "Predicted | None":
-    """The engine's answer for the acceptance that was measured, None where there is nothing to predict with."""
-    request, precision = run.request, job.precision()
-    if hardware is None or request.draft.startswith("ngram"):
-        return None
-    from perfmodel.query import Query
-    from perfmodel.whatif import answer
-    from validate.decoder.table import Predicted
-
-    query = Query(
-        job.name,
-        hardware,
-        request.batch,
-        request.context,
-        request.gamma,
-        tp=job.tp,
-        draft=job.separate_draft or "self",
-        draft_tp=job.draft_tp,
-        draft_kv=request.draft_kv,
-        tokens_per_iteration=run.generation.tokens_per_iteration,
-        weights=precision,
-        kv_dtype=precision,
-        new_tokens=request.new_tokens,
-    )
-    told = answer(query)
-    return Predicted(told["ar_throughput_tokens_per_s"], told["speedup"])
 
 
 def _show_text(reader: "Tokenizer | None", prompt: list[int], plain: "Run") -> None:

@@ -1,5 +1,6 @@
 """Attention of new tokens over a cache and over themselves, behind one interface.
 
+New tokens are a chain, or anything else that a mask over them can say: a tree, rows that begin at different slots.
 The query heads that share a KV head *and* the new tokens are folded into one row axis, so that a pass reads each cached
 token once however many tokens it verifies. Cached tokens need no causal mask and new ones a small one: two partial
 attentions, merged by their log-sum-exp.
@@ -50,11 +51,14 @@ class Attention(Protocol):
 
     name: str
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
-        """Attend q to the valid prefix of a cache and, causally, to the new tokens.
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
+        """Attend q to the valid prefix of a cache and, causally or as `sees` has it, to the new tokens.
 
         q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads, m, d]
-        with m >= n, the last n being the queries' own. Returns [batch, heads, n, d].
+        with m >= n, the last n being the queries' own where `sees` is None. sees: which new tokens each query attends
+        to, bool [batch or 1, n, m], at least one each. Returns [batch, heads, n, d].
         """
         ...
 
@@ -66,11 +70,14 @@ class Folded:
         self.name = name
         self._partial = partial_math if name == "math" else partial_sdpa
         self._bias: tuple[Span, torch.dtype, Tensor | None] | None = None
+        self._seen: tuple[Tensor, torch.dtype, int, Tensor] | None = None
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         """See `Attention`."""
-        rows, n = fold(q, new_k.shape[1]), q.shape[2]
-        new = self._partial(rows, new_k, new_v, causal_bias(n, new_k.shape[2], rows.shape[2] // n, q.dtype, q.device))
+        rows = fold(q, new_k.shape[1])
+        new = self._partial(rows, new_k, new_v, self._new_bias(q, new_k, sees))
         if span.bound == 0:
             return unfold(new[0], q)
         old = self._partial(rows, k[:, :, : span.bound], v[:, :, : span.bound], self._bias_of(span, q.dtype))
@@ -81,6 +88,15 @@ class Folded:
         if self._bias is None or self._bias[0] is not span or self._bias[1] != dtype:
             self._bias = (span, dtype, span.bias(dtype))
         return self._bias[2]
+
+    def _new_bias(self, q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
+        """The mask among new tokens; one that `sees` states is built once for all layers, which share that tensor."""
+        if sees is None:
+            return new_bias(q, new_k, None)
+        group = q.shape[1] // new_k.shape[1]
+        if self._seen is None or self._seen[0] is not sees or self._seen[1:3] != (q.dtype, group):
+            self._seen = (sees, q.dtype, group, stated_bias(sees, group, q.dtype))
+        return self._seen[3]
 
 
 def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -132,12 +148,29 @@ def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.de
     return bias.repeat(group, 1)[None, None]
 
 
-def choose(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
-    """The implementation by name; ``auto`` takes the fastest that is known to work on the device."""
+def stated_bias(sees: Tensor, group: int, dtype: torch.dtype) -> Tensor:
+    """Additive mask [batch or 1, 1, group * n, m] of sees [batch or 1, n, m]."""
+    bias = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
+    return bias.masked_fill_(~sees, MASKED * torch.finfo(dtype).min).repeat(1, group, 1)[:, None]
+
+
+def new_bias(q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
+    """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see `Attention`."""
+    n, m, group = q.shape[2], new_k.shape[2], q.shape[1] // new_k.shape[1]
+    return causal_bias(n, m, group, q.dtype, q.device) if sees is None else stated_bias(sees, group, q.dtype)
+
+
+def choose(name: str, device: torch.device, dtype: torch.dtype, masked: bool = False) -> Attention:
+    """The implementation by name; ``auto`` takes the fastest that is known to work on the device.
+
+    masked: it will be told what new tokens see (a tree); the Triton kernel knows chains only.
+    """
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
+    if masked and name == "triton":
+        raise InputError("--attention: triton's kernel takes chains only, no tree and no second level: use sdpa")
     if name == "auto":
-        name = _fastest(device, dtype)
+        name = _fastest(device, dtype, masked)
     if name == "sdpa" and device.type == "cuda" and dtype == torch.float64:
         raise InputError("--attention: sdpa has no fp64 kernel on CUDA: use math")
     if name in ("math", "sdpa"):
@@ -150,10 +183,10 @@ def choose(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
     return SplitKV()
 
 
-def _fastest(device: torch.device, dtype: torch.dtype) -> str:
+def _fastest(device: torch.device, dtype: torch.dtype, masked: bool) -> str:
     if dtype == torch.float64:
         return "math"
-    return "triton" if device.type == "cuda" and _has_triton() else "sdpa"
+    return "triton" if device.type == "cuda" and not masked and _has_triton() else "sdpa"
 
 
 def _has_triton() -> bool:

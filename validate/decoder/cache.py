@@ -63,6 +63,15 @@ class KVCache:
         """Keys and values of all layers at positions [batch, n]: each [layers, batch, kv_heads, n, head_dim]."""
         return read_tokens(self.k, self.rows, positions), read_tokens(self.v, self.rows, positions)
 
+    def move(self, source: Tensor, to: Tensor) -> None:
+        """Copy the tokens at positions source [batch, n] to positions `to` [batch, n], all layers; both may overlap."""
+        self.put(to, *self.read(source))
+
+    def put(self, positions: Tensor, k: Tensor, v: Tensor) -> None:
+        """The inverse of `read`; lengths do not change."""
+        write_tokens(self.k, self.rows, positions, k)
+        write_tokens(self.v, self.rows, positions, v)
+
     def advance(self, count: Tensor, most: int) -> None:
         """Commit `count` [batch] more tokens, at most `most`; the rest of what was written is thereby rolled back."""
         self.lengths.add_(count)

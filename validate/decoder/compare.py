@@ -34,7 +34,8 @@ class Run:
     """One way to decode, timed.
 
     seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; prefill is apart.
-    draft_s, verify_s: one draft step and one verification, each alone, on the caches as the prompts left them.
+    draft_s, verify_s: one draft step (all that is drafted over gamma) and one verification, each alone, on the caches
+    as the prompts left them. counts: see `Decoder.counts`.
     """
 
     request: Request
@@ -46,6 +47,7 @@ class Run:
     draft_s: float
     verify_s: float
     difference: Difference | None = None
+    counts: object = None
 
     @property
     def tokens_per_s(self) -> float:
@@ -84,18 +86,20 @@ def run(
         state = start_random(made, len(prompts[0]), request.new_tokens, seed)
     prefill_s = _now(model) - began
     before = capture(made, state) if graphs else 0
-    draft_s, verify_s = phases(made, state, graphs)
+    propose_s, verify_s = phases(made, state, graphs)
+    draft_s = propose_s / max(1, request.gamma)
     had, started = int(state.length.sum()), _now(model)
     iterations = made.finish(state)
     seconds = _now(model) - started
     gained = int(state.length.sum()) - had
     generation = collect(state, prompts, before + iterations)
-    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s)
+    counted = made.counts()
+    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=counted)
 
 
 @torch.inference_mode()
 def phases(made: Decoder, state: State, graphs: bool = False) -> tuple[float, float]:
-    """Median seconds of one draft step and of one verification, each waited for. Nothing is committed."""
+    """Median seconds of all draft steps and of one verification, each waited for. Nothing is committed."""
     model = made.target.model
     drafted = made.propose(state)[0].clone()
     made.verify(state, drafted)
@@ -108,8 +112,8 @@ def phases(made: Decoder, state: State, graphs: bool = False) -> tuple[float, fl
             taken.append(_now(model) - began)
         return median(taken)
 
-    draft_s = seconds(lambda: made.propose(state)) / made.gamma if made.gamma else 0.0
-    return draft_s, seconds(lambda: made.verify(state, drafted))
+    propose_s = seconds(lambda: made.propose(state)) if made.gamma else 0.0
+    return propose_s, seconds(lambda: made.verify(state, drafted))
 
 
 def compare(
@@ -121,7 +125,7 @@ def compare(
     graphs: bool = False,
 ) -> tuple[Run, list[Run]]:
     """Plain decoding and each request; greedy runs are checked against the plain one."""
-    alone = replace(requests[0], gamma=0, script=None if requests[0].script is None else (1.0,))
+    alone = requests[0].plain()
     plain = run(model, alone, prompts, None, seed, graphs)
     runs = []
     for request in requests:

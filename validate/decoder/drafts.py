@@ -45,31 +45,35 @@ class ModelDraft:
     own: the runner has a cache of its own (a separate model); else it is the target's, which verification fills.
     The new tokens' keys and values are kept in a scratch of gamma + 1 slots, the same slots for all sequences.
 
+    `takes`: tokens that the first pass of an iteration takes.
     A separate model's cache runs one token behind the target's, and its first pass takes the last two tokens: where all
     drafts were accepted, the last of them was never fed to it. Always taking two keeps the shapes the same.
     """
 
-    def __init__(self, runner: Runner, view: View, gamma: int, sampling: Sampling, own: bool) -> None:
+    def __init__(
+        self, runner: Runner, view: View, gamma: int, sampling: Sampling, own: bool, slots: int | None = None
+    ) -> None:
+        """slots: of the scratch, where it is not to be gamma + 1."""
         self.runner, self.view, self.gamma, self.sampling, self.own = runner, view, gamma, sampling, own
-        self.window = 0 if own else view.window
+        self.window, self.takes = 0 if own else view.window, 2 if own else 1
         layers, batch, heads, _, d = runner.cache.k.shape
-        shape = (layers, batch, heads, gamma + 1, d)
+        shape = (layers, batch, heads, slots or gamma + 1, d)
         self._k, self._v = (torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device) for _ in "kv")
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
         """A separate model runs the prompts itself, up to the last token but one."""
         if self.own:
             _, observed = self.runner.prefill(tokens, lengths, self.view.window)
-            self.runner.cache.set_lengths(lengths - 1, tokens.shape[1] - 1)
+            self.runner.cache.set_lengths(lengths - self.takes + 1, tokens.shape[1] - self.takes + 1)
         self.view.build(observed)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """gamma draft steps."""
         self.view.begin()
-        tokens, used = state.newest(2 if self.own else 1), 0
+        tokens, used = state.newest(self.takes), 0
         drafted, proposed = [], []
         for _ in range(self.gamma):
-            logits = self._step(tokens, used)
+            logits = self.runner.model.logits(self.run(tokens, used)[:, -1])
             used += tokens.shape[1]
             if self.sampling.greedy:
                 choice = logits.argmax(-1)
@@ -80,19 +84,22 @@ class ModelDraft:
             tokens = choice[:, None]
         return torch.stack(drafted, 1), torch.stack(proposed, 1) if proposed else None
 
-    def _step(self, tokens: Tensor, used: int) -> Tensor:
-        """Scores [batch, vocab] after tokens [batch, n], which follow `used` scratch slots."""
+    def run(self, tokens: Tensor, used: int, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+        """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
+
+        ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
+        """
         cache, end = self.runner.cache, used + tokens.shape[1]
-        positions = cache.positions(cache.lengths + used, tokens.shape[1])
+        slots = cache.positions(cache.lengths + used, tokens.shape[1])
+        positions = slots if ahead is None else cache.lengths[:, None] + ahead
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             self._k[layer][:, :, used:end], self._v[layer][:, :, used:end] = k, v
             if self.own:
-                cache.write(layer, k, v, positions)
-            return self.view.attend(layer, q, self._k[layer][:, :, :end], self._v[layer][:, :, :end])
+                cache.write(layer, k, v, slots)
+            return self.view.attend(layer, q, self._k[layer][:, :, :end], self._v[layer][:, :, :end], sees)
 
-        hidden = self.runner.model(tokens, positions, attend)
-        return self.runner.model.logits(hidden[:, -1])
+        return self.runner.model(tokens, positions, attend)
 
     def commit(self, count: Tensor) -> None:
         """Advance the own cache, then let the view take what was committed."""

@@ -34,6 +34,8 @@ def capture(made: Decoder, state: State) -> int:
     device = made.target.model.device
     if device.type != "cuda":
         raise InputError(f"--graphs: needs a CUDA device, given {device.type}")
+    if not made.capturable:
+        raise InputError("--graphs: must not be given with --middle-kv: the host decides how many rounds there are")
     fix_bounds(made)
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))

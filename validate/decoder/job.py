@@ -24,6 +24,7 @@ class Job:
     """name: of a bundled model, or a checkpoint's folder; draft: ``self``, ``ngram[:LONGEST]``, or a model likewise.
 
     draft_kv: methods to compare; empty for every one that the decoder runs. alpha: scripted acceptance.
+    middle_kv, inner_gamma: see `Request`; the draft then reads its whole cache where draft_kv is empty.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Job:
     dtype: str = "auto"
     tp: int = 1
     draft_tp: int | None = None
+    middle_kv: str | None = None
+    inner_gamma: int = 0
 
     @property
     def folder(self) -> Path | None:
@@ -80,7 +83,11 @@ class Job:
     def requests(self, context: int) -> list[Request]:
         """One request for each draft cache, for prompts of `context` tokens."""
         kind = "model" if self.separate_draft else self.draft
-        ngram = self.draft.startswith("ngram")
+        methods = self.draft_kv or every_method(context, self.gamma)
+        if self.draft.startswith("ngram"):
+            methods = ("full",)
+        elif self.middle_kv is not None:
+            methods = self.draft_kv or ("full",)
         return [
             Request(
                 batch=self.batch,
@@ -93,16 +100,18 @@ class Job:
                 script=None if self.alpha is None else tuple(scripted_weights(self.alpha, self.gamma)),
                 attention=self.attention,
                 eos=end_tokens(self.folder),
+                middle_kv=self.middle_kv,
+                inner_gamma=self.inner_gamma,
             )
-            for method in (["full"] if ngram else self.draft_kv or every_method(context, self.gamma))
+            for method in methods
         ]
 
 
-def every_method(context: int, gamma: int) -> list[str]:
+def every_method(context: int, gamma: int) -> tuple[str, ...]:
     """Every draft cache that the decoder runs; those with a budget get an eighth of the context."""
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
-    return [spelled.get(name, f"{name}:{budget}") for name in kv.names()]
+    return tuple(spelled.get(name, f"{name}:{budget}") for name in kv.names())
 
 
 def _default_weights(name: str) -> str:

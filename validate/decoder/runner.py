@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from validate.decoder.attention import Attention, Span
+from validate.decoder.attention import Attention
 from validate.decoder.cache import KVCache
 from validate.decoder.model import Model
 
@@ -32,12 +32,15 @@ class Runner:
     attention: Attention
     _observed: Observed | None = field(default=None, init=False)
 
-    def extend(self, tokens: Tensor) -> Tensor:
+    def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n] that follow the committed ones.
 
-        Their keys and values are written after the committed ones but not committed: see `KVCache.advance`.
+        ahead, sees: by how many positions each token follows, [n], and what it attends to of these tokens, [1, n, n]
+        (see `Attention`); without them the tokens are a chain. Their keys and values are written after the committed
+        ones, in the order given, but not committed: see `KVCache.advance`.
         """
-        return self._pass(tokens, self.cache.positions(self.cache.lengths, tokens.shape[1]))
+        slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
+        return self._pass(tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees=sees)
 
     def prefill(
         self, tokens: Tensor, lengths: Tensor, window: int = 0, chunk: int = PREFILL_CHUNK
@@ -54,27 +57,30 @@ class Runner:
             part = tokens[:, start : start + chunk]
             positions = torch.arange(start, start + part.shape[1], device=tokens.device).expand(batch, -1)
             self.cache.set_lengths(torch.full_like(lengths, start), start, exact=True)
-            hidden = self._pass(part, positions, lengths)
+            hidden = self._pass(part, positions, positions, lengths)
             mine = positions == lengths[:, None] - 1
             last = torch.where(mine.any(1, keepdim=True), (hidden * mine[..., None]).sum(1), last)
         self.cache.set_lengths(lengths, longest)
         observed, self._observed = self._observed, None
         return last, observed
 
-    def _pass(self, tokens: Tensor, positions: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def _pass(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        lengths: Tensor | None = None,
+        sees: Tensor | None = None,
+    ) -> Tensor:
         span = self.cache.span()
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            self.cache.write(layer, k, v, positions)
+            self.cache.write(layer, k, v, slots)
             if self._observed is not None and lengths is not None:
                 _observe(self._observed, layer, q, positions, lengths)
-            return self.attend(layer, q, k, v, span)
+            return self.attention(q, self.cache.k[layer], self.cache.v[layer], span, k, v, sees)
 
         return self.model(tokens, positions, attend)
-
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, span: Span) -> Tensor:
-        """Attention over the committed tokens of this cache and the new ones."""
-        return self.attention(q, self.cache.k[layer], self.cache.v[layer], span, new_k, new_v)
 
     def _observer(self, batch: int, window: int) -> Observed | None:
         if not window:

@@ -41,10 +41,15 @@ class Sampling:
         return torch.zeros_like(kept).scatter_(-1, index, kept / kept.sum(-1, keepdim=True))
 
 
+def race(probabilities: Tensor, generator: torch.Generator) -> Tensor:
+    """A score per token of each distribution [..., vocab]: the k highest are k draws without replacement, in order."""
+    noise = torch.empty_like(probabilities).exponential_(generator=generator)
+    return probabilities / noise.clamp(min=torch.finfo(noise.dtype).tiny)
+
+
 def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
     """One token of each distribution [..., vocab], by the exponential race: no wait for the device."""
-    noise = torch.empty_like(probabilities).exponential_(generator=generator)
-    return (probabilities / noise.clamp(min=torch.finfo(noise.dtype).tiny)).argmax(-1)
+    return race(probabilities, generator).argmax(-1)
 
 
 @dataclass(frozen=True)
@@ -55,30 +60,49 @@ class Verdict:
     bonus: Tensor
 
 
-def verify_greedy(drafted: Tensor, logits: Tensor) -> Verdict:
-    """Drafted tokens [batch, gamma] against scores [batch, gamma + 1, vocab]: the target's argmax decides."""
+def verify_greedy(drafted: Tensor, logits: Tensor, count: Tensor | None = None) -> Verdict:
+    """Drafted tokens [batch, gamma] against scores [batch, gamma + 1, vocab]: the target's argmax decides.
+
+    count [batch]: how many were drafted in each sequence, where it is not gamma.
+    """
     best = logits.argmax(-1)
-    accepted = (drafted == best[:, :-1]).long().cumprod(1).sum(1)
+    accepted = _leading(drafted == best[:, :-1], count)
     return Verdict(accepted, best.gather(1, accepted[:, None])[:, 0])
 
 
-def verify_sampled(drafted: Tensor, proposed: Tensor | None, target: Tensor, generator: torch.Generator) -> Verdict:
+def verify_sampled(
+    drafted: Tensor,
+    proposed: Tensor | None,
+    target: Tensor,
+    generator: torch.Generator,
+    count: Tensor | None = None,
+) -> Verdict:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
     proposed [batch, gamma, vocab] are the distributions that `drafted` was drawn from, None where there was no chance;
-    target [batch, gamma + 1, vocab]. What comes out is distributed as direct sampling from the target.
+    target [batch, gamma + 1, vocab]; count [batch] as in `verify_greedy`. What comes out is distributed as direct
+    sampling from the target.
     """
     if proposed is None:
         proposed = torch.zeros_like(target[:, :-1]).scatter_(2, drafted[..., None], 1.0)
     p = target[:, :-1].gather(2, drafted[..., None])[..., 0]
     q = proposed.gather(2, drafted[..., None])[..., 0]
     u = torch.empty_like(p).uniform_(generator=generator)
-    accepted = (u * q < p).long().cumprod(1).sum(1)
+    accepted = _leading(u * q < p, count)
+    if count is not None:
+        beyond = torch.arange(p.shape[1], device=p.device) >= count[:, None]
+        proposed = proposed.masked_fill(beyond[..., None], 0.0)
     residual = torch.cat(((target[:, :-1] - proposed).clamp(min=0), target[:, -1:]), dim=1)
     index = accepted[:, None, None].expand(-1, 1, target.shape[-1])
     rest = residual.gather(1, index)[:, 0]
     rest = torch.where(rest.sum(-1, keepdim=True) > 0, rest, target.gather(1, index)[:, 0])
     return Verdict(accepted, draw(rest, generator))
+
+
+def _leading(stands: Tensor, count: Tensor | None) -> Tensor:
+    """How many stand before the first that does not, [batch], of stands [batch, gamma]; at most `count`."""
+    accepted = stands.long().cumprod(1).sum(1)
+    return accepted if count is None else torch.minimum(accepted, count)
 
 
 class Script:

@@ -33,9 +33,13 @@ class Decoder:
     """Target and draft with their caches, made for one batch size.
 
     script: decide acceptance by stated frequencies instead of by the models, at the same cost (EOS is then ignored).
+    gamma: most drafted tokens that one iteration can accept; queries: tokens that a verification runs.
     captured: a state and the replay of `step` on it, where `graphs.capture` made one.
+    capturable: whether `step` can be recorded as a CUDA graph.
     Nothing in an iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
     """
+
+    capturable = True
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Decoder:
     ) -> None:
         self.target, self.draft, self.sampling, self.script = target, draft, sampling or Sampling(), script
         self.gamma = draft.gamma if draft else 0
+        self.queries = self.gamma + 1
         self.captured: tuple[State, Callable[[], object]] | None = None
         self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
 
@@ -71,7 +76,7 @@ class Decoder:
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """Prefill target and draft, and take the first token from the prefill's own scores."""
         cache = self.target.cache
-        check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.gamma - 1)
+        check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
         longest = state.tokens[:, : max(map(len, prompts))]
         hidden, observed = self.target.prefill(longest, state.length, self.draft.window if self.draft else 0)
@@ -130,6 +135,10 @@ class Decoder:
         self.target.cache.advance(count, self.gamma + 1)
         if self.draft:
             self.draft.commit(count)
+
+    def counts(self) -> object:
+        """What a loop of another kind counted since `start`, beside the histogram; waits for the device."""
+        return None
 
     def refresh(self) -> None:
         """The draft's periodic work."""

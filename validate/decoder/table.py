@@ -18,13 +18,15 @@ class Predicted:
 
 def lines(plain: Run, runs: list[Run], predicted: list[Predicted | None]) -> list[str]:
     """The table, one line for each run, and what is to be said about it."""
-    request = runs[0].request
+    request, deepest = runs[0].request, max(run.request.most for run in runs)
     told = next((p for p in predicted if p), None)
+    drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
     first = [
-        f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, gamma {request.gamma}, "
-        f"draft {request.draft}; prefill {plain.prefill_s:.2f} s; plain decoding {plain.tokens_per_s:.1f} tokens/s, "
+        f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, "
+        f"{drafting}, draft {request.draft}; prefill {plain.prefill_s:.2f} s; "
+        f"plain decoding {plain.tokens_per_s:.1f} tokens/s, "
         f"T_T {plain.verify_s * 1e3:.2f} ms" + (f" (predicted {told.plain_tokens_per_s:.0f})" if told else ""),
-        _row(COLUMNS) + f"  accepted 0..{request.gamma}",
+        _row(COLUMNS) + f"  accepted 0..{deepest}",
     ]
     rows = [_line(run, plain, p) for run, p in zip(runs, predicted, strict=True)]
     return first + rows + _remarks(runs) + _legend(told is not None)
@@ -39,7 +41,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def _line(run: Run, plain: Run, predicted: Predicted | None) -> str:
     cells = (
-        run.request.draft if run.request.draft.startswith("ngram") else run.request.draft_kv,
+        run.request.cache_name,
         f"{run.tokens_per_s:.1f}",
         f"{run.tokens_per_s / plain.tokens_per_s:.2f}",
         f"{run.speedup_from_parts(plain):.2f}",
@@ -58,7 +60,7 @@ def _remarks(runs: list[Run]) -> list[str]:
     if not request.sampling.greedy or request.script is not None:
         return []
     different = [
-        f"{run.request.draft_kv}: differs from plain decoding at token {d.position} of sequence {d.sequence}, "
+        f"{run.request.cache_name}: differs from plain decoding at token {d.position} of sequence {d.sequence}, "
         f"where the two scores are {d.margin:.1f} roundings apart"
         for run in runs
         if (d := run.difference) is not None

@@ -93,7 +93,7 @@ def _combine(  # type: ignore[no-untyped-def]
 
 
 class SplitKV:
-    """The kernel as an `Attention`; prefill and odd head sizes go to the portable implementation."""
+    """The kernel as an `Attention`; prefill, odd head sizes and stated masks go to the portable implementation."""
 
     name = "triton"
 
@@ -102,12 +102,14 @@ class SplitKV:
         """Stretches per sequence and KV head; None to fill the device."""
         self._portable = Folded("sdpa")
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         """See `Attention`."""
         rows, d = fold(q, new_k.shape[1]).contiguous(), q.shape[3]
         batch, heads, count, _ = rows.shape
-        if count > MOST_ROWS or d & (d - 1) or d < 16:
-            return self._portable(q, k, v, span, new_k, new_v)
+        if sees is not None or count > MOST_ROWS or d & (d - 1) or d < 16:
+            return self._portable(q, k, v, span, new_k, new_v, sees)
         splits = self.splits or _splits(batch * heads, span.bound, q.device)
         pad, new_tile = _power(count), _power(new_k.shape[2])
         partial = torch.empty(batch * heads, splits + 1, pad, d, dtype=torch.float32, device=q.device)

@@ -34,7 +34,7 @@ class View:
     def build(self, observed: Observed | None) -> None:
         """Set up from the prompts, which are committed in the source."""
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """As `Attention`, over what this view selects of the committed tokens and over the new ones."""
         raise NotImplementedError
 
@@ -98,10 +98,10 @@ class Packed(View):
         """One span for all layers and steps of the iteration."""
         self._span = Span(self.lengths, self.bound)
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the packed tokens."""
         self.tell("kv", self.lengths.sum() * self.source.token_bytes)
-        return self.attention(q, self.k[layer], self.v[layer], self._span, new_k, new_v)
+        return self.attention(q, self.k[layer], self.v[layer], self._span, new_k, new_v, sees)
 
 
 def only(method: KVMethod, option: str, value: object, good: bool) -> None:

@@ -45,12 +45,12 @@ class QuantizedView(View):
             write_tokens(self.codes[which], self.source.rows, positions, codes)
             write_tokens(self.scales[which], self.source.rows, positions, scales)
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the values that the codes stand for."""
         stored = [t for kind in (self.codes, self.scales) for t in kind.values()]
         self.tell("kv", self._span.lengths.sum() * sum(t[0, 0, :, 0].nbytes for t in stored))
         k, v = (self._restore(which, layer, q.dtype) for which in "kv")
-        return self.attention(q, k, v, self._span, new_k, new_v)
+        return self.attention(q, k, v, self._span, new_k, new_v, sees)
 
     def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Codes and (scale, zero point) of x [..., head_dim]."""

@@ -41,22 +41,23 @@ class QuestView(View):
         self.low.scatter_reduce_(3, page, keys, "amin")
         self.high.scatter_reduce_(3, page, keys, "amax")
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Gather the best pages and attend to them."""
         index, span = self._choose(layer, q)
         k, v = pick_tokens(self.source.k[layer], index), pick_tokens(self.source.v[layer], index)
         self.tell("kv", span.lengths.sum() * self.source.token_bytes)
         self.tell("select", (self._span.lengths / self.page).sum() * self.source.token_bytes)
-        return self.attention(q, k, v, span, new_k, new_v)
+        return self.attention(q, k, v, span, new_k, new_v, sees)
 
     def _choose(self, layer: int, q: Tensor) -> tuple[Tensor, Span]:
         """Token indices [batch, kv_heads, chosen * page] with the valid ones first, and how many these are."""
         lengths, seen = self._span.lengths, -(-self._span.bound // self.page)
         rows, count = fold(q, self.low.shape[2]), min(self.chosen, seen)
         low, high = self.low[layer][:, :, :seen], self.high[layer][:, :, :seen]
-        bounds = rows.clamp(min=0) @ high.transpose(-1, -2) + rows.clamp(max=0) @ low.transpose(-1, -2)
+        rows = rows.transpose(-1, -2)  # the small operand: bf16 products on a CPU copy a transposed large one
+        bounds = high @ rows.clamp(min=0) + low @ rows.clamp(max=0)
         number, filled = torch.arange(seen, device=q.device), -(-lengths // self.page)
-        score = bounds.float().amax(2).masked_fill(number >= filled[:, None, None] - 1, torch.inf)
+        score = bounds.float().amax(3).masked_fill(number >= filled[:, None, None] - 1, torch.inf)
         score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
         best = score.topk(count, dim=-1).indices.sort(-1).values
         tokens = (best[..., None] * self.page + torch.arange(self.page, device=q.device)).flatten(2)

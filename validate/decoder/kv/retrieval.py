@@ -67,11 +67,11 @@ class RetrievalView(Packed):
         self.lengths.copy_(torch.minimum(chosen * self.chunk - (-lengths) % self.chunk, lengths))
         self.since.zero_()
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the packed tokens; the first step's query is kept for the next rebuild."""
         if new_k.shape[2] == q.shape[2] and self.latest is not None:
             self.latest[layer].copy_(q[:, :, -1:])
-        return super().attend(layer, q, new_k, new_v)
+        return super().attend(layer, q, new_k, new_v, sees)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Keep the sums up to date; the tokens fill free slots, then replace the worst chunks."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.topk import TopK
-from validate.decoder.attention import Attention, causal_bias, fold, merge, partial_math, unfold
+from validate.decoder.attention import Attention, fold, merge, new_bias, partial_math, unfold
 from validate.decoder.cache import KVCache
 from validate.decoder.kv.base import View
 
@@ -20,9 +20,9 @@ class TopKView(View):
         super().__init__(method, source, attention, new_tokens, gamma)
         self.budget = method.budget
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Scores serve twice, to choose and to attend, so that no key is read twice."""
-        bound, n = self._span.bound, q.shape[2]
+        bound = self._span.bound
         keys, values = self.source.k[layer][:, :, :bound], self.source.v[layer][:, :, :bound]
         rows = fold(q, keys.shape[1])
         exact = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -36,7 +36,7 @@ class TopKView(View):
         picked = values.gather(2, best[..., None].expand(-1, -1, -1, values.shape[-1]))
         old = (chosen - lse[..., None]).exp().to(q.dtype) @ picked
         self._count(best.shape[2])
-        new = partial_math(rows, new_k, new_v, causal_bias(n, new_k.shape[2], rows.shape[2] // n, q.dtype, q.device))
+        new = partial_math(rows, new_k, new_v, new_bias(q, new_k, sees))
         return unfold(merge((old, lse), new), q)
 
     def _count(self, chosen: int) -> None:

@@ -1,0 +1,77 @@
+"""What the engine says of a run of ``validate generate``, for the acceptance that was measured in it."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfmodel.query import Query
+    from validate.decoder.compare import Run
+    from validate.decoder.job import Job
+    from validate.decoder.table import Predicted
+
+
+def predicted(job: "Job", run: "Run", hardware: str | None) -> "Predicted | None":
+    """Plain tokens/s and the speedup, None where there is nothing to predict with.
+
+    A chain is asked of `perfmodel.whatif`, a tree of `perfmodel.tree_cost`, two levels of `perfmodel.hierarchy`.
+    """
+    from validate.decoder.table import Predicted
+
+    request = run.request
+    if hardware is None or request.draft.startswith("ngram"):
+        return None
+    if request.middle_kv is not None:
+        return Predicted(*_two_levels(job, run, hardware, request.middle_kv))
+    query = _query(job, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
+    if request.tree is not None:
+        return Predicted(*_tree(query, request.tree, run.generation.tokens_per_iteration))
+    from perfmodel.whatif import answer
+
+    told = answer(query)
+    return Predicted(told["ar_throughput_tokens_per_s"], told["speedup"])
+
+
+def _query(job: "Job", run: "Run", hardware: str, **more: Any) -> "Query":
+    from perfmodel.query import Query
+
+    request, precision = run.request, job.precision()
+    asked: dict[str, Any] = {
+        "tp": job.tp,
+        "draft": job.separate_draft or "self",
+        "draft_tp": job.draft_tp,
+        "draft_kv": request.draft_kv,
+        "weights": precision,
+        "kv_dtype": precision,
+        "new_tokens": request.new_tokens,
+    }
+    return Query(job.name, hardware, request.batch, request.context, request.gamma, **asked | more)
+
+
+def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float) -> tuple[float, float]:
+    from dataclasses import replace
+
+    from perfmodel.query import resolve
+    from perfmodel.tree import Tree
+    from perfmodel.tree_cost import speedup
+    from validate.decoder.topology import depths
+
+    # acceptance is the tree's, by rank; the chain's is not used, and 0 stands in for it
+    scenario = resolve(replace(query, tokens_per_iteration=None, alpha=0.0))
+    depth = depths(parents)
+    widths = tuple(depth.count(level) for level in range(depth[-1] + 1))
+    shape = Tree(parents, widths, tokens_per_iteration)
+    plain_s = float(scenario.target_s(float(query.batch), float(query.context)))
+    return query.batch / plain_s, float(speedup(scenario, float(query.batch), float(query.context), shape))
+
+
+def _two_levels(job: "Job", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:
+    from perfmodel.hierarchy import predict_two_levels
+    from perfmodel.query import resolve
+    from validate.decoder.two_level import LevelCounts
+
+    assert isinstance(run.counts, LevelCounts)
+    request, (inner, outer) = run.request, run.counts.alphas
+    small = resolve(_query(job, run, hardware, alpha=inner))
+    sparse = resolve(_query(job, run, hardware, alpha=outer, draft="self", draft_tp=None, draft_kv=middle_kv))
+    batch, context = float(request.batch), float(request.context)
+    told = predict_two_levels(small, sparse, batch, context, request.inner_gamma, request.gamma)
+    return batch / float(told.target_s), float(told.speedup)

@@ -1,0 +1,84 @@
+"""Which tree each draft cache is run with: as drawn, or Sequoia's for rates that are given or measured first."""
+
+from dataclasses import dataclass, replace
+
+from perfmodel.errors import InputError
+from perfmodel.tree import TreeAcceptance
+from validate.decoder.compare import Run, run
+from validate.decoder.model import Model
+from validate.decoder.setup import Request
+from validate.decoder.topology import branching, depths, expectation, sequoia, sequoia_nodes
+from validate.decoder.tree import TreeCounts
+
+PROBE_CHILDREN = 8
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A request with its tree, and the rates by rank it was drawn for (None where they were not used)."""
+
+    request: Request
+    rates: tuple[float, ...] | None
+    source: str = ""
+
+    def lines(self, one: Run) -> list[str]:
+        """What the tree gained beside what was expected of it."""
+        assert isinstance(one.counts, TreeCounts)
+        assert one.request.tree is not None
+        parents, measured = one.request.tree, one.counts.rates
+        depth = depths(parents)
+        widths = "-".join(str(depth.count(level)) for level in range(depth[-1] + 1))
+        gained = one.generation.tokens_per_iteration
+        told = [
+            f"{one.request.draft_kv}: tree of {len(parents)} nodes, {widths} by level; tokens/it {gained:.2f} measured",
+            f"  {expectation(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
+        ]
+        if self.rates is not None:
+            told.append(f"  {expectation(parents, self.rates):.2f} expected of {self.source}: {_listed(self.rates)}")
+        return told
+
+
+def check_spec(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: float | None) -> None:
+    """Refuse, before anything is loaded, what `planned` cannot serve. Raises InputError."""
+    if sequoia_nodes(spec) is None:
+        branching(spec)
+    if rates is not None:
+        TreeAcceptance.of(rates)
+    if draft.partition(":")[0] == "ngram":
+        raise InputError(f"--tree: must be grown by a draft that runs a model, given {draft!r}")
+    if alpha is not None:
+        raise InputError("--alpha: must not be given with --tree: it is a chain's, and a tree's is observed")
+
+
+def planned(
+    model: Model,
+    request: Request,
+    spec: str,
+    rates: tuple[float, ...] | None,
+    prompts: list[list[int]],
+    draft: Model | None = None,
+    seed: int = 0,
+) -> Planned:
+    """`request`, a chain of gamma tokens, with the tree that `spec` names; ``sequoia:N`` keeps to gamma levels below
+    the root. Without rates it decodes the prompts with a star first, which measures them.
+
+    Raises InputError for a spec or rates without a tree.
+    """
+    nodes, source = sequoia_nodes(spec), "the given rates"
+    if nodes is None:
+        return Planned(_with(request, branching(spec)), rates, source)
+    if rates is None:
+        children = min(PROBE_CHILDREN, nodes - 1, model.spec.vocab_size)
+        star = run(model, _with(request, branching(str(children))), prompts, draft, seed).counts
+        assert isinstance(star, TreeCounts)
+        rates, source = tuple(star.rates), "a star's rates"
+    parents = sequoia(nodes, request.gamma + 1, TreeAcceptance.of(rates))
+    return Planned(_with(request, parents), rates, source)
+
+
+def _with(request: Request, parents: tuple[int, ...]) -> Request:
+    return replace(request, gamma=depths(parents)[-1], tree=parents)
+
+
+def _listed(rates: tuple[float, ...] | list[float]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates)

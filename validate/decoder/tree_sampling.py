@@ -1,0 +1,87 @@
+"""Which path of a token tree stands: greedy equality, or rejection sampling over siblings drawn without replacement.
+
+At a node the children are tried in order of rank. One that is refused takes its distribution's mass away from the
+target's, and the next is judged against what is left of both; the path goes on from the first that is accepted.
+Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm 2. For a chain this
+is `sampling.verify_sampled`, from the same random numbers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from validate.decoder.sampling import Verdict, draw
+from validate.decoder.topology import Topology
+
+
+@dataclass(frozen=True)
+class TreeVerdict(Verdict):
+    """path [batch, levels]: the accepted nodes, the root first; behind the last of them that one again."""
+
+    path: Tensor
+
+
+def walk_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> TreeVerdict:
+    """tokens [batch, size] of all nodes, scores [batch, size, vocab]: at each node the target's argmax decides."""
+    best = logits.argmax(-1)
+    node = torch.zeros_like(tokens[:, 0])
+    path = [node]
+    for _ in range(tree.levels - 1):
+        children = tree.children[node]
+        match = (tokens.gather(1, children) == best.gather(1, node[:, None])) & (children > 0)
+        node = torch.where(match.any(1), _at(children, match.long().argmax(1)), node)
+        path.append(node)
+    return TreeVerdict(tree.depth[node], _at(best, node), torch.stack(path, 1))
+
+
+def walk_sampled(
+    tree: Topology, tokens: Tensor, proposed: Tensor, target: Tensor, generator: torch.Generator
+) -> TreeVerdict:
+    """Exact for siblings that are the draws of `sampling.race`, in order.
+
+    tokens [batch, size]; proposed [batch, all but the last level, vocab]: what each node's children were drawn from;
+    target [batch, size, vocab]. What comes out is distributed as direct sampling from the target.
+    """
+    u = torch.empty_like(target[:, 0, :1]).expand(-1, sum(tree.most)).contiguous().uniform_(generator=generator)
+    node = torch.zeros_like(tokens[:, 0])
+    path, used = [node], 0
+    rest, walking = target[:, 0], torch.ones_like(node, dtype=torch.bool)
+    for most in tree.most:
+        left = _at(proposed, torch.where(walking, node, 0))
+        found = node
+        for rank in range(most):
+            child = tree.children[node, rank]
+            tried = walking & (found == node) & (child > 0)
+            token = tokens.gather(1, child[:, None])
+            left = _proper(left, token)
+            stands = u[:, used, None] * left.gather(1, token) < rest.gather(1, token)
+            found = torch.where(tried & stands[:, 0], child, found)
+            refused = (tried & ~stands[:, 0])[:, None]
+            rest = torch.where(refused, _remainder(rest, left), rest)
+            left = left.scatter(1, token, 0.0)
+            used += 1
+        walking = found != node
+        node = found
+        rest = torch.where(walking[:, None], _at(target, node), rest)
+        path.append(node)
+    return TreeVerdict(tree.depth[node], draw(rest, generator), torch.stack(path, 1))
+
+
+def _proper(left: Tensor, token: Tensor) -> Tensor:
+    """`left` [batch, vocab] with sum 1; where nothing is left, `token` [batch, 1] was put there without chance."""
+    total = left.sum(-1, keepdim=True)
+    certain = torch.zeros_like(left).scatter(1, token, 1.0)
+    return torch.where(total > 0, left / total, certain)
+
+
+def _remainder(rest: Tensor, left: Tensor) -> Tensor:
+    """What of `rest` [batch, vocab] the refused draw from `left` did not cover, with sum 1."""
+    over = (rest - left).clamp(min=0)
+    total = over.sum(-1, keepdim=True)
+    return torch.where(total > 0, over / total, rest)
+
+
+def _at(values: Tensor, index: Tensor) -> Tensor:
+    """values [batch, n, ...] at index [batch]."""
+    return values[torch.arange(len(values), device=values.device), index]
