@@ -1,0 +1,147 @@
+"use strict";
+// The payload, what is chosen, and the map.
+
+const content = JSON.parse(document.getElementById("payload").textContent);
+const arrays = decode(content.pool);
+const element = (id) => document.getElementById(id);
+const map = element("map");
+const [LEFT, TOP, WIDTH, HEIGHT] = [66, 6, 648, 496];
+const [COLUMNS, ROWS] = [content.context.length, content.batch.length];
+const [CELL_WIDTH, CELL_HEIGHT] = [WIDTH / COLUMNS, HEIGHT / ROWS];
+const FONT = Math.min(15, CELL_WIDTH / 3, CELL_HEIGHT * 0.62);
+// ColorBrewer BrBG, told apart with any colour vision; white at 1, the ends at half and at four times the speed.
+const PALETTE = ["543005", "8c510a", "bf812d", "dfc27d", "f6e8c3", "f7f7f7", "c7eae5", "80cdc1", "35978f", "01665e", "003c30"]
+  .map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+const [SLOWEST, FASTEST] = [0.5, 4];
+
+const state = {
+  surface: null,
+  alpha: content.start.alpha,
+  gamma: content.start.gamma, // null: the best
+  b: Math.round(0.7 * (ROWS - 1)),
+  c: Math.round(0.7 * (COLUMNS - 1)),
+  hover: null,
+  cells: [],
+};
+
+// Numbers for people, as the command line prints them (perfmodel/cli/units.py).
+const whole = (value) => Math.ceil(value).toLocaleString("en-US");
+const times = (value) => `${value.toFixed(2)}x`;
+function seconds(value) {
+  if (value < 1e-3) return `${(value * 1e6).toFixed(1)} us`;
+  return value < 1 ? `${(value * 1e3).toFixed(2)} ms` : `${value.toFixed(2)} s`;
+}
+function short(tokens) {
+  return tokens % 512 === 0 ? `${tokens / 1024}k` : tokens.toLocaleString("en-US");
+}
+const about = (value) => Number(value.toPrecision(3)).toLocaleString("en-US");
+
+function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+function draw(parent, name, attributes, text = "") {
+  const made = document.createElementNS(map.namespaceURI, name);
+  set(made, attributes);
+  made.textContent = text;
+  element(parent).append(made);
+  return made;
+}
+function set(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function heat(speedup) {
+  const away = Math.log2(speedup) / Math.log2(speedup < 1 ? 1 / SLOWEST : FASTEST);
+  const at = (Math.max(-1, Math.min(1, away)) + 1) * 5;
+  const low = Math.min(Math.floor(at), PALETTE.length - 2);
+  return PALETTE[low].map((value, i) => Math.round(value + (at - low) * (PALETTE[low + 1][i] - value)));
+}
+const isDark = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b < 140;
+const left = (c) => LEFT + c * CELL_WIDTH;
+const top_ = (b) => TOP + (ROWS - 1 - b) * CELL_HEIGHT;
+const boxOf = (b, c) => ({ x: left(c), y: top_(b), width: CELL_WIDTH, height: CELL_HEIGHT });
+const centre = ([x, y]) => `${(left(x) + CELL_WIDTH / 2).toFixed(1)} ${(top_(y) + CELL_HEIGHT / 2).toFixed(1)}`;
+
+function layOutMap() {
+  set(element("frame-box"), { x: LEFT, y: TOP, width: WIDTH, height: HEIGHT });
+  const middle = TOP + HEIGHT / 2;
+  draw("axes", "text", { x: LEFT + WIDTH / 2, y: 552, "text-anchor": "middle", class: "title" },
+    "context, cached tokens per sequence (1k = 1024)");
+  draw("axes", "text", { x: 15, y: middle, "text-anchor": "middle", class: "title", transform: `rotate(-90 15 ${middle})` },
+    "batch, sequences");
+  const sparse = (count, room, each) => Math.max(1, Math.ceil((count * each) / room));
+  const longest = Math.max(...content.context.map((tokens) => short(tokens).length));
+  content.context.forEach((tokens, c) => {
+    if (c % sparse(COLUMNS, WIDTH, 9.5 * longest + 5)) return;
+    draw("axes", "text", { x: left(c) + CELL_WIDTH / 2, y: TOP + HEIGHT + 21, "text-anchor": "middle" }, short(tokens));
+  });
+  content.batch.forEach((batch, b) => {
+    if (b % sparse(ROWS, HEIGHT, 17)) return;
+    const y = top_(b) + CELL_HEIGHT / 2;
+    draw("axes", "text", { x: LEFT - 6, y, "text-anchor": "end", "dominant-baseline": "central" }, String(batch));
+  });
+  state.cells = content.batch.map((_, b) => content.context.map((_, c) => {
+    const box = boxOf(b, c);
+    return {
+      colour: draw("cell-colours", "rect", box),
+      hatch: draw("cell-hatches", "rect", { ...box, fill: "none" }),
+      text: FONT < 7 ? null : draw("cell-texts", "text", {
+        x: box.x + CELL_WIDTH / 2, y: box.y + CELL_HEIGHT / 2, class: "cell", style: `font-size: ${FONT}px`,
+      }),
+    };
+  }));
+  const stops = Array.from({ length: 61 }, (_, i) => SLOWEST * (FASTEST / SLOWEST) ** (i / 60));
+  element("scale-bar").style.background = `linear-gradient(90deg, ${stops.map((s) => `rgb(${heat(s)})`).join(", ")})`;
+  for (const mark of [0.5, 0.7, 1, 1.5, 2, 3, 4]) {
+    const text = mark === SLOWEST ? `≤ ${mark}x` : mark === FASTEST ? `≥ ${mark}x` : `${mark}x`;
+    const tick = make("span", {}, mark === 1 ? "1x speedup" : text);
+    const share = Math.log(mark / SLOWEST) / Math.log(FASTEST / SLOWEST);
+    tick.style.left = `${100 * share}%`;
+    if (mark === SLOWEST) tick.style.transform = "none";
+    if (mark === FASTEST) tick.style.transform = "translateX(-100%)";
+    element("scale-ticks").append(tick);
+  }
+}
+
+function drawMap(cells) {
+  const { surface } = state;
+  const shown = element("cells").value;
+  cells.forEach((row, b) => row.forEach((cell, c) => {
+    const { colour, hatch, text } = state.cells[b][c];
+    const rgb = heat(cell.speedup);
+    set(colour, { fill: `rgb(${rgb})`, stroke: `rgb(${rgb})` });
+    set(hatch, { fill: surface.fits(b, c, cell.gamma) ? "none" : "url(#hatch)" });
+    if (text === null) return;
+    text.textContent = shown === "speedup" ? cell.speedup.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
+    text.style.fill = isDark(rgb) ? "#ffffff" : "#111111";
+    text.style.stroke = `rgb(${rgb})`;
+  }));
+  const line = zeroLine(cells.map((row) => row.map((cell) => Math.log(cell.drafting))));
+  const path = line.map(([from, to]) => `M${centre(from)}L${centre(to)}`).join("");
+  for (const id of ["break-even", "break-even-halo"]) element(id).setAttribute("d", path);
+}
+
+/** The line of S_inflection at the cursor's gamma, and its words. */
+function drawInflection(gamma) {
+  const context = state.surface.case.inflection_context[gamma];
+  const place = gamma === 0 ? null : placeOn(content.context, context);
+  const x = place === null ? 0 : left(place) + CELL_WIDTH / 2;
+  const path = place === null ? "" : `M${x} ${TOP}V${TOP + HEIGHT}`;
+  for (const id of ["inflection-line", "inflection-halo"]) element(id).setAttribute("d", path);
+  const where = gamma === 0 ? "none at gamma 0" : context === null ? "none" : whole(context) + (path ? "" : ", off the map");
+  element("inflection-key").textContent = `inflection context${gamma ? ` at γ ${gamma}` : ""}: ${where}`
+    + (path ? "; beyond it, batch costs no speedup" : "");
+  return where;
+}
+
+/** [b, c] of the cell under the mouse, or null. */
+function under(event) {
+  const box = map.getBoundingClientRect();
+  const scale = map.viewBox.baseVal.width / box.width;
+  const c = Math.floor(((event.clientX - box.left) * scale - LEFT) / CELL_WIDTH);
+  const b = ROWS - 1 - Math.floor(((event.clientY - box.top) * scale - TOP) / CELL_HEIGHT);
+  return c >= 0 && c < COLUMNS && b >= 0 && b < ROWS ? [b, c] : null;
+}

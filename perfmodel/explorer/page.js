@@ -1,0 +1,267 @@
+"use strict";
+// The reading, the breakdown and the controls; all is drawn again on every change.
+
+const VERDICTS = {
+  pays: "Speculation pays:",
+  does_not_pay: "Speculation does not pay:",
+  too_close_to_call: "Too close to call:",
+};
+const TERMS = {
+  param_load_s: ["weights", "parameter load"],
+  kv_load_s: ["KV", "cache load"],
+  flop_s: ["compute", "FLOPs"],
+  activation_s: ["activations", "in and out"],
+  comm_s: ["all-reduce", "communication"],
+  fixed_s: ["launches", "fixed costs"],
+};
+
+// --- the reading
+
+function verdict(speedup, interval, gamma) {
+  if (gamma === 0) return "does_not_pay";
+  const [low, high] = interval ?? [speedup, speedup];
+  if (low > 1) return "pays";
+  return high <= 1 ? "does_not_pay" : "too_close_to_call";
+}
+
+function read(cells, b, c, inflection) {
+  const { surface, alpha } = state;
+  const { case: kase, content: { batch: batches, context: contexts } } = surface;
+  const { gamma, speedup } = cells[b][c];
+  const [batch, context] = [batches[b], contexts[c]];
+  const best = surface.best(alpha, b, c);
+  const interval = surface.interval(speedup, b, c, gamma);
+  const word = verdict(speedup, interval, gamma);
+  const plain = surface.pass("plain", "predicted_s", b, c, 0);
+  const omega = tokensPerIteration(alpha, gamma);
+  const each = surface.iteration(b, c, gamma) / omega;
+  const drafter = kase.draft === "self" ? "itself" : kase.draft;
+  element("subject").textContent = `${kase.model} on ${deviceOf(kase)}, drafted by ${drafter} through `
+    + `${kase.method}; batch ${batch.toLocaleString("en-US")}, context ${context.toLocaleString("en-US")}, `
+    + `gamma ${gamma}${state.gamma === null ? " (the best)" : ""}`;
+  element("verdict").className = word;
+  element("word").textContent = VERDICTS[word];
+  element("speedup").textContent = times(speedup);
+  element("interval").textContent = gamma === 0 ? "" : interval === null
+    ? "(no interval: this calibration states no scatter)"
+    : `(${interval[0].toFixed(2)} to ${interval[1].toFixed(2)} with ${Math.round(100 * content.coverage)}% coverage)`;
+  element("why").textContent = why(b, c, gamma, omega);
+  const even = surface.breakEven(cells[b]);
+  const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / plain).toFixed(3);
+  const facts = {
+    "time per token": `${seconds(plain)} plain, ${seconds(each)} speculating`,
+    throughput: `${(batch / plain).toFixed(0)} tokens/s plain, ${(batch / each).toFixed(0)} speculating`,
+    "best gamma": `${best} (${times(surface.speedup(alpha, b, c, best))})`,
+    "cost ratios": `draft/plain ${ratio("draft")}, verification/plain ${ratio("verify")}${gamma ? "" : " at gamma 1"}`,
+    acceptance: `alpha ${alpha.toFixed(3)}, ${omega.toFixed(2)} tokens per iteration`,
+    "break-even context": even === null ? `none up to ${contexts[COLUMNS - 1].toLocaleString("en-US")}`
+      : even === 0 ? `${contexts[0].toLocaleString("en-US")} or below` : `about ${about(even)}`,
+    "inflection context": inflection,
+    memory: memoryText(b, c, gamma),
+    calibration: `${kase.calibration.name} (${kase.calibration.kind})`,
+  };
+  element("facts").replaceChildren(...Object.entries(facts).flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
+  element("notes").replaceChildren(...notes(b, c, gamma).map((note) => make("li", {}, note)));
+  const published = kase.published[c];
+  element("published").hidden = published === null;
+  if (published) element("published-text").textContent = `Published alpha here: ${published[0].toFixed(3)} (${published[1]}).`;
+  element("command").textContent = `perfmodel whatif ${kase.flags} --batch ${batch} --context ${context} `
+    + `--gamma ${state.gamma ?? "auto"} --alpha ${alpha}`;
+  map.setAttribute("aria-label", `Map of speedup over batch and context. At batch ${batch}, context ${context}: ${times(speedup)}.`);
+}
+
+function why(b, c, gamma, omega) {
+  const { surface, alpha } = state;
+  if (gamma === 0) return `No draft length up to ${surface.lastGamma} is faster than plain decoding; gamma 1 would give ${times(surface.speedup(alpha, b, c, 1))}.`;
+  const plain = surface.pass("plain", "predicted_s", b, c, 0);
+  const [gained, added] = [(omega - 1) * plain, surface.iteration(b, c, gamma) - plain];
+  return `An iteration saves ${seconds(gained)} of plain decoding (limited by ${limiter("plain", b, c, 0)}), `
+    + `${gained > added ? "more" : "no more"} than the ${seconds(added)} it adds.`;
+}
+
+function memoryText(b, c, gamma) {
+  const { surface } = state;
+  if (surface.case.available_bytes === null) return "unknown";
+  return `${surface.fits(b, c, gamma) ? "fits" : "does not fit"}; largest batch ${whole(surface.largestBatch(c, gamma))} `
+    + `(${whole(surface.largestBatch(c, 0))} plain)`;
+}
+
+function notes(b, c, gamma) {
+  const { surface: { case: kase } } = state;
+  const context = content.context[c];
+  const list = [];
+  const models = Object.entries(kase.max_context);
+  for (const [name, most] of gamma ? models : models.slice(0, 1)) {
+    if (context + gamma + 1 > most) list.push(`context ${context} (+${gamma + 1}) is beyond ${name}'s maximum of ${most}`);
+  }
+  if (!state.surface.fits(b, c, gamma)) {
+    list.push(`batch ${content.batch[b]} does not fit in ${(kase.available_bytes / 1e9).toFixed(1)} GB a device`);
+  }
+  if (gamma && kase.kv_budget !== null && kase.kv_budget >= context) {
+    list.push(`KV budget ${kase.kv_budget} is not below the context: the draft reads the full cache`);
+  }
+  const [target, drafter] = Object.entries(kase.vocabulary);
+  if (gamma && drafter && drafter[1] !== target[1]) {
+    list.push(`${drafter[0]} has ${drafter[1]} vocabulary entries, ${target[0]} ${target[1]}`);
+  }
+  if (kase.transferred_from) {
+    list.push(`the calibration is transferred from ${kase.transferred_from}: it was not made for ${kase.hardware}`);
+  }
+  return list;
+}
+
+// --- the breakdown
+
+function limiter(pass, b, c, g) {
+  const values = Object.keys(TERMS).map((term) => state.surface.pass(pass, term, b, c, g));
+  return content.limiters[values.indexOf(Math.max(...values))];
+}
+
+function breakDown(cells, b, c) {
+  const { surface, alpha } = state;
+  const chosen = cells[b][c].gamma;
+  const g = chosen || 1;
+  const passes = surface.case.draft_passes[g];
+  const iteration = (term) => passes * surface.pass("draft", term, b, c, g) + surface.pass("verify", term, b, c, g);
+  const columns = (term) => [...["plain", "draft", "verify"].map((pass) => surface.pass(pass, term, b, c, g)), iteration(term)];
+  element("breakdown-at").textContent = `at batch ${content.batch[b].toLocaleString("en-US")}, context `
+    + `${content.context[c].toLocaleString("en-US")}, gamma ${g}${chosen ? "" : " (the best is none)"}; `
+    + `${passes} draft ${passes === 1 ? "step" : "steps"} an iteration`;
+  const most = Math.max(...Object.keys(TERMS).map(iteration));
+  element("terms").replaceChildren(...Object.entries(TERMS).map(([term, [name, more]]) => line(
+    [name, more], columns(term).map((value) => amount(value, most)))));
+  const overhead = surface.overhead(b, c);
+  const predicted = columns("predicted_s");
+  predicted[3] += overhead;
+  element("totals").replaceChildren(
+    line(["outside the passes", ""], ["", "", "", seconds(overhead)]),
+    line(["lower bound", ""], columns("lower_s").map(seconds)),
+    line(["predicted", ""], predicted.map(seconds), "total"),
+    line(["limited by", ""], [...["plain", "draft", "verify"].map((pass) => limiter(pass, b, c, g)), ""]));
+  race(alpha, b, c, g, passes, overhead);
+}
+
+function line([name, more], values, kind = "") {
+  const head = make("th", { scope: "row" }, name, " ", make("small", {}, more));
+  return make("tr", { class: kind }, head, ...values.map((value) => make("td", {}, value)));
+}
+
+function amount(value, most) {
+  const bar = make("div");
+  bar.style.width = `${(100 * value) / most}%`;
+  return make("div", { class: "amount" }, make("span", {}, seconds(value)), bar);
+}
+
+/** Two bars on one scale: plain decoding of the tokens that an iteration gains, and the iteration. */
+function race(alpha, b, c, g, passes, overhead) {
+  const { surface } = state;
+  const omega = tokensPerIteration(alpha, g);
+  const plain = omega * surface.pass("plain", "predicted_s", b, c, 0);
+  const lanes = {
+    [`${omega.toFixed(2)} tokens, plain`]: [["--plain", "plain steps", plain]],
+    [`${omega.toFixed(2)} tokens, drafted`]: [
+      ["--draft", "draft steps", passes * surface.pass("draft", "predicted_s", b, c, g)],
+      ["--verify", "verification", surface.pass("verify", "predicted_s", b, c, g)],
+      ["--outside", "outside the passes", overhead],
+    ],
+  };
+  const most = Math.max(plain, surface.iteration(b, c, g));
+  element("race").replaceChildren(...Object.entries(lanes).map(([name, parts]) => {
+    const bar = make("div", { class: "bar", "aria-hidden": "true" });
+    const words = make("div", { class: "parts" });
+    for (const [colour, part, value] of parts) {
+      bar.append(make("div", { style: `width: ${(100 * value) / most}%; background: var(${colour})` }));
+      words.append(make("span", {}, make("i", { class: "swatch", style: `background: var(${colour})` }), `${part} ${seconds(value)}`));
+    }
+    return make("div", { class: "lane" }, make("span", {}, name), bar, words);
+  }));
+}
+
+// --- the controls
+
+const deviceOf = (kase) => (kase.tp > 1 ? `${kase.tp} x ${kase.hardware}` : kase.hardware);
+const SELECTS = { model: (kase) => kase.model, device: deviceOf, method: (kase) => kase.method };
+
+function choose() {
+  const wanted = Object.keys(SELECTS).map((id) => element(id).value);
+  const number = content.cases.findIndex((kase) => Object.values(SELECTS).every((name, i) => name(kase) === wanted[i]));
+  state.surface = new Surface(content, arrays, number);
+  element("gamma").max = state.surface.lastGamma;
+  if (state.gamma !== null) state.gamma = Math.min(state.gamma, state.surface.lastGamma);
+}
+
+function showControls(cells) {
+  const { alpha, gamma, b, c } = state;
+  element("alpha").value = alpha;
+  const exact = element("alpha-exact");
+  if (document.activeElement !== exact) exact.value = alpha;
+  const best = `best (${cells[b][c].gamma})`;
+  element("gamma").value = gamma ?? 0;
+  const values = { gamma: gamma === null ? best : String(gamma), batch: content.batch[b], context: content.context[c] };
+  element("batch").value = b;
+  element("context").value = c;
+  for (const [id, value] of Object.entries(values)) {
+    const text = value.toLocaleString("en-US");
+    element(`${id}-out`).textContent = text;
+    element(id).setAttribute("aria-valuetext", text);
+  }
+}
+
+function update() {
+  const cells = state.surface.map(state.alpha, state.gamma);
+  const [b, c] = state.hover ?? [state.b, state.c];
+  showControls(cells);
+  drawMap(cells);
+  for (const id of ["pinned", "pinned-halo"]) set(element(id), boxOf(state.b, state.c));
+  set(element("hovered"), state.hover ? boxOf(b, c) : { width: 0, height: 0 });
+  read(cells, b, c, drawInflection(cells[b][c].gamma));
+  breakDown(cells, b, c);
+}
+
+function listen() {
+  const on = (id, type, change) => element(id).addEventListener(type, (event) => {
+    change(event.target.value, event);
+    update();
+  });
+  for (const id of Object.keys(SELECTS)) on(id, "change", choose);
+  on("cells", "change", () => {});
+  on("alpha", "input", (value) => { state.alpha = Number(value); });
+  on("alpha-exact", "input", (value) => {
+    const alpha = Number(value);
+    if (value !== "" && alpha >= 0 && alpha <= 1) state.alpha = alpha;
+  });
+  on("alpha-exact", "blur", () => {});
+  on("gamma", "input", (value) => { state.gamma = Number(value) || null; });
+  on("batch", "input", (value) => { state.b = Number(value); });
+  on("context", "input", (value) => { state.c = Number(value); });
+  on("use-published", "click", () => { [state.alpha] = state.surface.case.published[(state.hover ?? [0, state.c])[1]]; });
+  on("map", "pointermove", (_, event) => { state.hover = under(event); });
+  on("map", "pointerleave", () => { state.hover = null; });
+  on("map", "click", (_, event) => {
+    const cell = under(event);
+    if (cell) [state.b, state.c] = cell;
+  });
+  element("controls").addEventListener("submit", (event) => event.preventDefault());
+}
+
+function begin() {
+  for (const [id, name] of Object.entries(SELECTS)) {
+    for (const value of new Set(content.cases.map(name))) {
+      element(id).append(make("option", {}, value));
+    }
+  }
+  element("batch").max = ROWS - 1;
+  element("context").max = COLUMNS - 1;
+  const made = [...new Set(content.cases.map(({ calibration: { name, kind, stack, fitted_on: on } }) => (
+    `${name} (${kind}, stack ${stack}${on.length ? `, fitted on ${on.join(", ")}` : ""})`)))];
+  element("basis").textContent = `perfmodel ${content.version}. Calibrations: ${made.join("; ")}. Times are the engine's at the `
+    + "points of the map, in 32 bits; tokens per iteration, speedup and the best gamma are worked out here, with the same "
+    + "acceptance at every position and every sequence advancing by its own count. The interval is the calibration's own "
+    + "error on rows left out of its fit; acceptance is taken as given. Only the break-even line and context lie between points.";
+  layOutMap();
+  choose();
+  listen();
+  update();
+}
+
+begin();
