@@ -1,0 +1,265 @@
+"""Single passes: operations under the roofline, what the time is spent on, and what a pass costs in plain steps."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfmodel.ops import Op
+from perfmodel.plots_style import (
+    DARK,
+    PARTS,
+    STAGE_NAMES,
+    STAGES,
+    above,
+    canvas,
+    canvases,
+    caption,
+    figure_of,
+    label,
+    log_axis,
+    shades,
+    styled,
+    tokens,
+    told_apart,
+)
+from perfmodel.roofline import LIMITERS, Machine
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.speculative import Prediction, Scenario, predict
+from perfmodel.uncertainty import with_calibration
+from perfmodel.workload import Workload
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from perfmodel.plots_surface import Span
+
+MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), "pass": ("whole pass", "o")}
+OVER = ("context", "batch")
+TERA = 1e12
+
+
+@styled
+def roofline(scenario: Scenario, batch: float, context: float, gamma: int, *, axes: "Axes | None" = None) -> "Figure":
+    """FLOP/s over FLOPs per byte of the linear layers, of attention and of whole passes, on one device.
+
+    The line is what the device can do at best; points lie below it by what the calibration says of the software.
+    Returns the figure.
+    """
+    from matplotlib.lines import Line2D
+
+    own = axes is None
+    figure, axes = canvas(axes)
+    machine = scenario.machine
+    precision = scenario.precision.weights.compute
+    bandwidth, peak = machine.gpu.memory_bandwidth_bytes_per_s / TERA, machine.peak(precision) / TERA
+    reached, handles = [], []
+    for stage, (timer, ops, new) in _passes(scenario, batch, context, gamma).items():
+        for kind, (_, marker) in MARKERS.items():
+            point = _reached(timer, [op for op in ops if kind in (op.kind, "pass")], kind, new)
+            reached.append(point)
+            size = 9 if kind == "pass" else 6
+            axes.plot(
+                *point, marker, color=STAGES[stage], markersize=size, alpha=0.9, markeredgecolor="white", zorder=3
+            )
+        limiter = LIMITERS[str(timer.time(ops, new).limiter)]
+        named = f"{STAGE_NAMES[stage]}, limited by {limiter}"
+        handles.append(Line2D([], [], marker="o", linestyle="none", color=STAGES[stage], label=named))
+    x, y = (np.array(values) for values in zip(*reached, strict=True))
+    low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), peak / bandwidth)
+    roof = np.array([low, peak / bandwidth, high])
+    axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * peak))
+    axes.set(xlabel="intensity, FLOPs per byte moved", ylabel="TFLOP/s of one device")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    _name_the_roof(axes, bandwidth, peak, precision, low)
+    for name, marker in MARKERS.values():
+        handles.append(Line2D([], [], marker=marker, linestyle="none", color=DARK, label=name))
+    above(axes, 3, [handles[i] for i in (0, 3, 1, 4, 2, 5)])
+    where = f"batch {batch:g}, context {tokens(context)}"
+    label(axes, own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
+    return figure
+
+
+@styled
+def breakdown(
+    scenario: Scenario,
+    points: Iterable[tuple[float, float]],
+    gamma: int,
+    *,
+    axes: "Sequence[Axes] | None" = None,
+) -> "Figure":
+    """What the predicted time of each pass is spent on (left), and the time per token (right), at (batch, context)s.
+
+    The parts add up to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns the figure.
+    """
+    from matplotlib.patches import Patch
+
+    where, own = list(points), axes is None
+    figure, (left, right) = canvases(axes, 1, 2, (max(7.6, 2.6 + 2.0 * len(where)), 4.4))
+    names, same = told_apart(where)
+    used: dict[str, None] = {}
+    for place, (batch, context) in enumerate(where):
+        p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
+        stages = _passes(scenario, batch, context, gamma)
+        for shift, (_, (timer, ops, new)) in zip((-0.28, 0.0, 0.28), stages.items(), strict=True):
+            spent = _spent(timer, ops, new)
+            used |= dict.fromkeys(_stack(left, place + shift, 0.24, spent))
+            bound = 1e3 * float(timer.time(ops, new).lower_s)
+            left.plot([place + shift - 0.12, place + shift + 0.12], [bound, bound], color="black", linewidth=1.4)
+        _per_token(right, place, p)
+    for one, bars, unit in (
+        (left, ("plain", "draft", "verify"), "one pass, ms"),
+        (right, ("plain", "spec."), "time per token, ms"),
+    ):
+        _bar_names(one, names, bars)
+        one.set(ylabel=unit)
+    parts = [Patch(color=colour, label=word) for name, (word, colour) in PARTS.items() if name in used]
+    from matplotlib.lines import Line2D
+
+    above(left, 2, [*parts, Line2D([], [], color="black", label="lower bound")])
+    above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
+    label(left, own, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
+    return figure
+
+
+@styled
+def ratios(
+    scenario: Scenario,
+    lines: Sequence[float],
+    span: "Span",
+    gamma: int,
+    *,
+    over: str = "context",
+    ideal: bool = True,
+    points: int = 121,
+    axes: "Sequence[Axes] | None" = None,
+) -> "Figure":
+    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or the other way round.
+
+    ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
+    """
+    from matplotlib.lines import Line2D
+
+    own = axes is None
+    figure, panels = canvases(axes, 1, 2, (7.6, 4.0))
+    steps, values = np.geomspace(*span, points), np.asarray(lines, float)[:, None]
+    batch, context = (values, steps) if over == "context" else (steps, values)
+    kinds: list[tuple[Scenario, Any]] = [(scenario, "-")]
+    if ideal and scenario.machine.calibration.name != "ideal":
+        kinds.append((with_calibration(scenario, load_calibration("ideal")), (0, (3, 2))))
+    handles = []
+    for kind, dashes in kinds:
+        p = predict(kind, Workload.of(batch, context, gamma), max(gamma, 1))
+        for axes_, ratio in zip(panels, (p.draft_to_target, p.verify_to_target), strict=True):
+            for line, colour, number in zip(
+                np.broadcast_to(ratio, (len(lines), points)), shades(len(lines)), lines, strict=True
+            ):
+                name = f"batch {number:g}" if over == "context" else f"context {tokens(number)}"
+                (drawn,) = axes_.plot(steps, line, linestyle=dashes, color=colour, label=name)
+                if dashes == "-" and axes_ is panels[0]:
+                    handles.append(drawn)
+    words = "context, cached tokens per sequence" if over == "context" else "batch, sequences"
+    for axes_, name in zip(panels, ("T_D / T_T: one draft step", "T_V / T_T: one verification"), strict=True):
+        log_axis(axes_, "x", *span, words, 6)
+        axes_.set(ylabel=name)
+        axes_.axhline(1.0, color="black", linewidth=1.0)
+    panels[0].set_ylim(bottom=0.0, top=max(panels[0].get_ylim()[1], 1.05))
+    panels[1].set_ylim(bottom=min(panels[1].get_ylim()[0], 0.9))
+    above(panels[0], 2, handles)
+    if len(kinds) > 1:
+        styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
+        above(panels[1], 2, [Line2D([], [], color=DARK, linestyle=dash, label=word) for dash, word in styles])
+    label(panels[0], own, "Cost of a draft step and of verification, in plain steps",
+          caption(scenario, gamma, acceptance=False))  # fmt: skip
+    return figure
+
+
+def _passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, tuple[Machine, list[Op], float]]:
+    """Stage -> machine, ops and new tokens of its pass."""
+    query = float(scenario.draft.query(max(gamma, 1)))
+    return {
+        "plain": (scenario.machine, scenario.target_ops(batch, context), batch),
+        "draft": (scenario.draft_machine, scenario.draft_ops(batch, context, query), batch * query),
+        "verify": (scenario.machine, scenario.target_ops(batch, context, gamma + 1.0), batch * (gamma + 1.0)),
+    }
+
+
+def _reached(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[float, float]:
+    """FLOPs per byte, and TFLOPs per predicted second."""
+    flops = sum((float(op.cost.flops) for op in ops), start=0.0)
+    moved = sum((float(op.cost.bytes) for op in ops), start=0.0)
+    seconds = sum((float(timer.op_predicted_s(op)) for op in ops), start=0.0)
+    seconds = float(timer.predicted_s(ops, new)) if kind == "pass" else seconds
+    return flops / moved, flops / seconds / TERA
+
+
+def _spent(timer: Machine, ops: list[Op], new: float) -> dict[str, float]:
+    """Part -> seconds of a pass; they add up to its predicted time. Launches are taken out of their kinds."""
+    base = timer.time([], 0.0)
+    spent = {}
+    for part in ("linear", "attention", "small", "allreduce"):
+        alone = timer.time([op for op in ops if op.kind == part], 0.0)
+        launches = float(alone.fixed_s) - float(base.fixed_s)
+        spent[part] = float(alone.predicted_s) - float(base.predicted_s) - launches
+    return spent | {"fixed": float(timer.predicted_s(ops, new)) - sum(spent.values())}
+
+
+def _stack(axes: "Axes", place: float, width: float, spent: dict[str, float]) -> list[str]:
+    bottom = 0.0
+    for part, seconds in spent.items():
+        axes.bar(place, 1e3 * seconds, width, bottom=bottom, color=PARTS[part][1], zorder=2)
+        bottom += 1e3 * seconds
+    return [part for part, seconds in spent.items() if seconds > 0]
+
+
+def _per_token(axes: "Axes", place: float, p: Prediction) -> None:
+    axes.bar(place - 0.18, 1e3 * float(p.target_s), 0.32, color=STAGES["plain"], zorder=2)
+    gained, bottom = float(p.tokens_per_iteration), 0.0
+    stages = {"draft": p.gamma * p.draft_s, "verify": p.verify_s, "overhead": p.overhead_s}
+    for stage, seconds in stages.items():
+        height = 1e3 * float(seconds) / gained
+        axes.bar(place + 0.18, height, 0.32, bottom=bottom, color=STAGES[stage], zorder=2)
+        bottom += height
+    axes.annotate(f"{float(p.speedup):.2f}×", (place + 0.18, bottom), (0, 3), textcoords="offset points", ha="center")
+
+
+def _bar_names(axes: "Axes", names: list[str], bars: tuple[str, ...]) -> None:
+    """Names of points below names of bars."""
+    shifts = (-0.28, 0.0, 0.28) if len(bars) == 3 else (-0.18, 0.18)
+    ticks = [(place + shift, bar) for place in range(len(names)) for shift, bar in zip(shifts, bars, strict=True)]
+    axes.set_xticks([at for at, _ in ticks], [bar for _, bar in ticks], rotation=90 if len(names) > 1 else 0)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(False, axis="x")
+    if names != ["batch 1"] and len(names) >= 1:
+        lower = axes.secondary_xaxis("bottom")
+        lower.set_xticks(range(len(names)), names)
+        lower.tick_params(length=0, pad=36 if len(names) > 1 else 18)
+        lower.spines["bottom"].set_visible(False)
+
+
+def _name_the_roof(axes: "Axes", bandwidth: float, peak: float, precision: str, low: float) -> None:
+    """Words along both sides of the roof."""
+    ridge = peak / bandwidth
+    axes.annotate(
+        f"{peak:,.0f} TFLOP/s ({precision})", (axes.get_xlim()[1], peak), (-4, 4), textcoords="offset points",
+        ha="right", fontsize=8,
+    )  # fmt: skip
+    at = low * 1.6
+    axes.annotate(
+        f"{1e3 * bandwidth:,.0f} GB/s", (at, at * bandwidth), (0, 5), textcoords="offset points", fontsize=8,
+        rotation=_slope(axes), rotation_mode="anchor",
+    )  # fmt: skip
+    axes.annotate(
+        f"ridge: {ridge:.0f} FLOPs/byte", (ridge, peak), (0, 4), textcoords="offset points", ha="right", fontsize=8
+    )
+
+
+def _slope(axes: "Axes") -> float:
+    """Degrees of a line of slope 1 in a doubly logarithmic picture of this shape."""
+    box, figure = axes.get_position(), figure_of(axes)
+    wide = box.width * figure.get_figwidth() / np.ptp(np.log(axes.get_xlim()))
+    high = box.height * figure.get_figheight() / np.ptp(np.log(axes.get_ylim()))
+    return float(np.degrees(np.arctan2(high, wide)))
