@@ -12,8 +12,10 @@ from perfmodel.ops import Array
 from perfmodel.speculative import Scenario
 from perfmodel.tree_cost import growth, surface
 
-TREE_SIZE, TREE_LEVELS = 64, 8
-"""Trees searched have at most this many nodes and levels, the root included; `perfmodel tree` looks further."""
+TREE_SIZES = np.array([*range(1, 64), *range(64, 256, 8), *range(256, 513, 32)])
+"""Nodes of the trees searched, the root included: every size to 64, then steps of an eighth of it or less."""
+TREE_LEVELS = 24
+"""Most levels of the trees searched, the root's included; `perfmodel tree` looks at every size, and further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +70,7 @@ def longest(head: Head, request: Request) -> int:
 
 def fits(scenario: Scenario, batch: Any, drafted: Any, request: Request) -> NDArray[np.bool_]:
     """Whether memory suffices, broadcast over batches and drafted tokens."""
-    room = capacity.memory(
-        scenario.target_shard,
-        scenario.draft_shard,
-        scenario.draft,
-        scenario.machine.gpu,
-        batch,
-        np.asarray(request.context),
-        drafted,
-        request.memory_fraction,
-    )
+    room = capacity.memory_of(scenario, batch, np.asarray(request.context), drafted, request.memory_fraction)
     return room.fits
 
 
@@ -95,13 +88,13 @@ def _chain(head: Head, batches: Array, request: Request, verify: Array) -> Price
 
 
 def _tree(head: Head, batches: Array, request: Request) -> Priced:
-    """Every size and number of levels from 2 on."""
+    """Every size of `TREE_SIZES` and every number of levels from 2 on."""
     assert head.tree is not None
     ends = (TREE_LEVELS, head.tree.max_levels, (head.scenario.draft.max_gamma or TREE_LEVELS) + 1)
-    table = growth(head.tree, TREE_SIZE, min(ends))
-    _, total, _ = surface(head.scenario, batches, request.context, table)
-    levels, sizes = np.meshgrid(np.arange(2, table.levels + 1), np.arange(2, table.size + 1), indexing="ij")
-    gained = table.tokens[1:, 1:].ravel()
+    table = growth(head.tree, int(TREE_SIZES[-1]), min(ends))
+    _, total, _ = surface(head.scenario, batches, request.context, table, TREE_SIZES)
+    levels, sizes = np.meshgrid(np.arange(2, table.levels + 1), TREE_SIZES[1:], indexing="ij")
+    gained = table.tokens[1:, TREE_SIZES[1:] - 1].ravel()
     tpot = total[:, 1:, 1:].reshape(batches.size, -1) / gained
     return _allow(head, sizes.ravel() - 1, levels.ravel(), gained, tpot, batches, request)
 

@@ -17,7 +17,8 @@ from perfmodel.kv import method, methods, names, parse_kv
 from perfmodel.kv.base import KVMethod
 from perfmodel.roofline import Machine
 from perfmodel.specs import files
-from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows, read_acceptance
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import ModelSpec, load_model

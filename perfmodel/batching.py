@@ -141,16 +141,7 @@ def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float,
     """Batching alone, speculation alone, and both, under capacity. Raises InputError where not one sequence fits."""
     batches = np.arange(1.0, most + 1)[:, None]
     gammas = np.arange(max_gamma + 1)
-    room = capacity.memory(
-        scenario.target_shard,
-        scenario.draft_shard,
-        scenario.draft,
-        scenario.machine.gpu,
-        batches,
-        np.asarray(context),
-        gammas.astype(float),
-        fraction,
-    )
+    room = capacity.memory_of(scenario, batches, np.asarray(context), gammas.astype(float), fraction)
     p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
     rate = np.where(np.broadcast_to(room.fits, p.tpot_s.shape), p.throughput_tokens_per_s, 0.0)
     rate[:, 0] = np.where(np.broadcast_to(room.fits, rate.shape)[:, 0], batches[:, 0] / p.target_s[:, 0], 0.0)
@@ -223,3 +214,40 @@ def idle_tokens(scenario: Scenario, batch: Floats, context: Floats, query: Float
     load, compute = scenario.machine.load_and_compute_s(linears)
     tokens = batch * np.asarray(query)
     return np.maximum(load / (compute / tokens) - tokens, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunked:
+    """Chunked prefill in the passes of a decode batch: `tokens` prompt tokens a pass, as many as the linear layers
+    carry before they compute for longer than they load (`idle_tokens`).
+
+    pass_s: the pass alone, chunk_pass_s with the chunk in its linear layers; prompt_tokens_per_s and
+    output_tokens_per_s of the batch with a chunk in every pass (a speculating one: in every verification).
+    """
+
+    tokens: float
+    pass_s: float
+    chunk_pass_s: float
+    prompt_tokens_per_s: float
+    output_tokens_per_s: float
+
+
+def chunked(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Chunked, Chunked]:
+    """Without and with speculation; the chunk's own attention left out."""
+    p = predict(scenario, Workload.of(batch, context, gamma), 0)
+    outside = float(p.gamma * p.draft_s + p.overhead_s)
+    plain = _chunk(scenario, batch, context, 1.0, 0.0, 1.0)
+    return plain, _chunk(scenario, batch, context, gamma + 1.0, outside, float(p.tokens_per_iteration))
+
+
+def _chunk(scenario: Scenario, batch: float, context: float, query: float, outside: float, gained: float) -> Chunked:
+    tokens = float(idle_tokens(scenario, batch, context, query))
+    alone = scenario.target_ops(batch, context, query)
+    wide = scenario.target_ops(batch + tokens / query, context, query)
+    # the LM head and attention see the decode batch alone
+    ops = [a if a.kind == "attention" or a.name == "lm_head" else b for a, b in zip(alone, wide, strict=True)]
+    total = batch * query
+    pass_s = float(scenario.machine.predicted_s(alone, total))
+    carried = float(scenario.machine.predicted_s(ops, total + tokens))
+    every = carried + outside
+    return Chunked(tokens, pass_s, carried, tokens / every, batch * gained / every)

@@ -1,6 +1,7 @@
 """Does it fit, and what is the largest batch that does, with and without speculation."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from perfmodel.costs import Shard, span
 from perfmodel.drafts.base import Draft
 from perfmodel.ops import Floats
+from perfmodel.roofline import Machine
 from perfmodel.specs.gpu import GPUSpec
 
 DEFAULT_MEMORY_FRACTION = 0.9
@@ -58,6 +60,25 @@ def memory(
         max_batch=_sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
         ar_max_batch=_sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(np.asarray(context) + 1)),
     )
+
+
+class Placed(Protocol):
+    """A question whose models are placed on devices, as `perfmodel.speculative.Scenario` is."""
+
+    @property
+    def target_shard(self) -> Shard: ...
+    @property
+    def draft_shard(self) -> Shard: ...
+    @property
+    def draft(self) -> Draft: ...
+    @property
+    def machine(self) -> Machine: ...
+
+
+def memory_of(placed: Placed, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory:
+    """`memory` of a scenario's own models and devices."""
+    gpu = placed.machine.gpu
+    return memory(placed.target_shard, placed.draft_shard, placed.draft, gpu, batch, context, gamma, fraction)
 
 
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:

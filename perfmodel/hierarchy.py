@@ -9,6 +9,7 @@ E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_
 Sun et al. 2024, arXiv 2404.11912.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy as np
 from perfmodel.acceptance import Acceptance
 from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats
-from perfmodel.speculative import Scenario
+from perfmodel.speculative import Scenario, predict
+from perfmodel.workload import Workload
 
 MAX_GAMMA = 256
 
@@ -111,3 +113,34 @@ def predict_two_levels(
         verify_s=sum(verify, start=0.0),
         overhead_s=sparse.overhead_s(batch, context),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BestTwoLevels:
+    """The best pair of draft lengths at one batch and context, and the middle level without the small model.
+
+    alone_gamma is the best draft length of the sparse target alone (0: plain decoding), with alone_speedup.
+    """
+
+    gamma_1: int
+    gamma_2: int
+    levels: TwoLevels
+    alone_gamma: int
+    alone_speedup: float
+
+
+def best_two_levels(
+    small: Scenario,
+    sparse: Scenario,
+    batch: float,
+    context: float,
+    gammas_1: Iterable[int],
+    gammas_2: Iterable[int],
+    max_gamma: int,
+) -> BestTwoLevels:
+    """Every pair of the given lengths; the shorter ones on a tie. Raises InputError as `predict_two_levels` does."""
+    outer = list(gammas_2)
+    tried = [(g1, g2, predict_two_levels(small, sparse, batch, context, g1, g2)) for g1 in gammas_1 for g2 in outer]
+    g1, g2, best = max(tried, key=lambda pair: float(pair[2].speedup))
+    alone = predict(sparse, Workload.of(batch, context), max_gamma)
+    return BestTwoLevels(g1, g2, best, int(alone.gamma_optimal), float(alone.speedup_at_gamma_optimal))

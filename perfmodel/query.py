@@ -12,7 +12,8 @@ from perfmodel.formats import Precision, kv_format, weight_format
 from perfmodel.inflection import DEFAULT_BATCH_RANGE
 from perfmodel.kv import parse_kv
 from perfmodel.roofline import Machine
-from perfmodel.specs.acceptance_rows import find_acceptance, read_acceptance
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model

@@ -9,6 +9,7 @@ The table maximises it less a toll on every change of K between neighbouring bat
 the table is never below the best constant. K = 0 is plain decoding, speedup exactly 1.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,9 +17,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel import costs
 from perfmodel.errors import refuse
+from perfmodel.kv.full import Full
 from perfmodel.ops import Array
-from perfmodel.speculative import Scenario, speedups
+from perfmodel.speculative import Scenario, predict, speedups
+from perfmodel.workload import Workload
 
 MAX_BATCH = 4096
 DEFAULT_HYSTERESIS = 0.002
@@ -121,6 +125,43 @@ def schedule_by_context(
             kept.append(part)
             counts.append(1)
     return tuple(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What turning speculation on again costs at one batch: the draft reads the tokens it missed while it was off.
+
+    seconds of the whole batch; new_tokens a sequence must gain at `tokens` drafted to earn them back, None where
+    drafting saves nothing there.
+    """
+
+    batch: int
+    tokens: int
+    missed: int
+    seconds: float
+    new_tokens: int | None
+
+
+def catch_up(scenario: Scenario, table: Schedule, context: float, missed: int) -> CatchUp | None:
+    """In the middle of the last range that drafts, below one that does not, after `missed` tokens; None without one.
+
+    One prefill pass over the missed tokens for a draft with a cache of its own, nothing for one without: a self-draft,
+    n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must have kept.
+    """
+    if not 0 <= missed <= 2**20:
+        raise refuse("--missed", None, "a whole number of tokens from 0 to 2^20", missed)
+    on = [r for r, above in pairwise(table.ranges) if r.tokens and not above.tokens]
+    if not on:
+        return None
+    batch, k = float(round(math.sqrt(on[-1].low * on[-1].high))), on[-1].tokens
+    draft, seconds = scenario.draft, 0.0
+    if missed and not draft.views_target_cache:
+        attends = draft.kv if draft.kv.needs_own_prefill else Full()
+        ops = costs.forward(scenario.draft_shard, batch, float(missed), context, attends, head_query=1.0)
+        seconds = float(scenario.draft_machine.predicted_s(ops, batch * missed))
+    p = predict(scenario, Workload.of(batch, context, k), k)
+    saved = float(p.ar_tpot_s - p.tpot_s)
+    return CatchUp(int(batch), k, missed, seconds, math.ceil(seconds / saved) if saved > 0 else None)
 
 
 def _checked(max_batch: int, hysteresis: float) -> int:

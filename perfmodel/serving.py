@@ -5,12 +5,12 @@ or mix. All of it is closed form; a seeded simulation in the tests confirms it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.acceptance import Acceptance
+from perfmodel.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats, Op
 from perfmodel.speculative import Scenario
@@ -78,6 +78,76 @@ def tokens_per_slot_iteration(acceptances: Sequence[Acceptance], shares: Sequenc
         raise refuse("shares", None, "one share per acceptance, 0 or more", list(shares)[:4])
     rates = np.array([float(np.ravel(a.tokens_per_iteration(gamma))[0]) for a in acceptances])
     return float(weights.sum() / (weights / rates).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One served batch; times are calibrated seconds of the whole group.
+
+    target_s and speedup are of the mixed batch as it stands, mean_target_s and mean_speedup of one at the mean context
+    and with every sequence's tokens per iteration at their mean. tokens_as_admitted is the mean over requests, tokens
+    over occupied slots (`tokens_per_slot_iteration`), tokens_static a batch that ends with its slowest request (None
+    for mixed acceptances). graph_target_s and graph_verify_s run padded_tokens and padded_verify tokens inside graphs,
+    at the mean context, verify_s the pass as it is. interleaved_s is None where the draft's passes cannot mix.
+    """
+
+    target_s: float
+    mean_target_s: float
+    speedup: float
+    mean_speedup: float
+    tokens_as_admitted: float
+    tokens: float
+    tokens_static: float | None
+    verify_s: float
+    padded_tokens: float
+    padded_verify: float
+    graph_target_s: float
+    graph_verify_s: float
+    alternating_s: float
+    interleaved_s: float | None
+
+    @property
+    def steady_speedup(self) -> float:
+        """Speedup where requests of every kind arrive alike and hold their slots for as long as they take."""
+        return self.speedup * self.tokens / self.tokens_as_admitted
+
+
+def served(
+    scenario: Scenario,
+    contexts: Sequence[float],
+    alphas: Sequence[float],
+    gamma: int,
+    sizes: Sequence[int] = VLLM_GRAPH_SIZES,
+    new_tokens: int = 128,
+) -> Served:
+    """All of that for one batch: a context and an alpha for each of its sequences. Raises InputError."""
+    batch, mean = float(len(contexts)), float(np.mean(contexts))
+    kinds = [Acceptance.from_alpha(alpha) for alpha in alphas]
+    each = [float(np.ravel(kind.tokens_per_iteration(gamma))[0]) for kind in kinds]
+    alternating = float(alternating_s(scenario, batch, mean, gamma))
+    plain = float(scenario.target_s(batch, mean))
+    alike = len(set(alphas)) == 1
+    static = static_batch_tokens_per_iteration(kinds[0].survival(gamma), batch, new_tokens) if alike else None
+    try:
+        mixed_passes = float(interleaved_s(scenario, batch, mean, gamma))
+    except InputError:
+        mixed_passes = None
+    return Served(
+        target_s=mixed_target_s(scenario, contexts),
+        mean_target_s=plain,
+        speedup=mixed_speedup(scenario, contexts, alphas, gamma),
+        mean_speedup=float(np.mean(each)) * plain / alternating,
+        tokens_as_admitted=float(np.mean(each)),
+        tokens=tokens_per_slot_iteration(kinds, [1.0] * len(kinds), gamma),
+        tokens_static=None if static is None else float(static),
+        verify_s=float(scenario.target_s(batch, mean, gamma + 1.0)),
+        padded_tokens=float(padded(batch, sizes)),
+        padded_verify=float(padded(batch * (gamma + 1.0), sizes)),
+        graph_target_s=float(graph_target_s(scenario, batch, mean, 1.0, sizes)),
+        graph_verify_s=float(graph_target_s(scenario, batch, mean, gamma + 1.0, sizes)),
+        alternating_s=alternating,
+        interleaved_s=mixed_passes,
+    )
 
 
 def alternating_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:

@@ -146,16 +146,7 @@ def _columns(
         best = predict(scenario, Workload.of(batch, context), query.max_gamma).gamma_optimal
         gamma = np.where([[g is None for g in gammas]], best, gamma)
     p = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
-    room = capacity.memory(
-        scenario.target_shard,
-        scenario.draft_shard,
-        scenario.draft,
-        scenario.machine.gpu,
-        batch,
-        context,
-        gamma,
-        query.memory_fraction,
-    )
+    room = capacity.memory_of(scenario, batch, context, gamma, query.memory_fraction)
     found: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
     found |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
     found |= {name: getattr(p, name) for name in COLUMNS if name not in found}

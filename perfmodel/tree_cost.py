@@ -62,24 +62,34 @@ def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> F
     return gained / iteration_s(scenario, batch, context, tree)
 
 
-def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -> tuple[Array, Array, Array]:
-    """Speedup and iteration time over ``[batch, context, levels, size]``, plain decoding over ``[batch, context]``."""
+def surface(
+    scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: NDArray[np.int64] | None = None
+) -> tuple[Array, Array, Array]:
+    """Speedup and iteration time over ``[batch, context, levels, size]``, plain decoding over ``[batch, context]``.
+
+    sizes: rising sizes from 1 to look at; all of the table's unless given.
+    """
     b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
-    tokens = np.arange(1.0, table.size + 1)
-    verify = np.asarray(scenario.target_s(b, c, tokens))
-    widest = int(table.widths.max(initial=1))
-    each = np.asarray(scenario.draft_s(b, c, np.arange(1.0, widest + 1)))
-    each = np.concatenate((np.zeros((*each.shape[:-1], 1)), each), -1)
+    at = np.arange(1, table.size + 1) if sizes is None else sizes
+    verify = np.asarray(scenario.target_s(b, c, at.astype(float)))
+    widths = table.widths[:, at - 1]
+    each = np.asarray(scenario.draft_s(b, c, np.arange(1.0, int(widths.max(initial=1)) + 1)))
     overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)
-    total = np.zeros((*verify.shape[:-1], table.levels, table.size))
-    for level in range(table.levels - 1):
-        # a level that has nodes below it is run
-        total += each[..., np.where(table.widths[:, :, level + 1] > 0, table.widths[:, :, level], 0)]
-    total += verify[..., None, :] + overhead[..., None]
+    drafts = np.stack([each @ _passes(of, each.shape[-1]).T for of in widths], axis=-2)
+    total = drafts + verify[..., None, :] + overhead[..., None]
     target = verify[..., 0]
     total[..., :, 0] = target[..., None]
     total[..., 0, :] = target[..., None]
-    return table.tokens * target[..., None, None] / total, total, target
+    return table.tokens[:, at - 1] * target[..., None, None] / total, total, target
+
+
+def _passes(widths: NDArray[np.int64], widest: int) -> Array:
+    """How many draft passes of each width ``1 ... widest`` trees run, from their ``[tree, level]`` widths."""
+    counts = np.zeros((widths.shape[0], widest))
+    for level in range(widths.shape[1] - 1):
+        run = np.flatnonzero(widths[:, level + 1])  # a level that has nodes below it is run
+        counts[run, widths[run, level] - 1] += 1.0
+    return counts
 
 
 def choose(

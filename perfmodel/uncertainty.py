@@ -6,6 +6,7 @@ the error it showed when it was used for another device. Acceptance is taken as 
 """
 
 import math
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -69,8 +70,14 @@ def parameter_variance(scenario: Scenario, batch: float, context: float, gamma: 
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
-    """The same question answered with another calibration."""
-    return replace(scenario, machine=replace(scenario.machine, calibration=calibration))
+    """The same question answered with another calibration; models are placed anew only where the layout differs."""
+    machine = replace(scenario.machine, calibration=calibration)
+    if calibration.shards_lm_head != scenario.machine.calibration.shards_lm_head:
+        return replace(scenario, machine=machine)
+    moved = copy(scenario)
+    object.__setattr__(moved, "machine", machine)
+    object.__setattr__(moved, "draft_machine", replace(scenario.draft_machine, calibration=calibration))
+    return moved
 
 
 def with_values(c: Calibration, values: dict[str, float]) -> Calibration:

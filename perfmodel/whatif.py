@@ -40,16 +40,7 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
     interval = speedup_interval(scenario, batch, context, gamma, float(p.speedup))
     setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
     saved = float(p.ar_tpot_s - p.tpot_s)
-    room = capacity.memory(
-        scenario.target_shard,
-        scenario.draft_shard,
-        scenario.draft,
-        scenario.machine.gpu,
-        batch,
-        context,
-        gamma,
-        query.memory_fraction,
-    )
+    room = capacity.memory_of(scenario, batch, context, gamma, query.memory_fraction)
     target_step = step_dict(scenario.target_step(batch, context))
     verdict = _verdict(float(p.speedup), interval, gamma)
     return {

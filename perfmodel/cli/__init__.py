@@ -10,18 +10,23 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from perfmodel.errors import InputError, unknown_name
+from perfmodel.errors import InputError, refuse, unknown_name
 
 COMMANDS = {
     "whatif": ("perfmodel.cli.whatif", "Does speculation pay for this model, device, batch and context, and why?"),
     "sweep": ("perfmodel.cli.sweep", "Answer a whole grid into a CSV or Parquet file."),
+    "explore": ("perfmodel.cli.explore", "Speedup surfaces to explore in a browser: one HTML file."),
     "ops": ("perfmodel.cli.ops", "Every operation of one pass: FLOPs, bytes, time and what limits it."),
     "inflection": ("perfmodel.cli.inflection", "The three context lengths where something turns."),
     "inverse": ("perfmodel.cli.inverse", "What must hold for speculation to reach a wanted speedup."),
     "advise": ("perfmodel.cli.advise", "Which draft, cache, length and devices are best, or is plain decoding?"),
     "schedule": ("perfmodel.cli.schedule", "Draft length by batch size and context, for vLLM and SGLang."),
     "tree": ("perfmodel.cli.tree", "Which tree of drafted tokens, for each batch and context."),
+    "hierarchy": ("perfmodel.cli.hierarchy", "Two levels: a small model before the sparse self-draft."),
+    "moe": ("perfmodel.cli.moe", "Mixtures of experts: what verification reads, where speculation peaks."),
+    "serving": ("perfmodel.cli.serving", "A served batch: mixed contexts and acceptances, graphs, stragglers."),
     "compare": ("perfmodel.cli.compare", "Speculation or batching, and how both compose."),
+    "plot": ("perfmodel.cli.plot", "Pictures of the answers, as .png or .svg (matplotlib)."),
     "gpus": ("perfmodel.cli.gpus", "The devices: list, show, check."),
     "models": ("perfmodel.cli.models", "The models: list, show, check."),
     "kv": ("perfmodel.cli.kv", "The draft's KV methods: list, show, check."),
@@ -104,7 +109,20 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except (InputError, USAGE_ERROR) as error:
-        text = error.format_message() if hasattr(error, "format_message") else str(error)
-        print("error:", " ".join(text.split()), file=sys.stderr)
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help of a group named without a verb
+            print(str(error))
+            return 0
+        print("error:", _sentence(error), file=sys.stderr)
         return 2
     return status if isinstance(status, int) else 0
+
+
+def _sentence(error: Any) -> str:
+    """One line for a mistake; typer's own message about a number does not say what was given."""
+    faults = getattr(error.__cause__, "errors", None)
+    if faults is not None and getattr(error, "param", None) is not None:
+        fault = faults()[0]
+        allowed = fault["msg"].partition(",")[0].removeprefix("Input should be ")
+        return str(refuse(error.param.opts[0], None, allowed, fault["input"]))
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    return " ".join(text.split())

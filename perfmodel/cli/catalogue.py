@@ -3,18 +3,13 @@
 import json as json_module
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from perfmodel.cli.options import Json
 from perfmodel.errors import InputError, unknown_name
-
-Name = Annotated[str, typer.Argument(metavar="NAME|PATH", help="A name of the list, an alias, or a file of your own.")]
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME|PATH]...", help="Names or files; all bundled ones if none.")
-]
 
 
 class Verbs(TyperGroup):
@@ -49,27 +44,36 @@ class Catalogue:
 
     noun: str
     names: Callable[[], Sequence[str]]
-    load: Callable[[str], Any]
+    load: Callable[[str, str], Any]
+    """A member by name or path, and the argument that an error is to name."""
     columns: tuple[Column, ...]
     describe: Callable[[Any], dict[str, Any]]
     faults: Callable[[Any], list[str]]
+    argument: str = "NAME|PATH"
+    """How one is named on the command line."""
+
+    def members(self) -> list[Any]:
+        """Every bundled member."""
+        return [self.load(name, self.argument) for name in self.names()]
 
     def rows(self) -> list[dict[str, Any]]:
         """Every bundled member, in JSON types."""
-        return [{c.key: c.value(spec) for c in self.columns} for spec in map(self.load, self.names())]
+        return [{c.key: c.value(spec) for c in self.columns} for spec in self.members()]
 
     def cells(self) -> list[list[str]]:
         """Every bundled member, for people."""
-        return [[c.text(spec) for c in self.columns] for spec in map(self.load, self.names())]
+        return [[c.text(spec) for c in self.columns] for spec in self.members()]
 
 
 def app_of(catalogue: Catalogue) -> typer.Typer:
     """The three verbs of one kind."""
+    argument = catalogue.argument
     app = typer.Typer(
         cls=Verbs,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        no_args_is_help=True,
         help=f"The {catalogue.noun}s: list, show, check.",
     )
 
@@ -87,8 +91,11 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
         panel.console().print(made)
 
     @app.command(help=f"Everything that is known of one {catalogue.noun}, with sources.")
-    def show(name: Name, json: Json = False) -> None:
-        described = catalogue.describe(catalogue.load(name))
+    def show(
+        name: str = typer.Argument(metavar=argument, help="A name of the list, an alias, or what stands for one."),
+        json: Json = False,
+    ) -> None:
+        described = catalogue.describe(catalogue.load(name, argument))
         if json:
             return _print_json(described)
         for key, text in flat(described):
@@ -97,11 +104,15 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
     @app.command(
         help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, 2 if unreadable."
     )
-    def check(names: Names = None, json: Json = False) -> None:
+    def check(
+        names: list[str] | None = typer.Argument(None, metavar=f"[{argument}]...", help="All bundled ones if none."),
+        json: Json = False,
+    ) -> None:
         if names is not None and not all(names):
             raise InputError(f"check: must be given the name or path of a {catalogue.noun}, given ''")
         found = [
-            {"name": name, "faults": catalogue.faults(catalogue.load(name))} for name in names or catalogue.names()
+            {"name": name, "faults": catalogue.faults(catalogue.load(name, argument))}
+            for name in names or catalogue.names()
         ]
         if json:
             _print_json(found)

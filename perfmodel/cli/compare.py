@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.batching import chunked, compose, disaggregate
 from perfmodel.batching import compare as both_ways
-from perfmodel.batching import compose, disaggregate, idle_tokens
 from perfmodel.cli.options import Json, Question, _option, asks
 from perfmodel.errors import InputError
 from perfmodel.query import Query, resolve
@@ -48,6 +48,7 @@ def _row(query: Query) -> dict[str, Any]:
     scenario, gamma = resolve(query), query.gamma
     found = both_ways(scenario, query.context, gamma + 1)
     plain, drafted = disaggregate(scenario, query.batch, query.context, gamma, query.new_tokens)
+    alone, verifying = chunked(scenario, query.batch, query.context, gamma)
     return {
         "query": query.as_dict(),
         "speculating": asdict(found.speculating) | {"draft_s": found.draft_s},
@@ -59,10 +60,8 @@ def _row(query: Query) -> dict[str, Any]:
         "crossover_context": found.crossover_context,
         "composition": _composition(scenario, query),
         "disaggregated": {"plain": asdict(plain), "speculating": asdict(drafted)},
-        "idle_tokens": {
-            "plain": float(idle_tokens(scenario, query.batch, query.context)),
-            "verifying": float(idle_tokens(scenario, query.batch, query.context, gamma + 1.0)),
-        },
+        "idle_tokens": {"plain": alone.tokens, "verifying": verifying.tokens},
+        "chunked_prefill": {"plain": asdict(alone), "speculating": asdict(verifying)},
     }
 
 
@@ -97,7 +96,8 @@ def _print(row: dict[str, Any]) -> None:
 def _sentences(row: dict[str, Any]) -> list[str]:
     from perfmodel.cli.units import size, tokens
 
-    q, idle, c = row["query"], row["idle_tokens"], row["composition"]
+    q, c = row["query"], row["composition"]
+    alone, verifying = row["chunked_prefill"]["plain"], row["chunked_prefill"]["speculating"]
     plain, drafted = row["disaggregated"]["plain"], row["disaggregated"]["speculating"]
     lines = [
         f"Batching moves {row['kv_ratio']:.1f} times the KV bytes and {row['bytes_per_pass_ratio']:.2f} times the "
@@ -108,7 +108,11 @@ def _sentences(row: dict[str, Any]) -> list[str]:
         f"{plain['prefill_groups']:.2f} prefill groups, {size(plain['transfer_bytes'])} moved for each request; "
         f"speculating {drafted['requests_per_s']:.2f}, {drafted['prefill_groups']:.2f} and "
         f"{size(drafted['transfer_bytes'])}.",
-        f"Prompt tokens that ride free in a pass: {idle['plain']:.0f} decoding, {idle['verifying']:.0f} verifying.",
+        *_transfer(plain, drafted),
+        f"Chunked prefill of {alone['tokens']:.0f} tokens a pass fills its idle FLOPs: "
+        f"{alone['prompt_tokens_per_s']:.0f} prompt tokens/s and {alone['output_tokens_per_s']:.0f} generated, "
+        f"speculating {verifying['tokens']:.0f}, {verifying['prompt_tokens_per_s']:.0f} and "
+        f"{verifying['output_tokens_per_s']:.0f}.",
     ]
     if c is not None:
         lines.append(
@@ -117,3 +121,13 @@ def _sentences(row: dict[str, Any]) -> list[str]:
             f"(batch {c['both_at']}, gamma {c['both_gamma']})."
         )
     return lines
+
+
+def _transfer(plain: dict[str, Any], drafted: dict[str, Any]) -> list[str]:
+    """What moving the caches takes of the link, where the device has one."""
+    from perfmodel.cli.units import seconds
+
+    if plain["transfer_s"] is None:
+        return []
+    times = (f"{seconds(p['transfer_s'])} ({p['link_share']:.1%} of its time)" for p in (plain, drafted))
+    return ["Moving a request's cache over the device's link takes " + ", speculating ".join(times) + "."]

@@ -9,15 +9,16 @@ MOST_VALUES = 1_000_000
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _COUNT = re.compile(r"(\d{1,15})(\.\d{1,6})?([km]?)", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
+_ONE = "a positive whole number such as 8 or 32k (32768)"
 _ALLOWED = "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, LOW..HIGHxFACTOR"
 
 
-def parse_count(text: str, flag: str, least: int = 1) -> int:
+def parse_count(text: str, flag: str, least: int = 1, allowed: str = _ONE) -> int:
     """One whole number; ``k`` is 1024 and ``m`` 1048576. Raises InputError for anything else and below `least`."""
     match = _COUNT.fullmatch(text.strip().lower())
     number = float(match[1] + (match[2] or "")) * _SUFFIX[match[3]] if match else math.nan
     if not match or number != math.floor(number) or number < least:
-        raise refuse(flag, None, _ALLOWED if least else _ALLOWED.replace("positive ", ""), text)
+        raise refuse(flag, None, allowed if least else allowed.replace("positive ", ""), text)
     return int(match[1]) * _SUFFIX[match[3]] if not match[2] else int(number)
 
 
@@ -79,8 +80,8 @@ def parse_methods(text: str) -> tuple[str, ...]:
 def _range(part: str, flag: str, least: int) -> list[int]:
     match = _RANGE.fullmatch(part.strip().lower())
     if not match:
-        return [parse_count(part, flag, least)]
-    low, high = parse_count(match[1], flag, least), parse_count(match[2], flag, least)
+        return [parse_count(part, flag, least, _ALLOWED)]
+    low, high = parse_count(match[1], flag, least, _ALLOWED), parse_count(match[2], flag, least, _ALLOWED)
     step = parse_count(match[4], flag, 2 if match[3] == "x" else 1) if match[3] else 1
     if high < low or (match[3] == "x" and low < 1) or (match[3] != "x" and (high - low) // step >= MOST_VALUES):
         raise refuse(flag, None, f"a rising range of at most {MOST_VALUES} values", part)

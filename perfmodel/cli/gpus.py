@@ -24,7 +24,7 @@ def _peak(precision: Precision) -> Column:
 def _faults(gpu: GPUSpec) -> list[str]:
     """What a reader of one file cannot see: the calibration it names must be there."""
     try:
-        load_calibration(gpu.calibration)
+        load_calibration(gpu.calibration, "calibration")
     except InputError as error:
         return [str(error)]
     return []

@@ -8,9 +8,9 @@ from perfmodel.cli.catalogue import Catalogue, Column, app_of
 from perfmodel.kv import KVMethod, method, names, parse_kv
 
 
-def load(text: str) -> KVMethod:
+def load(text: str, flag: str) -> KVMethod:
     """A method with its example's options by bare name, else as it is spelled."""
-    return parse_kv(method(text).example if text in names() else text, "kv")
+    return parse_kv(method(text).example if text in names() else text, flag)
 
 
 def summary(kv: KVMethod) -> str:
@@ -50,6 +50,7 @@ CATALOGUE = Catalogue(
         Column("source", "source", lambda kv: kv.source, left=True),
     ),
     describe=_describe,
+    argument="METHOD[:BUDGET]",
     faults=lambda kv: [] if parse_kv(kv.label()) == kv else [f"{kv.label()}: does not read back as it was"],
 )
 app = app_of(CATALOGUE)

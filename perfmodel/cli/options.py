@@ -9,7 +9,15 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from perfmodel.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.cli.counts import parse_counts, parse_gammas, parse_methods, parse_names, parse_numbers, parse_span
+from perfmodel.cli.counts import (
+    parse_count,
+    parse_counts,
+    parse_gammas,
+    parse_methods,
+    parse_names,
+    parse_numbers,
+    parse_span,
+)
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.inflection import DEFAULT_BATCH_RANGE
 from perfmodel.query import Query
@@ -91,10 +99,10 @@ class Question:
             "--accounting", "|".join(get_args(Accounting)), "Do sequences advance each on its own, or all by the least?"
         ),
     ] = "ragged"
-    new_tokens: Annotated[int, _option("--new-tokens", "N", "Tokens each sequence needs, for --accounting static.")] = (
-        Query.new_tokens
-    )
-    kv_page: Annotated[int, _option("--kv-page --block-size", "TOKENS", "Tokens per page of the caches.")] = (
+    new_tokens: Annotated[
+        str, _option("--new-tokens", "COUNT", "Tokens each sequence needs, for --accounting static.")
+    ] = str(Query.new_tokens)
+    kv_page: Annotated[str, _option("--kv-page --block-size", "COUNT", "Tokens per page of the caches.")] = str(
         Query.kv_page
     )
     max_gamma: Annotated[int, _option("--max-gamma", "N", "Longest draft that the search for the best one tries.")] = (
@@ -129,6 +137,8 @@ class Question:
             name: values[0] for name, values in axes.items()
         }
         typed["batch_range"] = parse_span(self.batch_range, "--batch-range")
+        typed["new_tokens"] = parse_count(self.new_tokens, "--new-tokens")
+        typed["kv_page"] = parse_count(self.kv_page, "--kv-page")
         return Grid(Query(**typed), **axes)
 
     def queries(self, *several: str, most: int = 10_000) -> list[Query]:

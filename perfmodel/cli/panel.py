@@ -113,6 +113,10 @@ def table(answers: list[dict[str, Any]]) -> None:
         )
     out.print(made)
     say(out, _basis(answers[0]))
+    for a in answers:
+        if "sensitivity" in a:
+            say(out, f"\n{_point(a['query'])}", "bold")
+            out.print(_moves(a["sensitivity"]))
     for note in dict.fromkeys(note for a in answers for note in a["warnings"]):
         say(out, f"warning: {note}", "yellow")
 
@@ -133,7 +137,11 @@ def _subject(q: dict[str, Any]) -> str:
 
 
 def _question(q: dict[str, Any]) -> str:
-    return f"{_subject(q)}; batch {q['batch']}, context {q['context']}, gamma {q['gamma']}"
+    return f"{_subject(q)}; {_point(q)}"
+
+
+def _point(q: dict[str, Any]) -> str:
+    return f"batch {q['batch']}, context {q['context']}, gamma {q['gamma']}"
 
 
 def _speedup(a: dict[str, Any]) -> str:

@@ -8,11 +8,11 @@ import typer
 
 from perfmodel import capacity
 from perfmodel.advise_space import parse_rate
-from perfmodel.cli.counts import parse_counts
+from perfmodel.cli.counts import parse_count, parse_counts
 from perfmodel.cli.options import COUNTS, Json, Question, _option, asks
 from perfmodel.errors import InputError, refuse
 from perfmodel.query import Query, resolve
-from perfmodel.schedule import DEFAULT_HYSTERESIS, Schedule, schedule_by_context
+from perfmodel.schedule import DEFAULT_HYSTERESIS, CatchUp, Schedule, catch_up, schedule_by_context
 from perfmodel.schedule import schedule as one_table
 from perfmodel.schedule_export import Export, export, five_item_rows
 from perfmodel.speculative import Scenario
@@ -48,6 +48,9 @@ class ScheduleQuestion(Question):
     shares: Annotated[
         str, _option("--shares", "octaves|equal", "Time by batch size: every doubling alike, or every size alike.")
     ] = "octaves"
+    missed: Annotated[
+        str, _option("--missed", "COUNT", "Tokens decoded while drafting was off, that a draft catches up on.")
+    ] = "256"
     draft_path: Annotated[
         str | None,
         _option("--draft-path", "PATH", "Where the engine finds the draft or head (default: the model's id)."),
@@ -92,14 +95,19 @@ def schedule(question: ScheduleQuestion, json: Json = False) -> None:
     shares = [1.0] * int(most) if question.shares == "equal" else None
     tables = _tables(scenario, contexts, int(most), query.max_gamma, shares, question.hysteresis)
     served = scenario.target.hf_id or query.model
+    missed = parse_count(question.missed, "--missed", least=0)
+    late = [catch_up(scenario, t, float(t.context_high), missed) for t in tables]
     exports = [export(t, scenario.draft, served, query.tp, question.draft_path) for t in tables]
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     if json:
-        found = [asdict(t) | {"gain": t.gain, "export": asdict(e)} for t, e in zip(tables, exports, strict=True)]
+        found = [
+            asdict(t) | {"gain": t.gain, "catch_up": None if c is None else asdict(c), "export": asdict(e)}
+            for t, c, e in zip(tables, late, exports, strict=True)
+        ]
         body = {"schema_version": 1, "tables": found, "num_speculative_tokens_per_batch_and_context": rows}
         typer.echo(json_module.dumps(body, indent=2, allow_nan=False))
         return
-    _print(scenario, query, tables, exports, rows)
+    _print(scenario, query, tables, late, exports, rows)
 
 
 def _tables(
@@ -117,28 +125,24 @@ def _tables(
 
 def _fitting(scenario: Scenario, context: int, query: Query) -> int:
     """The largest batch that fits speculating at the longest context. Raises InputError where not one sequence does."""
-    s = scenario
-    room = capacity.memory(
-        s.target_shard,
-        s.draft_shard,
-        s.draft,
-        s.machine.gpu,
-        1.0,
-        float(context),
-        float(query.max_gamma),
-        query.memory_fraction,
-    )
+    room = capacity.memory_of(scenario, 1.0, float(context), float(query.max_gamma), query.memory_fraction)
     if room.max_batch < 1:
         raise InputError(f"--context: not one sequence of {context} tokens fits on this device; give --max-batch")
     return min(int(room.max_batch), MOST_BATCHES)
 
 
 def _print(
-    scenario: Scenario, query: Query, tables: tuple[Schedule, ...], exports: list[Export], rows: list[list[int]] | None
+    scenario: Scenario,
+    query: Query,
+    tables: tuple[Schedule, ...],
+    late: list[CatchUp | None],
+    exports: list[Export],
+    rows: list[list[int]] | None,
 ) -> None:
     from rich.text import Text
 
     from perfmodel.cli.panel import console, grid, say
+    from perfmodel.cli.units import seconds
 
     out, s = console(), scenario
     subject = f"{s.target.name} on {query.tp} x {s.machine.gpu.name}, drafted by {s.draft.name}"
@@ -157,6 +161,13 @@ def _print(
             f"{where if len(tables) > 1 else ''}expected speedup {table.speedup:.3f}x, {table.gain:.3f} times the best "
             f"single number, {single}",
         )
+    for c in late:
+        if c is not None and c.seconds > 0:
+            back = "never earned back" if c.new_tokens is None else f"earned back after {c.new_tokens} new tokens"
+            say(
+                out,
+                f"on again at batch {c.batch} after {c.missed} tokens off: {seconds(c.seconds)} to catch up, {back}",
+            )
     if len(tables) == 1:
         for line in (exports[0].vllm_line, exports[0].sglang_line):
             if line is not None:
@@ -165,5 +176,5 @@ def _print(
         out.print(Text("proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: " + json_module.dumps(rows)), soft_wrap=True)
     for note in dict.fromkeys(note for handed in exports for note in handed.notes):
         say(out, note, "dim")
-    c = s.machine.calibration
-    say(out, f"calibration {c.name} ({c.kind}); acceptance from {s.acceptance.source}", "dim")
+    used = s.machine.calibration
+    say(out, f"calibration {used.name} ({used.kind}); acceptance from {s.acceptance.source}", "dim")

@@ -13,7 +13,8 @@ from perfmodel.ops import Floats, Op
 class NGram(DraftFields):
     """No model and no pass: only verification costs anything. Acceptance is hit probability x run length.
 
-    `model` is the target itself; nothing of it is run. Host time of the look-up is not counted.
+    `model` is the target itself; nothing of it is run. Not counted: the look-up on the host, and that a sequence
+    without a match has nothing verified (docs/decisions.md says what that makes of large batches).
     """
 
     kind: ClassVar[str] = "ngram"

@@ -44,8 +44,9 @@ class AcceptanceFile(BaseModel):
     rows: tuple[_Row, ...] = Field(min_length=1)
 
 
-def read_rows(path: Path) -> tuple[AcceptanceRow, ...]:
-    """The rows of a JSON or YAML file. Raises InputError naming file and key."""
+def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
+    """The rows of a user's JSON or YAML file. Raises InputError naming file and key."""
+    path = Path(where)
     parsed = files.parse(AcceptanceFile, files.read_mapping(path), str(path))
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):

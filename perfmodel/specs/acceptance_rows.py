@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 from perfmodel.errors import InputError
 
@@ -54,16 +53,6 @@ def published_rows() -> tuple[AcceptanceRow, ...]:
             )
             for row in csv.DictReader(file)
         )
-
-
-def read_acceptance(path: str | Path) -> tuple[AcceptanceRow, ...]:
-    """The rows of a user's JSON or YAML file (`perfmodel.specs.acceptance_file` has its keys).
-
-    Raises InputError naming file and key.
-    """
-    from perfmodel.specs.acceptance_file import read_rows  # pydantic is not needed where rows are bundled
-
-    return read_rows(Path(path))
 
 
 def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:

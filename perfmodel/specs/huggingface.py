@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from perfmodel.specs import files
 from perfmodel.specs.keys import NEEDED, Keys
-from perfmodel.specs.model import MAX_LAYERS, MAX_TOKENS, ModelSpec, RopeType
+from perfmodel.specs.shape import MAX_LAYERS, MAX_TOKENS, ModelSpec, RopeType
 
 # Which layers slide: (window, number of sliding layers).
 _Window = Callable[[Keys, int], tuple[int | None, int]]

@@ -4,7 +4,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import files
-from perfmodel.specs.model import MAX_SIZE
+from perfmodel.specs.shape import MAX_SIZE
 
 NEEDED: Any = object()
 

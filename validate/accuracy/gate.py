@@ -40,6 +40,8 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
     found = list(_bounds(now))
     for mode, replay in now.get("replays", {}).items():
         found += _worse(mode, recorded.get("replays", {}).get(mode, {}), replay)
+    if "systems" in now and "systems" in recorded:
+        found += _systems(recorded["systems"], now["systems"])
     stale = list(_differences("", {key: recorded.get(key) for key in now}, now))
     if stale:
         found.append(
@@ -67,6 +69,13 @@ def _worse(mode: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator
         new = after["partitions"].get(name)
         if new and new["rows"] >= PARTITION_ROWS:
             yield from _rise(f"{mode}: {name}", old, new, PARTITION_POINTS)
+
+
+def _systems(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    lost = sorted(set(before["rows"]) - set(after["rows"]))
+    if lost:
+        yield f"lost: systems: {len(lost)} rows were predicted and no longer are, the first {lost[0]}"
+    yield from _rise("systems: overall", before["overall"], after["overall"], OVERALL_POINTS)
 
 
 def _rise(name: str, old: dict[str, Any], new: dict[str, Any], allowed: float) -> Iterator[str]:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from validate.accuracy import compare
+from validate.accuracy.systems import SLACK
 from validate.fit.fitting import points_of
 from validate.fit.recipes import RECIPES
 
@@ -41,7 +43,7 @@ def path() -> Path:
 
 def render(found: dict[str, Any]) -> str:
     """The page."""
-    sections = (_top, _reached, _folds, _gamma, _sure, _residuals, _tried, _cut)
+    sections = (_top, _reached, _folds, _gamma, _systems, _shapes, _borrowed, _sure, _residuals, _tried, _cut)
     return NOTE + "\n\n" + "\n".join(_filled(section(found)) for section in sections)
 
 
@@ -191,6 +193,131 @@ too; what counts is the regret, the predicted best speedup over the predicted on
 **{_percent(g["regret_mean"])} %** on
 average, {_percent(g["regret_worst"])} % at worst. Always drafting the same number would lose, against the predicted
 best: {constant}.
+"""
+
+
+def _systems(found: dict[str, Any]) -> str:
+    s = found["systems"]
+    overall = s["overall"]
+    groups = [
+        (
+            study,
+            str(of["rows"]),
+            str(of["left_open"]),
+            _percent(of["mape"]),
+            _signed(of["bias"]),
+            f"{_signed(of['worst'])} ({of['worst_row']})",
+            _percent(of["by_calibration_mape"]),
+        )
+        for study, of in s["studies"].items()
+    ]
+    head = ("study", "rows", "left open", "mean error %", "bias %", "worst %", "by the device's calibration %")
+    rows = [
+        (
+            name,
+            row["study"],
+            row["target"],
+            row["task"],
+            str(row["batch"]),
+            row["drafted"],
+            f"{row['tokens_per_iteration']:.2f}",
+            f"{row['predicted']:.2f}",
+            f"{row['measured']:.2f}",
+            _signed(row["error"]),
+            f"{row['by_calibration']:.2f}",
+        )
+        for name, row in s["rows"].items()
+    ]
+    each = (
+        "row",
+        "study",
+        "target",
+        "task",
+        "batch",
+        "drafted",
+        "tokens",
+        "predicted",
+        "measured",
+        "error %",
+        "calib.",
+    )
+    table = _table(each, rows).replace("| :-- | --: | --: | --: |", "| :-- | :-- | :-- | :-- |", 1)
+    cnn, cnn_3 = (
+        next(r["measured"] for r in s["rows"].values() if (r["study"], r["task"], r["batch"]) == (name, "CNN/DM", 1))
+        for name in ("SpecDecode-Bench, EAGLE", "SpecDecode-Bench, EAGLE-3")
+    )
+    return f"""## Other speculative systems
+
+MagicDec's rows are above. Of the other papers' rows, those state enough to be predicted with nothing free that print
+batch, device, tree or draft length and an accepted length of the same study, and where whatever else they leave open
+moves the predicted speedup by {_percent(SLACK, 0)} % at most. The stack is stated too: by the plain and draft step
+times that the study prints (Sequoia; the engine adds what a verification of the tree takes beyond a plain step), or
+by a linear law of step times that was published for it (vLLM: `results/published/step_laws.csv`, which its authors
+fitted to forward times of the InstructCoder runs, not to speedups). "Left open" counts rows that leave too much
+open: SpecDecode-Bench names a data set for the context, which matters from batch 64 on, and an n-gram draft proposes
+nothing where it finds no match, how often is not said.
+
+Over the {overall["rows"]} rows that state enough the mean error is **{_percent(overall["mape"])} %** (bias
+{_signed(overall["bias"])} %, worst {_signed(overall["worst"])} %, row {overall["worst_row"]}); wanted was 10. Nothing
+was tuned to any of them. The last column has the device's default calibration alone, which knows nothing of the
+study's stack: {_percent(overall["by_calibration_mape"])} % over all rows.
+
+{_table(head, groups)}
+The worst rows are CNN/DailyMail under EAGLE: the traces give one accepted length and do not say whether it is
+EAGLE's or EAGLE-3's, whose measured speedups differ by {_percent(cnn_3 / cnn - 1, 0)} % there. Sequoia's 13B plain
+step is not printed; it is speedup times time per token, the same within 1 % over its six rows. With its own steps
+given, what is tested of a tree is the verification and the sum, no more. "Tokens" are gained per iteration.
+
+{table}
+What states too little even for a shape: Leviathan et al. and Chen et al. (models not published, or no acceptance;
+the bigram row is the formula's own value), Sequoia's Vicuna-33B (neither step is printed), MT-Bench (no prompt
+length) and tree sweeps (no accepted length), TriForce's batches (no acceptance), MoESD's Qwen2-57B (no batch; the
+model is not bundled).
+"""
+
+
+def _shapes(found: dict[str, Any]) -> str:
+    marks = {True: "same", False: "differs", None: "-"}
+    rows = [
+        (shape["name"], shape["unstated"], shape["measured"], shape["predicted"], marks[shape["alike"]])
+        for shape in found["shapes"]
+    ]
+    head = ("shape", "not stated", "measured", "predicted", "order")
+    table = _table(head, rows).replace("| :-- | --: | --: | --: | --: |", "| :-- | :-- | :-- | :-- | :-- |", 1)
+    return f"""## Shapes
+
+Rows that state too little to be predicted, compared by order and ratio only. Ranges are over what is not stated.
+None of this is a prediction: that some numbers are near is no test of them. MoESD's round costs are above the
+model's because its stack spends host time in every round.
+
+{table}"""
+
+
+def _borrowed(found: dict[str, Any]) -> str:
+    rows = [
+        (
+            row["calibration"] + (" (the default)" if row["chosen"] else ""),
+            *(_signed(row[name]) for name in ("target", "draft", "ratio", "speedup")),
+            _percent(row["with_clocks"]),
+            f"{row['inside']} of {row['rows']}",
+        )
+        for row in found["borrowed"]
+    ]
+    head = ("A100 PCIe borrows", "T_T %", "T_D %", "T_D/T_T %", "speedup %", "with the study's steps %", "inside")
+    before = next(row for row in found["borrowed"] if row["calibration"] == A100)
+    small = load_calibration(A100).small_kernel_s.value * 1e6
+    return f"""## Which calibration a board borrows
+
+The A100 PCIe has no calibration of its own; Sequoia's rows were measured on it. Mean signed errors of the
+calibrations it could borrow, then the mean error of the speedup where the study's plain and draft step are given,
+and how many rows' stated interval holds the measured speedup.
+
+{_table(head, rows)}
+No calibration knows that stack, whose plain step takes more than twice what gpt-fast's does on such a chip. The
+literature constants are the default: they were measured on this chip's kernels, come nearest to the speedup, and
+their interval covers what is not known. MagicDec's were fitted to eight boards at once; the {small:.0f} us that they
+give to every small kernel belong to that run and make a small draft on one board {1 + before["draft"]:.1f} times as
+slow as measured. Only T_T is nearer with them, because those {small:.0f} us happen to stand for a slower stack.
 """
 
 

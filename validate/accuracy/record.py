@@ -6,7 +6,7 @@ refits that have not seen the fold. Deterministic, and needs no GPU.
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from perfmodel.specs.calibration import Scatter, load_calibration
 from perfmodel.uncertainty import speedup_interval
 from validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
+from validate.accuracy.shapes import found as shapes_found
+from validate.accuracy.systems import SystemRow, borrowed, mean_error, systems
 from validate.fit.calibrate import Error, errors, literature_error, other_error, report, transfer_error
 from validate.fit.counted import Array, scenario_of
 from validate.fit.fitting import fit, points_of, start_of, with_fit
@@ -53,6 +55,9 @@ def record() -> dict[str, Any]:
             "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
             "coverage": {name: coverage(recipe) for name, recipe in RECIPES.items() if recipe.stack == "magicdec"},
             "elsewhere": elsewhere(),
+            "systems": systems_figures(),
+            "borrowed": [asdict(row) for row in borrowed()],
+            "shapes": [asdict(shape) for shape in shapes_found()],
             "left_out_of_the_model": {name: ablations(recipe) for name, recipe in RECIPES.items()},
         }
     )
@@ -150,6 +155,35 @@ def covered(out: HeldOut) -> Array:
         assert interval is not None
         inside[i] = interval.low <= measured[i] <= interval.high
     return inside
+
+
+def systems_figures() -> dict[str, Any]:
+    """Rows of other papers that state enough to be predicted, each and by study, and how many do not."""
+    rows = systems()
+    enough = [row for row in rows if row.states_enough]
+    studies = dict.fromkeys(row.study for row in rows)
+    return {
+        "rows": {
+            row.row: asdict(row) | {"predicted": row.predicted, "error": row.error} for row in rows if row.states_enough
+        },
+        "overall": _system_errors(enough),
+        "studies": {
+            study: _system_errors([row for row in enough if row.study == study])
+            | {"left_open": sum(row.study == study and not row.states_enough for row in rows)}
+            for study in studies
+        },
+    }
+
+
+def _system_errors(rows: list[SystemRow]) -> dict[str, Any]:
+    return {
+        "rows": len(rows),
+        "mape": mean_error(rows),
+        "bias": float(np.mean([row.error for row in rows])),
+        "worst": max((row.error for row in rows), key=abs),
+        "worst_row": max(rows, key=lambda row: abs(row.error)).row,
+        "by_calibration_mape": float(np.mean([abs(row.by_calibration / row.measured - 1.0) for row in rows])),
+    }
 
 
 def elsewhere() -> dict[str, Any]:
