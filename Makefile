@@ -7,7 +7,7 @@ JOBS ?= 2
 DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 \
         --draft self --draft-kv streamingllm:512 --gamma 2
 
-.PHONY: help demo test test-slow lint format docs bench clean
+.PHONY: help demo test test-slow lint format docs bench bench-compare browser clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -20,8 +20,14 @@ demo: $(VENV)/.validate  ## the README's what-if beside its measurement, then a 
 test: lint  ## lint, types and tests (all but the slow ones)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
-test-slow: $(VENV)/.dev  ## the slow tests: built packages, long runs
+test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
+
+browser:  ## a browser for the explorer's tests, where apt may install one; they skip elsewhere
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+		  apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+		echo "no browser to be had: the explorer's tests in one will be skipped"
 
 lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -32,14 +38,18 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## regenerate the tables in docs/
+docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and build the site into site/
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: $(VENV)/.dev  ## time the engine; rewrites docs/benchmarks.md
+bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md
 	$(BIN)/python benchmarks/engine.py
 
+bench-compare: $(VENV)/.dev  ## time another commit and this tree in turns: make bench-compare BASE=HEAD~1
+	bash benchmarks/compare.sh $(BASE)
+
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -53,5 +63,5 @@ $(VENV)/.validate: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt -e ".[validate,dev]"
+	$(PIP) install --quiet -c constraints.txt -e ".[validate,dev,docs]"
 	@touch $@ $(VENV)/.validate

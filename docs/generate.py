@@ -1,16 +1,28 @@
 """Write what the code already knows into the docs: tables of devices, models, methods, calibrations and flags, and the
-output under every ``$ perfmodel ...`` of README.md and docs/*.md. ``python docs/generate.py``, or ``make docs``.
+output under every command of README.md and docs/*.md. ``python docs/generate.py``, or ``make docs``.
 
-A test compares `pages` with the files, so that a page that has gone stale fails.
+The commands of a page run in order in a folder of their own, which holds nothing but the page's files:
+
+- a fenced block with a title is a file of that name;
+- a ``console`` block is one command after ``$`` and what it prints;
+- an ``sh`` block is commands whose output the page does not show;
+- ``<!-- timed -->`` before a block: a clock decides what it prints, which therefore stays as it was recorded.
+
+A page with a file inside one of the `TREE` folders runs in a copy of the source tree. A test compares `page` with the
+files, so that a page that has gone stale fails.
 """
 
 import contextlib
 import dataclasses
+import functools
 import io
 import re
 import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,11 +36,12 @@ from perfmodel.cli.options import Question
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
-EXAMPLES = ("README.md", "docs/index.md", "docs/sweep.md", "docs/decisions.md")
-"""Pages written by hand whose console blocks show real output."""
-CONSOLE = re.compile(
-    r"(```console\n\$ perfmodel (?P<arguments>(?:[^\n]*\\\n)*[^\n]*)\n)(?P<output>.*?)(```)", re.DOTALL
+TREE = ("perfmodel", "hardware", "validate", "results", "tests")
+FENCE = re.compile(
+    r'(?P<mark><!-- timed -->\n)?^```(?P<language>\w*)(?: title="(?P<file>[^"\n]+)")?\n(?P<body>.*?)^```$',
+    re.DOTALL | re.MULTILINE,
 )
+COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 VERBS = [name for name, (module, _) in cli.COMMANDS.items() if module.startswith("perfmodel.")]
 COMPLETE = ("whatif", "advise")
 """Verbs shown with all their flags; the others have those of whatif beside their own."""
@@ -36,6 +49,7 @@ OVERRIDDEN = {
     "inflection": ("gamma", "context"),
     "schedule": ("batch", "context", "gamma"),
     "compare": ("batch", "gamma"),
+    "explore": ("model", "hardware", "tp", "draft_kv", "batch", "context", "alpha", "gamma"),
 }
 DEMO = (
     "whatif --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
@@ -45,25 +59,89 @@ DEMO = (
 
 def pages() -> dict[str, str]:
     """Path in the repository -> what it must hold."""
-    made = {f"docs/{name}.md": text for name, text in _generated()}
-    for name in EXAMPLES:
-        made[name] = CONSOLE.sub(_with_output, (ROOT / name).read_text(encoding="utf-8"))
-    return made
+    return {name: page(name) for name in names()}
 
 
-def output_of(arguments: str) -> str:
-    """What one command line prints, without trailing blanks. Raises RuntimeError where it fails."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        status = cli.run(shlex.split(arguments.replace("\\\n", " ")))
+def names() -> list[str]:
+    """Every page that this program writes, wholly or in part."""
+    return [*(f"docs/{name}.md" for name in GENERATED), *by_hand()]
+
+
+def by_hand() -> list[str]:
+    """Pages written by hand with commands in them."""
+    found = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        blocks = FENCE.finditer(path.read_text(encoding="utf-8"))
+        if path.stem not in GENERATED and any(b["language"] in ("console", "sh") for b in blocks):
+            found.append(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def page(name: str) -> str:
+    """What one page must hold."""
+    stem = Path(name).stem
+    return GENERATED[stem]() if stem in GENERATED else filled((ROOT / name).read_text(encoding="utf-8"))
+
+
+def filled(text: str, timed: bool = False) -> str:
+    """A page with the output under each command; with `timed`, under the commands that a clock decides too."""
+    blocks = list(FENCE.finditer(text))
+    in_tree = any(b["file"] and Path(b["file"]).parts[0] in TREE for b in blocks)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        if in_tree:
+            copy_tree(Path(folder))
+        return FENCE.sub(lambda block: _replaced(block, in_tree, timed), text)
+
+
+def copy_tree(folder: Path) -> None:
+    """The packages, their tests and the settings of both, without what was made from them."""
+    for name in TREE:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "local-*"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def _replaced(block: re.Match[str], in_tree: bool, timed: bool) -> str:
+    if block["file"]:
+        path = Path(block["file"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block["body"], encoding="utf-8")
+    elif block["mark"] and not timed:
+        pass
+    elif block["language"] == "sh":
+        for line in block["body"].replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                output_of(words, in_tree)
+    elif block["language"] == "console":
+        command = COMMAND.match(block["body"])
+        if command is None or block["body"].count("\n$ "):
+            raise RuntimeError(f"a console block must hold one command, after '$ ':\n{block[0]}")
+        words = shlex.split(command["line"].replace("\\\n", " "))
+        return f"{block['mark'] or ''}```console\n{command[0]}{output_of(words, in_tree)}```"
+    return block[0]
+
+
+def output_of(words: list[str], in_tree: bool = False) -> str:
+    """What one command prints, without trailing blanks. Raises RuntimeError where it fails, or is not `perfmodel`.
+
+    in_tree: run what lies in the current folder, as a process, where ``python -m pytest`` may be run too.
+    """
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    if in_tree and words[0] in ("perfmodel", "python"):
+        arguments = ["-m", *words] if words[0] == "perfmodel" else words[1:]
+        done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+        out.write(done.stdout)
+        err.write(done.stderr)
+        status = done.returncode
+    elif words[0] == "perfmodel":
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = cli.run(words[1:])
+    else:
+        raise RuntimeError(f"{shlex.join(words)}: only perfmodel is run here")
     if status:
-        raise RuntimeError(f"perfmodel {arguments}: exit status {status}")
+        said = (out.getvalue() + err.getvalue())[-2000:]
+        raise RuntimeError(f"{shlex.join(words)}: exit status {status}\n{said}")
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     return "\n".join(lines).strip("\n") + "\n"
-
-
-def _with_output(block: re.Match[str]) -> str:
-    return block[1] + output_of(block["arguments"]) + block[4]
 
 
 CATALOGUES = (
@@ -98,13 +176,6 @@ CATALOGUES = (
 )
 
 
-def _generated() -> Iterator[tuple[str, str]]:
-    for verb, title, text, catalogue in CATALOGUES:
-        page = _catalogue(verb, title, text, catalogue)
-        yield verb, page + _methods() if verb == "kv" else page
-    yield "cli", _cli()
-
-
 def _catalogue(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
     heads = [column.heading for column in catalogue.columns]
     rule = [":--" if column.left or not number else "--:" for number, column in enumerate(catalogue.columns)]
@@ -118,7 +189,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _methods() -> str:
-    kinds = map(kv.load, kv.CATALOGUE.names())
+    kinds = kv.CATALOGUE.members()
     return "\n## What each does\n\n" + "\n".join(f"**{kind.name}**: {kv.summary(kind)}\n" for kind in kinds)
 
 
@@ -143,13 +214,22 @@ def _cli() -> str:
             also = "" if name in COMPLETE else "\nBeside the flags of `perfmodel whatif`:\n"
             parts.append(f"{_paragraphs(command.help)}\n{also}\n{_flags(own)}\n")
             continue
-        parts.append(f"{cli.COMMANDS[name][1]}\n")
-        for verb, sub in verbs.items():
-            arguments = " ".join(p.metavar for p in sub.params if p.param_type_name == "argument")
-            parts.append(f"`perfmodel {' '.join(filter(None, (name, verb, arguments)))} [--json]`: {sub.help}\n")
-    parts.append(f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]}\n")
+        parts += [f"{cli.COMMANDS[name][1]}\n", *_verbs(name, verbs, shared)]
+    validate: Any = typer.main.get_command(import_module(cli.COMMANDS["validate"][0]).app)
+    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]}\n", *_verbs("validate", validate.commands)]
     parts.append(_contract())
     return "\n".join(parts)
+
+
+def _verbs(name: str, verbs: dict[str, Any], shared: Collection[str] = ()) -> Iterator[str]:
+    """A paragraph for each verb of a group, and the flags that are its own."""
+    for verb, command in verbs.items():
+        arguments = [p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option" and p.name not in shared]
+        json = ["[--json]"] if any(p.name == "json" for p in options) else []
+        yield f"`perfmodel {' '.join((name, verb, *arguments, *json))}`: {_paragraphs(command.help)}\n"
+        if own := [p for p in options if p.name != "json"]:
+            yield f"{_flags(own)}\n"
 
 
 def _paragraphs(text: str) -> str:
@@ -173,17 +253,29 @@ def _contract() -> str:
         "group, and of one pass; bytes are per device; throughput is of the group. What there is none of is null. "
         "`measured` lists published measurements of exactly this question. Several `--batch`, `--context` or `--gamma` "
         f"values give a list of such answers. `perfmodel {DEMO} --json`:\n\n"
-        f"```json\n{output_of(DEMO + ' --json')}```\n"
+        f"```json\n{output_of(shlex.split(f'perfmodel {DEMO} --json'))}```\n"
     )
 
 
+def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
+    made = _catalogue(verb, title, text, catalogue)
+    return made + _methods() if verb == "kv" else made
+
+
+GENERATED = {entry[0]: functools.partial(_table, *entry) for entry in CATALOGUES} | {"cli": _cli}
+"""Page -> what writes all of it."""
+
+
 def main() -> None:
-    """Rewrite every page that has changed."""
+    """Rewrite every page that has changed, and draw the pictures."""
+    import picture  # beside this file
+
     for name, text in pages().items():
         path = ROOT / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print("wrote", name, file=sys.stderr)
+    picture.main()
 
 
 if __name__ == "__main__":

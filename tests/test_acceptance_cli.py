@@ -9,7 +9,8 @@ import pytest
 from perfmodel.acceptance import Acceptance
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance_rows import find_acceptance, read_acceptance
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance_rows import find_acceptance
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 CHECKPOINT = Path(__file__).parents[1] / "validate" / "lm" / "checkpoint"

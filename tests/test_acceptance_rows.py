@@ -9,12 +9,12 @@ import pytest
 
 from perfmodel.acceptance import Acceptance
 from perfmodel.errors import InputError
+from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import (
     AcceptanceRow,
     find_acceptance,
     positions_from_histogram,
     published_rows,
-    read_acceptance,
 )
 
 SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)

@@ -286,6 +286,15 @@ def test_sensitivity_ranks_what_the_verdict_hangs_on(ask: Callable[..., Any], ou
         )
     text = out("whatif", *SUBJECT, *POINT, "--gamma", "2", "--sensitivity")
     assert all(row["input"] in text for row in found["sensitivity"])
+    several = out("whatif", *SUBJECT, *POINT, "--gamma", "1,2", "--sensitivity")
+    assert several.count("if only this moves") == several.count("acceptance alpha") == 2
+    assert several.index("gamma 1\n") < several.index("gamma 2\n")
+
+
+def test_a_page_takes_the_counts_that_a_context_takes(ask: Callable[..., Any]) -> None:
+    assert ask(*POINT, "--gamma", "2", "--kv-page", "4k")["query"]["kv_page"] == 4096
+    static = ("--accounting", "static", "--new-tokens")
+    assert ask(*POINT, "--gamma", "2", *static, "1k") == ask(*POINT, "--gamma", "2", *static, "1024")
 
 
 def test_a_small_ridge_leaves_no_memory_bound_context(out: Run) -> None:
@@ -329,6 +338,13 @@ def test_help_needs_nothing_but_the_table_of_verbs(out: Run) -> None:
     assert all(name in text for name in cli.COMMANDS)
     assert out() == text
     assert "--draft-kv" in out("whatif", "--help")
+
+
+@pytest.mark.parametrize("kind", ["gpus", "models", "kv", "calibrations"])
+def test_a_group_by_itself_lists_its_verbs(kind: str, out: Run) -> None:
+    text = out(kind)
+    assert all(f"  {verb} " in text for verb in ("list", "show", "check"))
+    assert text == out(kind, "--help")
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

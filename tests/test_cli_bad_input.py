@@ -126,9 +126,46 @@ def test_other_verbs_refuse_too(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert ".parquet" in refused(["sweep", *whatif()[1:], "--output", str(tmp_path / "grid.xlsx")], capsys)
     assert "folder" in refused(["sweep", *whatif()[1:], "--output", str(tmp_path / "no" / "grid.csv")], capsys)
     assert "known: check, list, show" in refused(["gpus", "remove"], capsys)
-    assert "did you mean h100" in refused(["gpus", "show", "h10"], capsys)
-    assert "did you mean" in refused(["calibrations", "check", "ideel"], capsys)
-    assert "did you mean" in refused(["kv", "show", "qest"], capsys)
+
+
+@pytest.mark.parametrize("verb", ["show", "check"])
+@pytest.mark.parametrize(
+    ("kind", "typo", "argument", "meant"),
+    [
+        ("gpus", "h10", "NAME|PATH", "h100"),
+        ("models", "lama-3.1-8b", "NAME|PATH", "llama-3.1-8b"),
+        ("calibrations", "ideel", "NAME|PATH", "ideal"),
+        ("kv", "qest", "METHOD[:BUDGET]", "quest"),
+    ],
+)
+def test_a_catalogue_names_its_argument_not_a_flag_of_another_verb(
+    verb: str, kind: str, typo: str, argument: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused([kind, verb, typo], capsys)
+    assert said.startswith(f"error: {argument}: no ")
+    assert f"did you mean {meant}" in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"max_gamma": "many"}, "--max-gamma: must be a valid integer, given 'many'"),
+        ({"draft_tp": "3.5"}, "--draft-tp: must be a valid integer, given '3.5'"),
+        ({"kv_reread": "twice"}, "--kv-reread: must be a valid number, given 'twice'"),
+        ({"memory_fraction": "most"}, "--memory-fraction: must be a valid number, given 'most'"),
+        ({"kv_page": "4q"}, "--kv-page: must be a positive whole number such as 8 or 32k (32768), given '4q'"),
+        ({"new_tokens": "0"}, "--new-tokens: must be a positive whole number such as 8 or 32k (32768), given '0'"),
+    ],
+)
+def test_a_number_that_is_none_is_shown(
+    changed: dict[str, str | None], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(whatif(**changed), capsys)
+
+
+def test_an_unreadable_number_of_any_verb_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["inverse", *whatif()[1:], "--speedup", "z"], ["advise", "--max-tpot-ms", "z"]):
+        assert f"{arguments[-2]}: must be a valid number, given 'z'" in refused(arguments, capsys)
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a]\nc: [*b, *b, *b, *b]\n"

@@ -68,6 +68,15 @@ def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None
     assert found["num_speculative_tokens_per_batch_and_context"] is None
 
 
+def test_what_it_takes_to_draft_again(capsys: pytest.CaptureFixture[str]) -> None:
+    found, text = read(capsys, *SCHEDULE, "--missed", "1k"), run(capsys, *SCHEDULE, "--missed", "1k")
+    late = found["tables"][0]["catch_up"]
+    assert late["missed"] == 1024
+    assert late["seconds"] > 0
+    assert f"on again at batch {late['batch']} after 1024 tokens off" in text
+    assert "on again" not in run(capsys, *SCHEDULE, "--missed", "0")
+
+
 def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:
     sparse = ("--draft", "self", "--draft-kv", "streamingllm:512", "--alpha", "0.8", "--tp", "8")
     asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "4k,32k,128k", *sparse)
@@ -115,6 +124,10 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["kv_ratio"] == pytest.approx(10.0)
     assert "10.0 times the KV bytes" in text
     assert found["composition"]["both"] >= found["composition"]["batched"]
+    idle, chunk = found["idle_tokens"], found["chunked_prefill"]
+    assert (idle["plain"], idle["verifying"]) == (chunk["plain"]["tokens"], chunk["speculating"]["tokens"])
+    assert f"prefill of {idle['plain']:.0f} tokens" in text
+    assert "of its time" in text
     large = read(
         capsys, *("compare", "-m", "llama-3.1-405b", "--hardware", "h100", "-c", "1k", "-g", "3", "--alpha", "0.7")
     )
@@ -134,6 +147,7 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
         ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
         ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
         ((*SCHEDULE, "--shares", "fair"), "--shares"),
+        ((*SCHEDULE, "--missed", "-1"), "--missed"),
         ((*SCHEDULE, "--max-batch", "8,16"), "must be one value"),
         ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
         ((*SCHEDULE[:-4], "--tokens-per-iteration", "2.5"), "needs --gamma N"),

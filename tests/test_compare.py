@@ -34,7 +34,7 @@ def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]
     assert used == {
         ("a100-sxm-80gb", "a100-sxm-80gb.magicdec", True),
         ("h100-sxm-80gb", "h100-sxm-80gb.magicdec", True),
-        ("a100-pcie-80gb", "a100-sxm-80gb.magicdec", False),
+        ("a100-pcie-80gb", "a100-sxm-80gb.literature", False),
     }
 
 

@@ -6,16 +6,24 @@ import re
 import shlex
 import subprocess
 import types
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+import yaml
 
 from perfmodel import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+COMMAND = re.compile(
+    r"`((?:torchrun [^`]* -m )?perfmodel [^`]*)`|^    ((?:torchrun .* -m )?perfmodel .*)$", re.MULTILINE
+)
 
 
 def generator() -> types.ModuleType:
@@ -34,26 +42,75 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
-def test_generated_pages_and_examples_are_fresh() -> None:
-    stale = [name for name, text in GENERATE.pages().items() if (ROOT / name).read_text(encoding="utf-8") != text]
-    assert not stale, f"{', '.join(stale)}: run `make docs` and commit"
+@pytest.mark.parametrize("name", [n for n in GENERATE.names() if n != "docs/contributing.md"])  # see test_contributing
+def test_a_page_is_fresh_and_its_examples_print_what_they_show(name: str) -> None:
+    assert GENERATE.page(name) == (ROOT / name).read_text(encoding="utf-8"), f"{name}: run `make docs` and commit"
 
 
-def test_every_console_block_is_generated() -> None:
+def test_every_page_with_a_command_is_run() -> None:
     for page in PAGES:
-        shown = len(blocks(page, "console"))
-        found = len(GENERATE.CONSOLE.findall(page.read_text(encoding="utf-8")))
-        assert shown == found
-        assert not shown or str(page.relative_to(ROOT)) in GENERATE.EXAMPLES
+        shown = blocks(page, "console") + blocks(page, "sh")
+        name = str(page.relative_to(ROOT))
+        assert name in GENERATE.names() or not shown
+        assert page.read_text(encoding="utf-8").count("\n```console") == len(blocks(page, "console"))
+        assert all(text.startswith("$ ") for text in blocks(page, "console"))
 
 
 def test_a_changed_output_would_be_noticed() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert GENERATE.CONSOLE.sub(GENERATE._with_output, text.replace("1.28", "1.82")) == text
+    assert GENERATE.filled(text.replace("1.28", "1.82")) == text
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if "```python" in p.read_text(encoding="utf-8")], ids=lambda p: p.name
+    ("text", "said"),
+    [
+        ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
+        ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
+        ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
+        ("```console\nperfmodel kv list\n```\n", "one command, after"),
+        ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
+    ],
+)
+def test_an_example_that_fails_is_refused(text: str, said: str) -> None:
+    with pytest.raises(RuntimeError, match=said):
+        GENERATE.filled(text)
+
+
+def test_files_commands_and_their_order() -> None:
+    """A titled block is a file, commands run in order in one folder, and a timed output is left alone."""
+    page = (
+        '```yaml title="a/mine.yaml"\nname: mine\nbandwith: 3\n```\n'
+        "```sh\nperfmodel sweep --model llama-3.2-1b --hardware a100 --batch 1 --context 1k --gamma 0 -o a/x.csv\n```\n"
+        "```console\n$ perfmodel kv check full\nanything\n```\n"
+        "<!-- timed -->\n```console\n$ perfmodel kv check full\nrecorded\n```\n"
+    )
+    assert GENERATE.filled(page) == page.replace("anything", "full: ok")
+    assert GENERATE.filled(page, timed=True) == page.replace("anything", "full: ok").replace("recorded", "full: ok")
+
+
+def shape_of(text: str) -> str:
+    """An output without its numbers: what stays the same from clock to clock."""
+    text = re.sub(r"\d{8}T\d{6}Z-[0-9a-f]{8}", "RECORD", text)
+    text = re.sub(r"\d{8}T\d{6}Z", "STAMP", text)
+    text = re.sub(r"[+-]?\d[\d.,]*(?: (?:us|ms|s)\b)?", "#", text)
+    return re.sub(r"[-\s]+", " ", text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in GENERATE.by_hand() if "<!-- timed -->" in (ROOT / n).read_text()])
+def test_timed_examples_print_the_same_words(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    try:
+        found = GENERATE.filled(text, timed=True)
+    except RuntimeError as error:
+        if "other processes use" in str(error):
+            pytest.skip("other processes spoiled the measurement, and it was refused")
+        raise
+    assert shape_of(found) == shape_of(text)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if "\n```python\n" in p.read_text(encoding="utf-8")], ids=lambda p: p.name
 )
 def test_python_examples(page: Path) -> None:
     result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
@@ -61,14 +118,68 @@ def test_python_examples(page: Path) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "```sh" in p.read_text(encoding="utf-8")], ids=lambda p: p.name)
-def test_shell_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def flags_of(verbs: list[str]) -> tuple[set[str], Any]:
+    """The flags of ``perfmodel VERB [VERB]``, and its command."""
+    command: Any = typer.main.get_command(import_module(cli.COMMANDS[verbs[0]][0]).app)
+    for verb in verbs[1:]:
+        if verb in getattr(command, "commands", {}):
+            command = command.commands[verb]
+    return {flag for param in command.params for flag in param.opts} | {"--help"}, command
+
+
+def mentioned() -> Iterator[tuple[str, str]]:
+    """Page and every command that stands in its text, between back ticks or indented."""
+    for page in PAGES:
+        if page.stem != "cli":
+            text = FENCE.sub("", page.read_text(encoding="utf-8"))
+            for inline, indented in COMMAND.findall(text):
+                yield page.name, " ".join((inline or indented).split()).partition(" -m ")[2] or inline or indented
+
+
+def test_commands_in_the_text_exist_with_their_flags() -> None:
+    """They are not run: they need a GPU, take long, or stand for many."""
+    seen = 0
+    for page, command in mentioned():
+        words = [word for word in command.replace("\\", " ").split()[1:] if word not in ("...", "-m")]
+        verbs = [word for word in words if not word.startswith("-")][:2]
+        if not verbs:
+            assert words in ([], ["--help"]), f"{page}: {command}"
+            continue
+        assert verbs[0] in cli.COMMANDS, f"{page}: {command}"
+        flags, found = flags_of(verbs)
+        group = getattr(found, "commands", None)
+        assert not group or len(verbs) == 1 or verbs[1].isupper(), f"{page}: {command}: no such verb"
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert given <= flags, f"{page}: {command}: {given - flags}"
+        seen += 1
+    assert seen > 30
+
+
+def workflows(page: Path) -> list[str]:
+    """The perfmodel commands of the workflow files that a page shows."""
+    steps = []
+    for text in blocks(page, "yaml"):
+        jobs = yaml.safe_load(text)["jobs"].values()
+        steps += [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    return [run for run in steps if run.startswith("perfmodel ")]
+
+
+def test_the_commands_of_the_ci_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = workflows(ROOT / "docs" / "ci.md")
+    assert len(found) == 4
     monkeypatch.chdir(tmp_path)
-    for block in blocks(page, "sh"):
-        for line in block.replace("\\\n", " ").splitlines():
-            program, *arguments = shlex.split(line, comments=True)
-            assert program == "perfmodel"
-            assert cli.run(arguments) == 0
+    for command in found:
+        words = shlex.split(command.partition(">")[0])[1:]
+        if words[:2] == ["validate", "accuracy"]:
+            continue  # test_accuracy is that gate
+        if "GITHUB_STEP_SUMMARY" in command:
+            words[-1] = "summary.md"
+        assert cli.run(words) == 0, capsys.readouterr().err
+        if ">" in command:
+            yaml.safe_load(capsys.readouterr().out)
+    assert (tmp_path / "summary.md").stat().st_size
 
 
 def test_make_demo_is_the_readme_s_first_example() -> None:
@@ -84,3 +195,8 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_no_page_names_a_folder_of_one_machine() -> None:
+    for page in PAGES:
+        assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", page.read_text(encoding="utf-8")), page.name

@@ -140,6 +140,23 @@ def test_no_cycles_between_units_of_a_floor() -> None:
         visit(unit, ())
 
 
+def test_no_cycles_between_modules_of_perfmodel() -> None:
+    """Not even through imports that wait inside a function."""
+    inside = {name: path for name, path in modules().items() if name.split(".")[0] == "perfmodel"}
+    edges = {name: {target for _, target in imports(name) if target in inside and target != name} for name in inside}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, f"import cycle: {' -> '.join([*path[path.index(name) :], name])}"
+        if name not in done:
+            for other in sorted(edges[name]):
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in edges:
+        visit(name, ())
+
+
 def test_perfmodel_below_the_roof_never_imports_validate() -> None:
     faults = [
         f"{name}:{line} imports {target}"

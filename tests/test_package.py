@@ -57,7 +57,7 @@ def data_files() -> set[str]:
         path.relative_to(ROOT).as_posix()
         for package in ("perfmodel", "hardware", "validate", "results")
         for path in (ROOT / package).rglob("*")
-        if path.suffix in (".yaml", ".csv", ".json")
+        if path.suffix in (".yaml", ".csv", ".json", ".html", ".css", ".js")
     }
 
 

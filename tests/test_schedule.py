@@ -11,13 +11,14 @@ from pydantic import ValidationError
 
 from perfmodel.errors import InputError
 from perfmodel.query import Query, resolve
-from perfmodel.schedule import _table, schedule, schedule_by_context
+from perfmodel.schedule import _table, catch_up, schedule, schedule_by_context
 from perfmodel.schedule_export import export, five_item_rows
 from perfmodel.specs import files
 from perfmodel.specs.engine_config import ContextTable, SGLangFlags, VLLMConfig
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
-from perfmodel.speculative import speedups
+from perfmodel.speculative import predict, speedups
+from perfmodel.workload import Workload
 
 
 def scenario(**flags):
@@ -124,6 +125,31 @@ def test_context_ranges_that_gain_nothing_apart_are_one() -> None:
     assert len(schedule_by_context(s, (4096, 4200, 4300), 8, 4, hysteresis=0.05)) == 1
 
 
+def test_a_draft_that_was_off_reads_what_it_missed() -> None:
+    """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of its own."""
+    s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.6)
+    table = schedule(s, (1024.0,), 256, 5)
+    assert table.ranges[-1].tokens == 0
+    last = table.ranges[-2]
+    found = catch_up(s, table, 1024.0, 256)
+    assert found is not None
+    assert last.low <= found.batch <= last.high
+    assert (found.tokens, found.missed) == (last.tokens, 256)
+    assert found.seconds == pytest.approx(float(s.draft_s(float(found.batch), 1024.0, 256.0)), rel=0.2)  # its LM head
+    p = predict(s, Workload.of(found.batch, 1024, found.tokens), found.tokens)
+    saved = float(p.ar_tpot_s - p.tpot_s)
+    assert (found.new_tokens - 1) * saved < found.seconds <= found.new_tokens * saved
+    longer = catch_up(s, table, 1024.0, 1024)
+    assert longer.seconds > 2 * found.seconds
+    assert catch_up(s, table, 1024.0, 0).seconds == 0.0
+    for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
+        views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.6)
+        assert catch_up(views, table, 1024.0, 256).seconds == 0.0
+    assert catch_up(s, schedule(s, (1024.0,), 4, 3), 1024.0, 256) is None
+    with pytest.raises(InputError, match="--missed"):
+        catch_up(s, table, 1024.0, -1)
+
+
 def handed(draft: dict, path: str | None = None, **flags):
     s = scenario(**draft)
     table = schedule(s, (4096.0,), 64, 6, **flags)
@@ -185,17 +211,54 @@ def test_nothing_gained_nothing_served() -> None:
 
 @pytest.mark.parametrize("model", files.bundled_names("models"))
 def test_every_bundled_pair_gets_a_table(model: str) -> None:
+    """Every device; the JSON, read back by the schema, covers every batch size once and says what the table says."""
     target = load_model(model)
     for gpu in files.bundled_names("gpus"):
         if "bf16" not in load_gpu(gpu).peak:
+            with pytest.raises(InputError, match="bf16"):
+                resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
             continue
         s = resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
         table = schedule(s, (2048.0,), 64, 5)
         assert_covers(table, 64)
         assert max(table.by_constant) * (1 - 1e-12) <= table.speedup < 6
+        assert table.by_constant[0] == pytest.approx(1.0)
         out = export(table, s.draft, target.hf_id or model, 1, "some/head")
-        if table.max_tokens:
-            VLLMConfig.model_validate_json(json.dumps(out.vllm))
+        if not table.max_tokens:
+            assert out.vllm is None
+            continue
+        back = VLLMConfig.model_validate_json(json.dumps(out.vllm))
+        drafted = {b: k for low, high, k in back.num_speculative_tokens_per_batch_size for b in range(low, high + 1)}
+        assert drafted == {b: table.tokens(b) for b in range(1, 65)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    model=st.sampled_from(files.bundled_names("models")),
+    gpu=st.sampled_from([g for g in files.bundled_names("gpus") if "bf16" in load_gpu(g).peak]),
+    draft=st.sampled_from(["eagle", "mtp", "ngram", "medusa", "self"]),
+    alpha=st.floats(0.05, 0.99),
+    context=st.sampled_from([256, 4096, 65536]),
+    most=st.integers(1, 200),
+    toll=st.sampled_from([0.0, 0.002, 0.05]),
+)
+def test_any_bundled_pair_draft_and_acceptance(model, gpu, draft, alpha, context, most, toll) -> None:
+    """Covers all batches once, beats every constant by the measure from its definition, never worse with more room."""
+    kv = "streamingllm:512" if draft == "self" else "full"
+    s = resolve(Query(model, gpu, 1, 1, draft=draft, draft_kv=kv, alpha=alpha))
+    tables = [schedule(s, (float(context),), most, longest, hysteresis=toll) for longest in (2, 5)]
+    for table in tables:
+        assert_covers(table, most)
+        assert all(0 <= r.tokens <= 5 and r.speedup > 0 for r in table.ranges)
+        assert table.speedup >= max(table.by_constant) * (1 - 1e-12)
+        assert table.speedup >= 1 - 1e-12  # off everywhere is a constant too
+    shares = [float(np.log(1 + 1 / b)) for b in range(1, most + 1)]
+    table = tables[-1]
+    values = speedups(s, np.arange(1.0, most + 1), np.full(most, float(context)), np.arange(6))
+    chosen = [values[b - 1, min(table.tokens(b), values.shape[1] - 1)] for b in range(1, most + 1)]
+    assert table.speedup == pytest.approx(sum(shares) / sum(w / v for w, v in zip(shares, chosen, strict=True)))
+    tolls = [toll * (len(t.ranges) - 1) for t in tables]
+    assert 1 / tables[1].speedup + tolls[1] <= 1 / tables[0].speedup + tolls[0] + 1e-12
 
 
 GOOD = {

@@ -1,6 +1,7 @@
 """Intervals: widths from stated errors only, wider where less is known, and right as often as they say."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,6 +34,21 @@ def test_width_is_the_stated_errors() -> None:
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx((1.5 * math.exp(-0.05 * Z), 1.5 * math.exp(0.05 * Z)))
     assert interval.coverage == 0.9
+
+
+def test_another_calibration_places_the_models_anew_only_for_another_layout() -> None:
+    scenario = resolve(ASKED)
+    moved = with_values(scenario.machine.calibration, {"small_kernel_s": 9e-6})
+    same, fresh = (
+        with_calibration(scenario, moved),
+        replace(scenario, machine=replace(scenario.machine, calibration=moved)),
+    )
+    assert same.target_shard is scenario.target_shard
+    assert same == fresh
+    for call in ("target_s", "draft_s", "overhead_s"):
+        assert float(getattr(same, call)(8.0, 4000.0)) == float(getattr(fresh, call)(8.0, 4000.0))
+    whole = moved.model_copy(update={"shards_lm_head": False})
+    assert with_calibration(scenario, whole).target_shard.lm_head != scenario.target_shard.lm_head
 
 
 def test_wider_where_less_is_known() -> None:

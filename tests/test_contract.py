@@ -1,0 +1,263 @@
+"""What every file in the folders of devices, models, KV methods and draft kinds must keep.
+
+Nothing here knows a name: a file that is added is found and held to the same, with ``-k NAME`` by itself.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from perfmodel import kv
+from perfmodel.cli import gpus as gpu_catalogue
+from perfmodel.cli import models as model_catalogue
+from perfmodel.drafts import kinds
+from perfmodel.kv import KVLayout, KVMethod, parse_kv
+from perfmodel.query import Query, resolve
+from perfmodel.specs import files, gpu, model
+from perfmodel.specs.gpu import GPUSpec, Quantity, load_gpu
+from perfmodel.specs.model import load_model
+from perfmodel.speculative import predict, speedups
+from perfmodel.whatif import answer
+from perfmodel.workload import Workload
+
+# Devices.
+
+GPUS = files.bundled_names("gpus")
+ACCELERATORS = [name for name in GPUS if gpu.load_bundled(name).kind != "cpu"]
+
+
+def sourced(device: GPUSpec) -> dict[str, Quantity]:
+    found: dict[str, Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
+    for name in GPUSpec.model_fields:
+        value = getattr(device, name)
+        if isinstance(value, Quantity):
+            found[name] = value
+        elif isinstance(value, gpu.Link):
+            found[name] = value.per_direction
+    return found
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_device_is_named_by_its_file_and_sourced(name: str) -> None:
+    device = gpu.load_bundled(name)
+    assert device.name == name
+    assert gpu_catalogue.CATALOGUE.faults(device) == []
+    kinds = ("ideal", ".micro") if device.kind == "cpu" else (".literature", ".magicdec", ".micro")
+    assert device.calibration.endswith(kinds)
+    for key, q in sourced(device).items():
+        assert len(q.source) > 3, key
+        assert ("recalled" in q.source) <= (q.evidence == "recalled"), key
+
+
+def test_aliases_of_devices_are_unique_lower_case_and_no_names() -> None:
+    seen = list(GPUS)
+    for name in GPUS:
+        seen += gpu.load_bundled(name).aliases
+    assert len(seen) == len(set(seen))
+    assert all(alias == alias.lower() for alias in seen)
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_a_roofline_is_plausible(name: str) -> None:
+    device = gpu.load_bundled(name)
+    ridge = device.peak_flops("bf16") / device.memory_bandwidth_bytes_per_s
+    assert 30 < ridge < 600  # FLOP a byte: H20 37, TPU v6e 560
+    assert 15e9 < device.memory_bytes < 300e9
+    assert 0.25e12 < device.memory_bandwidth_bytes_per_s < 10e12
+    bf16 = device.peak_flops("bf16")
+    for precision in ("fp8", "int8"):
+        if precision in device.peak and (name, precision) != ("b300-sxm-288gb", "int8"):  # INT8 was cut there
+            assert 0.999 <= device.peak_flops(precision) / bf16 <= 4.001  # 1: emulated; 4: RTX int8
+    if "fp32" in device.peak:
+        assert device.peak_flops("fp32") < bf16
+    assert device.link_bytes_per_s is None or 30e9 <= device.link_bytes_per_s <= 1000e9
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_a_device_answers(name: str) -> None:
+    found = answer(Query("llama-3.2-1b", name, 4, 8192, gamma=3, draft_kv="streamingllm:512", alpha=0.8))
+    for step in ("target_step", "draft_step", "verify_step"):
+        assert 0 < found[step]["lower_s"] <= found[step]["predicted_s"] < 1
+    assert load_gpu(name).name == found["query"]["hardware"] == name
+
+
+# Models.
+
+MODELS = files.bundled_names("models")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_named_by_its_file_and_sourced(name: str) -> None:
+    spec = model.load_bundled(name)
+    assert spec.name == name
+    assert spec.hf_id
+    assert spec.published
+    assert spec.published.total_b
+    assert model_catalogue.CATALOGUE.faults(spec) == []
+    assert len(spec.source) > 10
+
+
+def test_aliases_of_models_are_unique_and_resolve() -> None:
+    seen: list[str] = list(MODELS)
+    for name in MODELS:
+        spec = model.load_bundled(name)
+        seen += [alias.lower() for alias in (*spec.aliases, spec.hf_id or "")]
+        assert all(load_model(alias) is spec for alias in (*spec.aliases, spec.hf_id or ""))
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_answers(name: str) -> None:
+    found = answer(Query(name, "b200", 1, 1024, gamma=2, draft_kv="streamingllm:256", alpha=0.8))
+    assert found["memory"]["weight_bytes"] > 0.999 * 2 * load_model(name).active_params  # bf16; some norms are left out
+    assert 0 < found["target_step"]["lower_s"] <= found["target_step"]["predicted_s"]
+
+
+# KV methods.
+
+# Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
+LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
+# DeepSeek-V3 MLA, bf16: latent 512 + rope 64 = 576 values, 1152 bytes
+LATENT = KVLayout(num_kv_heads=1, head_dim=576, values_per_token=576, query_heads=128, bytes_per_value=2)
+CONTEXTS = np.array([1.0, 31.5, 512.0, 513.0, 4096.0, 4097.0, 32_000.0, 1e6])
+COSTS = ("select_step", "select_iteration", "setup")
+
+every_method = pytest.mark.parametrize("name", kv.names())
+every_layout = pytest.mark.parametrize("layout", [LLAMA, LATENT], ids=["gqa", "mla"])
+
+
+def example(name: str) -> KVMethod:
+    return parse_kv(kv.method(name).example)
+
+
+def quantities(method: KVMethod, context: float | NDArray[np.float64], layout: KVLayout) -> Iterator[tuple[str, Any]]:
+    yield "attended", method.attended_tokens(context)
+    yield "read", method.read_bytes(context, layout)
+    yield "stored", method.stored_bytes(context, layout)
+    yield "own", method.own_bytes(context, layout)
+    for cost in COSTS:
+        step = getattr(method, cost)(context, layout)
+        for part in ("flops", "bytes", "kernels"):
+            yield f"{cost}.{part}", getattr(step, part)
+
+
+@every_method
+def test_a_method_says_what_it_is(name: str) -> None:
+    found = kv.method(name)
+    assert found.name == name
+    assert "arXiv" in found.source
+    assert found.__doc__
+    assert not found.__doc__.startswith(f"{found.__name__}(")
+    assert parse_kv(found.example).label().startswith(name)
+
+
+@every_method
+def test_a_label_parses_back(name: str) -> None:
+    assert parse_kv(example(name).label()) == example(name)
+
+
+@every_method
+@every_layout
+def test_scalar_equals_array_and_shape_is_kept(name: str, layout: KVLayout) -> None:
+    grid = np.broadcast_to(CONTEXTS.reshape(2, 1, 4), (2, 3, 4))
+    singles = [dict(quantities(example(name), float(c), layout)) for c in CONTEXTS]
+    for key, value in quantities(example(name), grid, layout):
+        assert np.shape(value) in ((), grid.shape), key
+        expected = np.array([float(s[key]) for s in singles]).reshape(2, 1, 4)
+        np.testing.assert_array_equal(np.broadcast_to(value, grid.shape), np.broadcast_to(expected, grid.shape), key)
+
+
+@every_method
+@every_layout
+def test_costs_are_finite_never_negative_and_never_fall_with_context(name: str, layout: KVLayout) -> None:
+    for key, value in quantities(example(name), CONTEXTS, layout):
+        series = np.broadcast_to(value, CONTEXTS.shape)
+        assert np.all(np.isfinite(series)), key
+        assert np.all(series >= 0), key
+        assert np.all(np.diff(series) >= 0), key
+
+
+@every_method
+def test_inputs_stay_as_they_were(name: str) -> None:
+    before = CONTEXTS.copy()
+    list(quantities(example(name), CONTEXTS, LLAMA))
+    np.testing.assert_array_equal(CONTEXTS, before)
+
+
+@every_method
+def test_attended_tokens_are_the_smaller_of_budget_and_context(name: str) -> None:
+    method = example(name)
+    attended = method.attended_tokens(CONTEXTS)
+    assert np.all(attended <= CONTEXTS)
+    if method.budget is not None:
+        np.testing.assert_array_equal(attended, np.minimum(method.budget, CONTEXTS))
+    assert not np.isnan(method.attended_tokens(np.asarray(np.inf)))
+
+
+@every_method
+@every_layout
+def test_at_or_below_its_budget_a_method_is_full(name: str, layout: KVLayout) -> None:
+    method, full = example(name), parse_kv("full")
+    if method.budget is not None:
+        context = np.array([1.0, 100.0, float(method.budget) - 0.5, float(method.budget)])
+        pairs = zip(quantities(method, context, layout), quantities(full, context, layout), strict=True)
+        for (key, one), (_, two) in pairs:
+            np.testing.assert_array_equal(np.broadcast_to(one, context.shape), np.broadcast_to(two, context.shape), key)
+
+
+@every_method
+@every_layout
+def test_a_step_never_reads_less_than_what_it_attends_to(name: str, layout: KVLayout) -> None:
+    method = example(name)
+    if method.budget is not None or not hasattr(method, "bits"):  # a whole cache in fewer bits is smaller
+        assert np.all(method.read_bytes(CONTEXTS, layout) >= method.attended_tokens(CONTEXTS) * layout.token_bytes)
+
+
+@every_method
+def test_a_method_answers(name: str) -> None:
+    found = answer(Query("llama-3.1-8b", "h100", 4, 32_000, gamma=2, draft_kv=kv.method(name).example, alpha=0.8))
+    assert found["query"]["draft_kv"].startswith(name)
+    assert 0 < found["draft_step"]["lower_s"] <= found["draft_step"]["predicted_s"]
+
+
+# Draft kinds.
+
+DRAFTS = {word: kind.example for word, kind in kinds().items()}
+
+
+@pytest.mark.parametrize("word", DRAFTS)
+def test_a_draft_says_what_it_is(word: str) -> None:
+    kind = kinds()[word]
+    assert kind.kind == word
+    assert "arXiv" in kind.source or "github.com" in kind.source
+    assert kind.__doc__
+    assert not kind.__doc__.startswith(f"{kind.__name__}(")
+
+
+@pytest.mark.parametrize("word", DRAFTS)
+def test_a_draft_keeps_the_contract(word: str) -> None:
+    """Grid and loop agree, gamma 0 is plain decoding, more tokens cost more, memory is counted, whatif answers."""
+    s = resolve(Query("llama-3.1-8b", "h100-sxm-80gb", 1, 1, draft=DRAFTS[word], alpha=0.7))
+    assert s.draft.name in (word, DRAFTS[word])
+    last = min(4, s.draft.max_gamma or 4)
+    gammas = np.arange(last + 1)
+    batches, contexts = np.array([[1.0], [64.0]])[..., None], np.array([512.0, 8192.0])[:, None]
+    grid = predict(s, Workload.of(batches, contexts, gammas), last)
+    assert np.all(grid.speedup[..., 0] == 1.0)
+    assert np.all(np.diff(grid.iteration_s, axis=-1) > 0)
+    for b, batch in enumerate((1.0, 64.0)):
+        for c, context in enumerate((512.0, 8192.0)):
+            for gamma in gammas:
+                one = predict(s, Workload.of(batch, context, gamma), last)
+                assert float(one.speedup) == pytest.approx(grid.speedup[b, c, gamma], rel=1e-12)
+                assert int(one.gamma_optimal) == grid.gamma_optimal[b, c, gamma]
+                if gamma:
+                    assert speedups(s, batch, context, np.array([gamma]))[..., 0] == pytest.approx(float(one.speedup))
+    own = s.draft.own_weight_bytes(s.draft_shard)
+    assert (own == 0) is s.draft.shares_weights
+    a = answer(Query("llama-3.1-8b", "h100-sxm-80gb", 8, 4096, 2, draft=DRAFTS[word], alpha=0.7))
+    assert a["memory"]["draft_weight_bytes"] == own
+    assert a["draft_setup_s"] >= 0

@@ -1,0 +1,101 @@
+"""The documentation site builds without a warning, its links and anchors lead somewhere, and it fetches nothing."""
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+FETCHED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
+
+
+class Page(HTMLParser):
+    """Where a page of the site leads, what can be led to in it, and what a browser fetches for it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value}
+        self.ids |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if FETCHED.get(tag, "") in given and given.get("rel") != "canonical":
+            self.fetched.append(given[FETCHED[tag]])
+
+
+def build(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--config-file",
+        str(config),
+        "--site-dir",
+        str(out),
+    ]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not about these pages
+    return subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
+    """Every page of the built site."""
+    out = tmp_path_factory.mktemp("site") / "site"
+    done = build(ROOT / "mkdocs.yml", out)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return {path: Page(path) for path in sorted(out.rglob("*.html")) if path.name != "404.html"}
+
+
+def test_every_page_is_on_the_site(site: dict[Path, Page]) -> None:
+    assert {path.stem for path in site} == {path.stem for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_links_and_anchors_lead_somewhere(site: dict[Path, Page]) -> None:
+    inside = 0
+    for path, page in site.items():
+        for link in page.links:
+            target, anchor = urldefrag(link)
+            if re.match(r"[a-z]+:", target):
+                continue
+            found = (path.parent / unquote(target)).resolve() if target else path
+            assert found.is_file(), f"{path.name}: {link}"
+            if anchor and found.suffix == ".html":
+                assert unquote(anchor) in site[found].ids | {"__top"}, f"{path.name}: {link}"
+            inside += 1
+    assert inside > 100
+
+
+def test_nothing_is_fetched_from_elsewhere(site: dict[Path, Page]) -> None:
+    for path, page in site.items():
+        for address in page.fetched:
+            assert not re.match(r"([a-z]+:)?//", address), f"{path.name}: {address}"
+            assert (path.parent / unquote(address).partition("?")[0]).is_file(), f"{path.name}: {address}"
+
+
+@pytest.mark.parametrize(
+    "text", ["[gone](gone.md)", "[no such place](index.md#nowhere)", "[out](/etc)", "::: perfmodel.query.Nothing"]
+)
+def test_a_broken_page_fails_the_build(text: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# A page\n\n{text}\n", encoding="utf-8")
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    settings |= {"nav": [{"A page": "index.md"}], "docs_dir": str(tmp_path / "docs")}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode != 0, done.stderr
