@@ -49,6 +49,9 @@ OVERRIDDEN = {
     "inflection": ("gamma", "context"),
     "schedule": ("batch", "context", "gamma"),
     "compare": ("batch", "gamma"),
+    "hierarchy": ("draft_kv", "gamma"),
+    "moe": ("batch", "gamma"),
+    "serving": ("batch", "context", "gamma", "alpha"),
     "explore": ("model", "hardware", "tp", "draft_kv", "batch", "context", "alpha", "gamma"),
 }
 DEMO = (

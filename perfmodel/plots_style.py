@@ -160,7 +160,8 @@ def machine_caption(scenario: Scenario) -> str:
     degree = scenario.machine.tensor_parallel
     device = f"{degree} × {scenario.machine.gpu.name}" if degree > 1 else scenario.machine.gpu.name
     precision = f"{scenario.precision.weights.name} weights, {scenario.precision.kv.name} KV"
-    calibration = f"calibration {scenario.machine.calibration.name} ({calibration_kind(scenario)})"
+    made, kind = scenario.machine.calibration.name, calibration_kind(scenario)
+    calibration = f"calibration {made}" if made == kind else f"calibration {made} ({kind})"
     return f"{scenario.target.name} on {device}; {precision}; {calibration}"
 
 

@@ -17,6 +17,7 @@ from validate.decoder.parallel import joined
 from validate.decoder.sampling import Sampling
 from validate.decoder.setup import Request, decoder
 from validate.decoder.shard import Shard
+from validate.decoder.topology import branching
 from validate.decoder.weights import RandomWeights, build
 
 CASES: list[dict[str, Any]] = [
@@ -26,6 +27,8 @@ CASES: list[dict[str, Any]] = [
     {"gamma": 4, "draft": "model", "draft_kv": "streamingllm:16", "draft_tp": 1},
     {"gamma": 4, "draft": "model", "draft_kv": "full", "draft_tp": 2},
     {"gamma": 3, "draft": "ngram"},
+    {"gamma": 2, "draft_kv": "snapkv:16,window=8", "tree": branching("3x2"), "temperature": 0.8},
+    {"gamma": 3, "draft": "model", "draft_tp": 1, "middle_kv": "snapkv:16,window=8", "inner_gamma": 2},
     {"gamma": 3, "draft_kv": "topk:8", "temperature": 0.8, "shape": {"qkv_bias": True, "qk_norm": True}},
     {"gamma": 2, "shape": {"tie_word_embeddings": True, "output_bias": True, "mlp_bias": True}},
 ]
@@ -74,7 +77,8 @@ def run(case: dict[str, Any], shard: Shard) -> list[list[int]]:
         part = for_draft(shard, draft_tp) if shard.size > 1 else shard
         draft = build(specification(num_hidden_layers=1), weights, part)
     asked = Request(len(PROMPTS), 40, 40, sampling=sampling, **case)
-    return decoder(model, asked, draft).generate(PROMPTS, 40, seed=1).tokens
+    prompts = [prompt * 2 if asked.middle_kv and len(prompt) == 1 else prompt for prompt in PROMPTS]
+    return decoder(model, asked, draft).generate(prompts, 40, seed=1).tokens
 
 
 def test_two_processes_give_the_tokens_of_one() -> None:

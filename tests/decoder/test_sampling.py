@@ -124,7 +124,7 @@ def test_two_levels_are_distributed_as_direct_sampling(
         "model",
         "full",
         sampling,
-        middle_kv="topk:2",
+        middle_kv="snapkv:3,window=1",
         inner_gamma=inner,
     )
     made = decoder(models[0], asked, models[1])
@@ -135,6 +135,13 @@ def test_two_levels_are_distributed_as_direct_sampling(
     counts = made.counts()
     assert all(counts.inner[:2])
     assert 0 < counts.complete < counts.iterations
+
+
+def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models: tuple[Model, Model]) -> None:
+    """One selection for all drafted tokens: what the first is drawn from would depend on those after it."""
+    asked = Request(2, len(PROMPT), NEW, 1, "model", "full", Sampling(0.7), middle_kv="topk:2", inner_gamma=1)
+    with pytest.raises(InputError, match="topk selects by the drafted tokens' own queries"):
+        decoder(models[0], asked, models[1])
 
 
 def test_fewer_tokens_than_columns() -> None:

@@ -142,8 +142,14 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
         check_vocabulary(target, runner)
     view = _view(request.draft_kv, runner, request)
     if request.middle_kv is not None:
+        middle_view = _view(request.middle_kv, target, request)
+        if middle_view.by_query and not request.sampling.greedy:
+            raise InputError(
+                f"--middle-kv: {middle_view.method} selects by the drafted tokens' own queries, so that sampling from "
+                "what it sees would not be exact: use a method that selects before, or temperature 0"
+            )
         small = AheadDraft(runner, view, request.inner_gamma, request.sampling, request.most)
-        middle = Ahead(target.model, _view(request.middle_kv, target, request), request.queries + request.inner_gamma)
+        middle = Ahead(target.model, middle_view, request.queries + request.inner_gamma)
         return TwoLevelDraft(Inner(middle, small, request.sampling), request.gamma)
     own = draft_model is not None
     if request.tree is not None:

@@ -2,7 +2,8 @@
 
 Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until every sequence
 has gamma_2 tokens or more (at most gamma_1 more); one pass of the full target verifies them. An inner round's tokens
-are distributed as the sparse target's own, so that they are drafts like any other.
+are distributed as the sparse target's own, so that they are drafts like any other. That takes a sparse cache whose
+selection does not depend on the tokens that it verifies (`View.by_query`), but for greedy decoding.
 Sun et al. 2024 (TriForce), arXiv 2404.11912; `perfmodel.hierarchy` predicts it.
 """
 

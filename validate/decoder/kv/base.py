@@ -26,6 +26,8 @@ class View:
     method: ClassVar[str]
     window: int = 0
     """Prompt tokens whose queries `build` wants to see."""
+    by_query: ClassVar[bool] = False
+    """Whether `attend` selects by the queries that it is given, for all of them together."""
 
     def __init__(self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
         self.source, self.attention, self.gamma = source, attention, gamma

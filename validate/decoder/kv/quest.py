@@ -14,6 +14,7 @@ class QuestView(View):
     """Bounds [layers, batch, kv_heads, pages + 1, head_dim] (the last is waste); the newest page is always read."""
 
     method = "quest"
+    by_query = True
 
     def __init__(self, method: Quest, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
         super().__init__(method, source, attention, new_tokens, gamma)

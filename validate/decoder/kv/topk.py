@@ -15,6 +15,7 @@ class TopKView(View):
     """Per KV head, the `budget` tokens with the largest attention weights summed over the heads that share it."""
 
     method = "topk"
+    by_query = True
 
     def __init__(self, method: TopK, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
         super().__init__(method, source, attention, new_tokens, gamma)
