@@ -25,17 +25,9 @@ from perfmodel.inflection import inflection_context
 from perfmodel.query import Query
 from perfmodel.roofline import LIMITERS, PassTime
 from perfmodel.specs.acceptance_rows import find_acceptance
-from perfmodel.speculative import Scenario, speedups
+from perfmodel.speculative import Scenario
 from perfmodel.sweep import Grid
-from perfmodel.uncertainty import (
-    COVERAGE,
-    STEP_STDERR,
-    Z,
-    correlation,
-    is_transferred,
-    with_calibration,
-    with_values,
-)
+from perfmodel.uncertainty import COVERAGE, Z, is_transferred, log_error
 from perfmodel.whatif import calibration_dict
 
 MOST_POINTS = 4096
@@ -196,30 +188,6 @@ def _case(pool: Pool, grid: Grid, query: Query, scenario: Scenario, last: int) -
 
 def _pass(pool: Pool, time: PassTime) -> dict[str, int]:
     return {name: pool.add(getattr(time, name)) for name in SHOWN}
-
-
-def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array | None:
-    """Standard deviation of log speedup with a trailing axis of gammas; None where the calibration states no error.
-
-    What `uncertainty.speedup_interval` finds for one point, for a surface. Acceptance cancels.
-    """
-    c = scenario.machine.calibration
-    scatter = c.transfer_error if is_transferred(scenario) else c.observed_error.get("speedup")
-    if scatter is None:
-        return None
-    base = np.log(speedups(scenario, batch, context, gammas))
-    variance: Array = np.full_like(base, scatter.log_rms**2)
-    if c.fit is not None:
-        slopes = []
-        for name in c.fit.parameters:
-            down = -1.0 if name.endswith("_fraction") else 1.0  # away from 1 where it is a share of a peak
-            constant = getattr(c, name)
-            value = constant.value + down * STEP_STDERR * (constant.stderr or 0.0)
-            moved = with_calibration(scenario, with_values(c, {name: value}))
-            slopes.append((np.log(speedups(moved, batch, context, gammas)) - base) / (down * STEP_STDERR))
-        rise = np.stack(slopes)
-        variance += np.maximum(np.einsum("i...,ij,j...->...", rise, correlation(c), rise), 0.0)
-    return np.where(gammas == 0, 0.0, np.sqrt(variance))
 
 
 def _published(scenario: Scenario, context: float) -> list[float | str] | None:

@@ -35,15 +35,24 @@ class Interval:
 
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
     """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
-    if gamma == 0:
-        return Interval(1.0, 1.0, COVERAGE)
+    error = log_error(scenario, np.asarray(batch), np.asarray(context), np.array([gamma]))
+    if error is None:
+        return Interval(1.0, 1.0, COVERAGE) if gamma == 0 else None
+    factor = math.exp(Z * float(error[..., 0]))
+    return Interval(speedup / factor, speedup * factor, COVERAGE)
+
+
+def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array | None:
+    """Standard deviation of log speedup over ``[batch, context]`` with a trailing axis of gammas, 0 at gamma 0.
+
+    None where the calibration states no observed error (ideal).
+    """
     c = scenario.machine.calibration
     scatter = c.transfer_error if is_transferred(scenario) else c.observed_error.get("speedup")
     if scatter is None:
         return None
-    variance = parameter_variance(scenario, batch, context, gamma) + scatter.log_rms**2
-    factor = math.exp(Z * math.sqrt(variance))
-    return Interval(speedup / factor, speedup * factor, COVERAGE)
+    variance = parameter_variance(scenario, batch, context, gammas) + scatter.log_rms**2
+    return np.where(gammas == 0, 0.0, np.sqrt(variance))
 
 
 def is_transferred(scenario: Scenario) -> bool:
@@ -52,21 +61,24 @@ def is_transferred(scenario: Scenario) -> bool:
     return c.gpu is not None and c.gpu != scenario.machine.gpu.name
 
 
-def parameter_variance(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
-    """Variance of log speedup from the covariance of the fitted constants; 0 where none was fitted."""
+def parameter_variance(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array:
+    """Variance of log speedup from the covariance of the fitted constants; 0 where none was fitted.
+
+    Over ``[batch, context]`` with a trailing axis of gammas.
+    """
     c = scenario.machine.calibration
+    base = np.log(speedups(scenario, batch, context, gammas))
     if c.fit is None:
-        return 0.0
-    base = _log_speedup(scenario, batch, context, gamma)
+        return np.zeros_like(base)
     slopes = []
     for name in c.fit.parameters:
-        step = STEP_STDERR * (_constant(c, name).stderr or 0.0)
-        moved = _log_speedup(
-            with_calibration(scenario, with_values(c, {name: _inside(c, name, step)})), batch, context, gamma
-        )
-        slopes.append((moved - base) / (-STEP_STDERR if name.endswith("_fraction") else STEP_STDERR))
-    rise = np.array(slopes)
-    return max(float(rise @ correlation(c) @ rise), 0.0)
+        away = -STEP_STDERR if name.endswith("_fraction") else STEP_STDERR  # from 1, where it is a share of a peak
+        constant = _constant(c, name)
+        values = {name: constant.value + away * (constant.stderr or 0.0)}
+        moved = speedups(with_calibration(scenario, with_values(c, values)), batch, context, gammas)
+        slopes.append((np.log(moved) - base) / away)
+    rise = np.stack(slopes)
+    return np.maximum(np.einsum("i...,ij,j...->...", rise, correlation(c), rise), 0.0)
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
@@ -102,13 +114,3 @@ def _constant(c: Calibration, name: str) -> Constant:
     constant = getattr(c, name)
     assert isinstance(constant, Constant)
     return constant
-
-
-def _inside(c: Calibration, name: str, step: float) -> float:
-    """The constant moved by one step, away from 1 where it is a share of a peak."""
-    value = _constant(c, name).value
-    return value - step if name.endswith("_fraction") else value + step
-
-
-def _log_speedup(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
-    return math.log(float(speedups(scenario, batch, context, np.array([gamma]))[..., 0]))

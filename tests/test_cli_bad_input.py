@@ -118,6 +118,7 @@ def test_refused_with_one_line(changed: dict[str, str | None], said: str, capsys
 
 def test_other_verbs_refuse_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean whatif" in refused(["wahtif"], capsys)
+    assert "did you mean measure" in refused(["validate", "measur"], capsys)
     assert "--pass" in refused(["ops", *whatif()[1:], "--pass", "prefill"], capsys)
     assert "--speedup" in refused(["inverse", *whatif()[1:], "--speedup", "nan"], capsys)
     assert "--gamma" in refused(["inverse", *whatif(gamma="0")[1:]], capsys)

@@ -23,7 +23,7 @@ from perfmodel.cli.units import seconds
 from perfmodel.query import Query, resolve
 from perfmodel.roofline import LIMITERS
 from perfmodel.speculative import predict
-from perfmodel.uncertainty import speedup_interval
+from perfmodel.uncertainty import log_error, speedup_interval
 from perfmodel.whatif import answer
 from perfmodel.workload import Workload
 
@@ -110,7 +110,7 @@ def test_the_interval_is_the_engines(calibration: str | None) -> None:
     tp = 1 if calibration else 4
     query = Query("llama-3.1-8b", "h100", 1, 1, tp=tp, draft_kv="snapkv:2k", alpha=0.6, calibration=calibration)
     scenario, gammas = resolve(query), np.arange(5)
-    error = explore.log_error(scenario, np.array([[1.0], [48.0]]), np.array([[2048.0, 50000.0]]), gammas)
+    error = log_error(scenario, np.array([[1.0], [48.0]]), np.array([[2048.0, 50000.0]]), gammas)
     for (b, batch), (c, context), gamma in itertools.product(enumerate((1, 48)), enumerate((2048, 50000)), range(5)):
         speedup = 1.5 if gamma else 1.0
         interval = speedup_interval(scenario, batch, context, gamma, speedup)

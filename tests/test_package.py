@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from validate.records import published_points
+
 ROOT = Path(__file__).parents[1]
 QUESTION = (
     "--model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
@@ -69,9 +71,18 @@ def test_wheel_and_sdist_hold_the_data_and_nothing_else(built: tuple[Path, Path]
         packed = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert data_files() <= names
     assert data_files() <= packed
-    assert {"LICENSE", "README.md", "pyproject.toml", "tests/test_package.py"} <= packed
+    own = {"LICENSE", "README.md", "pyproject.toml", "tests/test_package.py", "notebooks/01_what_if.ipynb"}
+    assert own <= packed
     assert {name.split("/")[0] for name in names} == {"perfmodel", "hardware", "validate", "results"}
     assert not [name for name in names | packed if name.endswith(".pyc")]
+
+
+def test_the_wheel_is_small(built: tuple[Path, Path]) -> None:
+    """Under 2 MB, the small trained model aside."""
+    with zipfile.ZipFile(built[1]) as archive:
+        assert (
+            sum(file.compress_size for file in archive.infolist() if not file.filename.endswith(".safetensors")) < 2e6
+        )
 
 
 def test_whatif_runs_from_the_wheel(installed: tuple[Path, Path]) -> None:
@@ -86,4 +97,4 @@ def test_whatif_runs_from_the_wheel(installed: tuple[Path, Path]) -> None:
 def test_published_rows_load_from_the_wheel(installed: tuple[Path, Path]) -> None:
     scripts, folder = installed
     code = "from validate.records import published_points as p; print(len(p()))"
-    assert int(run(scripts / "python", "-c", code, cwd=folder)) == 108
+    assert int(run(scripts / "python", "-c", code, cwd=folder)) == len(published_points())

@@ -88,7 +88,8 @@ def test_parameter_variance_against_a_large_sample() -> None:
         times = changed.target_s(64.0, 32000.0), changed.draft_s(64.0, 32000.0), changed.target_s(64.0, 32000.0, 4.0)
         iteration = 3 * times[1] + times[2] + changed.overhead_s(64.0, 32000.0)
         logs.append(math.log(float(times[0]) / float(iteration)))
-    assert math.sqrt(parameter_variance(scenario, 64, 32000, 3)) == pytest.approx(np.std(logs), rel=0.15)
+    variance = float(parameter_variance(scenario, np.array(64.0), np.array(32000.0), np.array([3]))[0])
+    assert math.sqrt(variance) == pytest.approx(np.std(logs), rel=0.15)
 
 
 def test_stated_coverage_is_seen_on_rows_left_out() -> None:

@@ -2,12 +2,13 @@
 
 import typer
 
+from perfmodel.cli.catalogue import Verbs
 from validate.cli import calibrate, measure
 from validate.cli.acceptance import acceptance
 from validate.cli.generate import generate
 
 app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
+    cls=Verbs, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
     help="Measure, calibrate and compare against a clock.",
 )  # fmt: skip
 app.command()(generate)

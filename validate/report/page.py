@@ -6,7 +6,6 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.inflection import inflection_context
-from perfmodel.specs.acceptance_rows import positions_from_histogram
 from perfmodel.specs.calibration import Calibration
 from validate.fit.stack import halves
 from validate.measurements import Record, records, withdrawn
@@ -20,7 +19,7 @@ from validate.report.beside import (
     inflections,
     sides,
 )
-from validate.summaries import measured, points, quiet_line, repeatability
+from validate.summaries import points, quiet_line, repeatability
 
 BREAKDOWN = ("param_load_s", "kv_load_s", "flop_s", "activation_s", "comm_s", "fixed_s")
 PASSES = {"target_s": "target pass", "verify_s": "verification", "draft_s": "draft step"}
@@ -281,8 +280,3 @@ def _repeats(found: Sequence[Record]) -> list[str]:
 def _withdrawn(machine: str, results: Path) -> list[str]:
     gone = {name: reason for name, reason in withdrawn(results).items() if name.startswith(f"{machine}/")}
     return ["## Withdrawn", "", *(f"- {name}: {reason}" for name, reason in gone.items()), ""] if gone else []
-
-
-def observed_positions(record: Record) -> dict[str, tuple[float, ...]]:
-    """Acceptance by position that the timed iterations really had, per point."""
-    return {m.key: positions_from_histogram(m.histogram) for m in measured(record) if m.histogram}
