@@ -23,6 +23,9 @@ POINT = ("batch", "context_tokens", "gamma")
 RATIOS = ("draft_to_target", "verify_to_target")
 SUFFIXES = (".csv", ".parquet")
 REMEDY = "pip install 'perfmodel[notebooks]'"
+TEXTS = {name: str for name in LABELS if name not in ("tp", "draft_tp", "alpha")} | {"fits": str}
+"""Columns of a CSV file that hold text even where it reads like a number; `fits` is read by `_truth`."""
+TRUTH = {True: True, False: False, "True": True, "False": False, "1": True, "0": False}
 Label = str | int | float | None
 
 
@@ -45,29 +48,48 @@ def to_frame(found: Prediction | Grid, *, context: ArrayLike | None = None, **la
 
 
 def write_frame(frame: "DataFrame", path: str | Path) -> None:
-    """Keep a table as .csv (numbers in full) or .parquet. Raises InputError for another suffix, or without pyarrow."""
+    """Keep a table as .csv (numbers in full) or .parquet.
+
+    A .csv holds no types: a label of your own that reads like a number comes back as one. Raises InputError for another
+    suffix, a place that cannot be written to, or without pyarrow.
+    """
     where = _checked(path)
-    if where.suffix == ".csv":
-        frame.to_csv(where, index=False)
-    else:
-        frame.to_parquet(where, index=False)
+    try:
+        if where.suffix == ".csv":
+            frame.to_csv(where, index=False)
+        else:
+            frame.to_parquet(where, index=False)
+    except OSError as error:
+        raise InputError(f"{where}: cannot be written: {error.strerror or error}") from None
 
 
 def read_frame(path: str | Path) -> "DataFrame":
-    """The table in a .csv or .parquet file of `write_frame` or `perfmodel sweep`. Raises InputError."""
+    """The table in a .csv or .parquet file of `write_frame` or `perfmodel sweep`.
+
+    `fits` is boolean, or pandas' nullable boolean where some rows have none. Raises InputError.
+    """
     where, pandas = _checked(path), _pandas()
     if not where.is_file():
         raise InputError(f"{where}: must be a readable file, and there is none of this name")
     try:
         if where.suffix == ".csv":
-            frame = pandas.read_csv(where, keep_default_na=False, na_values=[""], **_exact(pandas))
+            frame = pandas.read_csv(where, keep_default_na=False, na_values=[""], dtype=TEXTS, **_exact(pandas))
         else:
             frame = pandas.read_parquet(where)
     except ValueError as error:  # pandas and pyarrow say so of what they cannot parse
         raise InputError(f"{where}: must be {where.suffix[1:]}: {' '.join(str(error).split())[:200]}") from None
-    if "alpha" in frame:
+    if "alpha" in frame and (frame["alpha"].isna().all() or pandas.api.types.is_numeric_dtype(frame["alpha"])):
         frame["alpha"] = frame["alpha"].astype(np.float64)
-    return frame.astype({"fits": bool}) if "fits" in frame else frame
+    if "fits" in frame:
+        frame["fits"] = _truth(frame["fits"], where)
+    return frame
+
+
+def _truth(column: Any, where: Path) -> Any:
+    odd = column[column.notna() & ~column.isin(list(TRUTH))]
+    if odd.size:
+        raise refuse(str(where), "fits", "True, False or nothing", odd.iloc[0])
+    return column.map(TRUTH).astype("boolean" if column.isna().any() else bool)
 
 
 def _columns(p: Prediction, context: ArrayLike | None) -> dict[str, Any]:
@@ -84,7 +106,10 @@ def _columns(p: Prediction, context: ArrayLike | None) -> dict[str, Any]:
 
 
 def _over(context: ArrayLike, shape: tuple[int, ...]) -> Any:
-    values = np.asarray(context, np.float64)
+    try:
+        values = np.asarray(context, np.float64)
+    except (TypeError, ValueError):
+        raise refuse("to_frame", "context", "cached tokens per sequence", context) from None
     try:
         return np.broadcast_to(values, shape)
     except ValueError:

@@ -77,6 +77,8 @@ def test_a_scalar_prediction_is_one_row() -> None:
 def test_wrong_arguments_are_told(prediction: Prediction) -> None:
     with pytest.raises(InputError, match=r"shape that broadcasts to \(2, 3, 3\), given \(5,\)"):
         perfmodel.to_frame(prediction, context=np.ones(5))
+    with pytest.raises(InputError, match="context: must be cached tokens per sequence, given 'x'"):
+        perfmodel.to_frame(prediction, context="x")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="speedup: must be a new name"):
         perfmodel.to_frame(prediction, context=CONTEXT, speedup=1.0)
     with pytest.raises(InputError, match="leave context and labels out"):
@@ -116,6 +118,38 @@ def test_an_acceptance_that_is_no_constant_stays_empty(tmp_path: Path) -> None:
     assert frame["alpha"].isna().all()
     perfmodel.write_frame(frame, tmp_path / "one.csv")
     pd.testing.assert_frame_equal(perfmodel.read_frame(tmp_path / "one.csv"), frame)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_rows_without_a_verdict_stay_without(prediction: Prediction, tmp_path: Path, suffix: str) -> None:
+    """A prediction does not say whether it fits; put under a grid, that is missing, neither true nor false."""
+    both = pd.concat([perfmodel.to_frame(GRID), perfmodel.to_frame(prediction, context=CONTEXT)], ignore_index=True)
+    perfmodel.write_frame(both, tmp_path / f"both{suffix}")
+    fits = perfmodel.read_frame(tmp_path / f"both{suffix}")["fits"]
+    assert fits.isna().sum() == prediction.speedup.size
+    assert list(fits.dropna()) == list(perfmodel.to_frame(GRID)["fits"])
+
+
+def test_text_stays_text(prediction: Prediction, tmp_path: Path) -> None:
+    perfmodel.write_frame(
+        perfmodel.to_frame(prediction, context=CONTEXT, model="007", alpha="0.8/0.7"), tmp_path / "a.csv"
+    )
+    found = perfmodel.read_frame(tmp_path / "a.csv")
+    assert set(found["model"]) == {"007"}
+    assert set(found["alpha"]) == {"0.8/0.7"}
+
+
+def test_a_verdict_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("model,fits\nx,True\ny,no\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"odd\.csv: fits: must be True, False or nothing, given 'no'"):
+        perfmodel.read_frame(tmp_path / "odd.csv")
+
+
+@pytest.mark.parametrize("name", ["no/such/x.csv", "no/such/x.parquet", "folder.csv"])
+def test_a_place_that_cannot_be_written_to(prediction: Prediction, tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InputError, match="cannot be written"):
+        perfmodel.write_frame(perfmodel.to_frame(prediction, context=CONTEXT), tmp_path / name)
 
 
 @pytest.mark.parametrize(("name", "said"), [("a.txt", "ending in .csv or .parquet"), ("none.csv", "there is none")])
