@@ -13,10 +13,11 @@ import numpy as np
 from perfmodel.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.advise_price import Pick, Priced, best, fits, front, price_all
 from perfmodel.advise_space import Request, heads
+from perfmodel.capacity import memory_of
 from perfmodel.ops import Array
 from perfmodel.speculative import Prediction, predict
 from perfmodel.uncertainty import speedup_interval
-from perfmodel.whatif import calibration_dict, reason, step_dict
+from perfmodel.whatif import calibration_dict, reason, step_dict, warnings
 from perfmodel.workload import Workload
 
 SCHEMA_VERSION = 1
@@ -46,7 +47,14 @@ def advise(request: Request) -> dict[str, Any]:
         "candidates": int(sum(x.tpot_s.size for x in (*plain, *drafted))),
         "skipped": [{"draft": s.draft, "draft_kv": s.draft_kv, "reason": s.reason} for s in skips],
         "calibration": calibration_dict(plain_heads[0].scenario) if plain_heads else None,
+        "warnings": [] if chosen is None else _warnings(chosen, request),
     }
+
+
+def _warnings(chosen: Pick, request: Request) -> list[str]:
+    s, batch, gamma = chosen.head.scenario, float(chosen.batch), chosen.gamma
+    room = memory_of(s, batch, request.context, float(gamma), request.memory_fraction)
+    return warnings(s, batch, request.context, gamma, room)
 
 
 def _gain(a: Pick, b: Pick, request: Request) -> float:
@@ -157,11 +165,12 @@ def _infeasible(request: Request, plain: list[Priced], drafted: list[Priced]) ->
         return "no tensor-parallel degree asked for is possible here"
     fitting = [x.tpot_s[x.fits].min() for x in (*plain, *drafted) if x.fits.any()]
     if not fitting:
-        s = plain[0].head.scenario
-        need, have = (
-            s.target_shard.stored_weight_bytes / 1e9,
-            s.machine.gpu.memory_bytes / 1e9 * request.memory_fraction,
-        )
-        return f"nothing fits: {need:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
+        room = [memory_of(x.head.scenario, 1.0, request.context, 0.0, request.memory_fraction) for x in plain]
+        least, most = min(request.batches), max(int(r.ar_max_batch) for r in room)
+        if most >= 1:
+            return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
+        weights = min(float(x.head.scenario.target_shard.stored_weight_bytes) for x in plain) / 1e9
+        have = float(room[0].available_bytes) / 1e9
+        return f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
     bound, least = (request.max_tpot_s or 0.0) * 1e3, min(fitting) * 1e3
     return f"the bound of {bound:g} ms per token is below the least reachable, {least:.2f} ms"

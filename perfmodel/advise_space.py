@@ -103,21 +103,25 @@ class Head:
 
 
 def parse_rate(text: str, flag: str) -> Acceptance | TreeAcceptance:
-    """``0.8``, ``0.8/0.7/0.5``, ``0.6x3.5`` or ``tree:0.6/0.1`` as an acceptance. Raises InputError."""
+    """``0.8``, ``0.8/0.7/0.5``, ``0.6x3.5`` or ``tree:0.6/0.1`` as an acceptance. Raises InputError naming `flag`."""
+    form, separator = ("tree", "/") if text.startswith("tree:") else ("n-gram", "x") if "x" in text else ("rate", "/")
     try:
-        if text.startswith("tree:"):
-            return TreeAcceptance.of([float(part) for part in text[5:].split("/")], f"{flag} {text}")
-        if "x" in text:
-            hit, run = (float(part) for part in text.split("x"))
-            return Acceptance.from_ngram(hit, run, f"{flag} {text}")
-        positions = [float(part) for part in text.split("/")]
+        numbers = [float(part) for part in text.removeprefix("tree:").split(separator)]
     except ValueError:
-        raise refuse(
-            flag, None, "a rate 0.8, by position 0.8/0.7/0.5, hit x run 0.6x3.5, or tree:0.6/0.1", text
-        ) from None
-    if len(positions) == 1:
-        return Acceptance.from_alpha(positions[0], f"{flag} {text}")
-    return Acceptance.from_positions(positions, f"{flag} {text}")
+        numbers = []
+    if not numbers or (form == "n-gram" and len(numbers) != 2):
+        raise refuse(flag, None, "a rate 0.8, by position 0.8/0.7/0.5, hit x run 0.6x3.5, or tree:0.6/0.1", text)
+    source = f"{flag} {text}"
+    try:
+        if form == "tree":
+            return TreeAcceptance.of(numbers, source)
+        if form == "n-gram":
+            return Acceptance.from_ngram(numbers[0], numbers[1], source)
+        if len(numbers) == 1:
+            return Acceptance.from_alpha(numbers[0], source)
+        return Acceptance.from_positions(numbers, source)
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
 
 
 def heads(request: Request) -> tuple[list[Head], list[Head], list[Skip]]:
@@ -148,8 +152,10 @@ def heads(request: Request) -> tuple[list[Head], list[Head], list[Skip]]:
             continue
         plain.append(Head(scenario))
         for name, kv, acceptance in found.known:
-            for draft_tp in dict.fromkeys(min(d or tp, tp) for d in request.draft_tps):
+            for draft_tp in dict.fromkeys(d or tp for d in request.draft_tps):
                 try:
+                    if draft_tp > tp:
+                        raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft_tp)
                     draft = make_draft(name, target, precision, tp, kv, tensor_parallel=draft_tp)
                     check_tensor_parallel(draft.model, draft_tp, "--draft-tp")
                     tree = acceptance if isinstance(acceptance, TreeAcceptance) else None

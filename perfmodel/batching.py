@@ -41,7 +41,8 @@ class Comparison:
     """m tokens either way: `speculating` one sequence verifying m, `batching` m sequences decoding one each.
 
     draft_s: what drafting costs beside the pass, the iteration's overhead included. crossover_context: where both move
-    the same weight and KV bytes per token gained, the draft's left out; None where batching never loses (Omega <= 1).
+    the same weight and KV bytes per token gained, the draft's left out; None where batching never loses (Omega <= 1,
+    or windows that end a cache before it is large enough).
     """
 
     speculating: Pass
@@ -81,24 +82,29 @@ def compare(scenario: Scenario, context: float, tokens: int) -> Comparison:
     Raises InputError for fewer than 2 tokens, or beyond what the acceptance knows.
     """
     if not 2 <= tokens <= 1025:
-        raise refuse("--tokens", None, "a whole number from 2 to 1025", tokens)
+        raise refuse("--gamma", None, "a whole number from 1 to 1024", tokens - 1)
     gained = float(np.ravel(scenario.acceptance.tokens_per_iteration(tokens - 1))[0])
     one = _pass(scenario, 1.0, context, float(tokens), gained)
     many = _pass(scenario, float(tokens), context, 1.0, float(tokens))
     p = predict(scenario, Workload.of(1, context, tokens - 1), 0)
+    cache = crossover_cache_bytes(one.weight_bytes, tokens, gained)
     return Comparison(
         speculating=one,
         batching=many,
         draft_s=float(p.gamma * p.draft_s + p.overhead_s),
-        crossover_context=crossover_context(one.weight_bytes, scenario.target_shard.kv_bytes_per_token, tokens, gained),
+        crossover_context=None if cache is None else scenario.target_shard.context_of(cache),
     )
 
 
 def crossover_context(weight_bytes: float, kv_bytes_per_token: float, tokens: int, gained: float) -> float | None:
     """S where speculation moves no more bytes per token: W (m - Omega) / (kappa m (Omega - 1)); None at Omega <= 1."""
-    if gained <= 1:
-        return None
-    return weight_bytes * (tokens - gained) / (kv_bytes_per_token * tokens * (gained - 1))
+    cache = crossover_cache_bytes(weight_bytes, tokens, gained)
+    return None if cache is None else cache / kv_bytes_per_token
+
+
+def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float) -> float | None:
+    """One sequence's cache where speculation moves no more bytes per token: W (m - Omega) / (m (Omega - 1))."""
+    return None if gained <= 1 else weight_bytes * (tokens - gained) / (tokens * (gained - 1))
 
 
 def _pass(scenario: Scenario, sequences: float, context: float, query: float, gained: float) -> Pass:

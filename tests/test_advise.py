@@ -91,10 +91,24 @@ def test_the_alpha_that_still_beats_plain_does_and_a_lower_one_does_not() -> Non
         assert (answer(q)["speedup"] > 1) is beats
 
 
+def test_the_choice_comes_with_whatif_s_warnings() -> None:
+    a = advise(request(rates={"llama-68m": "0.7"}, context=4096))
+    assert a["chosen"]["draft"] == "llama-68m"
+    assert any("llama-68m has 32000 vocabulary entries" in note for note in a["warnings"])
+
+
+def test_a_draft_on_more_devices_than_its_target_is_skipped() -> None:
+    a = advise(request(tps=(1,), draft_tps=(1, 4)))
+    assert any("at most the target's --tp 1, given 4" in s["reason"] for s in a["skipped"])
+    assert a["chosen"]["draft_tp"] in (1, None)
+
+
 def test_nothing_fits_and_the_bound_cannot_be_met() -> None:
     a = advise(request(model="llama-3.1-405b"))
     assert (a["verdict"], a["chosen"]) == ("infeasible", None)
     assert "nothing fits" in a["reason"]
+    a = advise(request(batches=(2**19, 2**20)))
+    assert "the smallest is 524288, the largest that fits is" in a["reason"]
     a = advise(request(max_tpot_s=1e-6))
     assert (a["verdict"], a["chosen"]) == ("infeasible", None)
     assert "below the least reachable" in a["reason"]
@@ -332,7 +346,8 @@ def test_every_bundled_pair_gets_a_sane_answer(model: str) -> None:
         ({"memory_fraction": 2.0}, "at most 1"),
         ({"rates": {"self@quest": "0.8"}}, "needs budget"),
         ({"rates": {"eagle": "often"}}, "a rate 0.8"),
-        ({"rates": {"eagle": "1.5"}}, "in \\[0, 1\\]"),
+        ({"rates": {"eagle": "1.5"}}, "--rate eagle: alpha: must be in \\[0, 1\\]"),
+        ({"rates": {"ngram": "1.5x3"}}, "--rate ngram: hit probability: must be in"),
         ({"rates": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
         ({"model": "nothing"}, "no model named"),
         ({"hardware": "x86-xeon-8480"}, "no "),

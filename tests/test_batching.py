@@ -26,6 +26,19 @@ def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
     assert at.bytes_per_token_ratio == pytest.approx(1.0, rel=1e-9)
 
 
+@pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "phi-3-mini-4k", "deepseek-v2-lite", "mixtral-8x7b"])
+def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
+    """Also where layers slide, whose cache stops growing; None where all do, before there is enough of it."""
+    s = scenario(model)
+    crossover = compare(s, 2048, 10).crossover_context
+    if crossover is None:
+        assert model == "phi-3-mini-4k"
+        assert compare(s, 10**9, 10).bytes_per_token_ratio > 1
+    else:
+        assert compare(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
+    assert compare(s, 100, 2).bytes_per_token_ratio > 1
+
+
 def test_ten_tokens_either_way_move_ten_times_the_cache() -> None:
     """1,000 cached tokens, equal activations: all that differs is the KV traffic, tenfold."""
     found = compare(scenario(), 1000, 10)
@@ -114,5 +127,5 @@ def test_what_speculation_leaves_to_chunked_prefill() -> None:
 
 @pytest.mark.parametrize("tokens", [1, 2000])
 def test_refusals(tokens: int) -> None:
-    with pytest.raises(InputError, match="--tokens"):
+    with pytest.raises(InputError, match="--gamma"):
         compare(scenario(), 1000, tokens)

@@ -148,7 +148,7 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
         ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
         ((*SCHEDULE, "--shares", "fair"), "--shares"),
         ((*SCHEDULE, "--missed", "-1"), "--missed"),
-        ((*SCHEDULE, "--max-batch", "8,16"), "must be one value"),
+        ((*SCHEDULE, "--max-batch", "8,16"), "--max-batch: must be a positive whole number"),
         ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
         ((*SCHEDULE[:-4], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
         ((*SCHEDULE[:-4], "--rate", "tree:0.5/0.1"), "belongs to"),

@@ -445,6 +445,10 @@ def shown(browser: Browser) -> dict[str, Any]:
     assert facts["calibration"] == f"{found['calibration']['name']} ({found['calibration']['kind']})"
     assert browser.run("document.getElementById('verdict').className") == found["verdict"]
     if query["gamma"]:
+        about = re.fullmatch(r"about ([\d,]+) at gamma (\d+)", facts["break-even context"])
+        if about:  # read between the grid's contexts
+            assert int(about[2]) == found["query"]["gamma"]
+            assert float(about[1].replace(",", "")) == pytest.approx(found["inflection"]["break_even_context"], rel=0.1)
         interval = spellings("({:.2f} to {:.2f} with 90% coverage)".format, *found["speedup_interval"])
         assert browser.text("interval") in interval
         cells = browser.run(
@@ -561,7 +565,7 @@ class TestInABrowser:
         written(path, *axes)
         browser.open(path)
         for place, batch in enumerate((16, 64)):
-            found = browser.run(f"state.surface.breakEven(state.surface.map(0.8, 2)[{place}])")
+            found = browser.run(f"state.surface.breakEven(0.8, {place}, 2)")
             query = Query("llama-3.1-8b", "a100", batch, 8000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8)
             exact = answer(query)["inflection"]["break_even_context"]
             assert 8000 < exact < 24000

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from perfmodel.errors import InputError
 from perfmodel.query import Query, resolve
 from perfmodel.schedule import _table, catch_up, schedule, schedule_by_context
-from perfmodel.schedule_export import export, five_item_rows
+from perfmodel.schedule_export import Served, export, five_item_rows
 from perfmodel.specs import files
 from perfmodel.specs.engine_config import ContextTable, SGLangFlags, VLLMConfig
 from perfmodel.specs.gpu import load_gpu
@@ -153,7 +154,7 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
 def handed(draft: dict, path: str | None = None, **flags):
     s = scenario(**draft)
     table = schedule(s, (4096.0,), 64, 6, **flags)
-    return table, export(table, s.draft, "meta-llama/Llama-3.1-8B", 1, path)
+    return table, export(table, s.draft, Served("meta-llama/Llama-3.1-8B"), path)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_no_method_is_invented_for_a_sparse_draft() -> None:
     for draft in ({"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "llama-3.2-1b", "draft_kv": "snapkv:1024"}):
         s = scenario(**draft, alpha=0.95)
         table = schedule(s, (65536.0,), 16, 4)
-        out = export(table, s.draft, "x", 1)
+        out = export(table, s.draft, Served("x"))
         assert (out.vllm, out.vllm_line, out.sglang) == (None, None, None)
         assert any("open RFC" in note for note in out.notes)
 
@@ -200,6 +201,35 @@ def test_a_head_without_a_path_is_asked_for() -> None:
     _, out = handed({"draft": "eagle"})
     assert out.vllm is None
     assert any("--draft-path" in note for note in out.notes)
+
+
+def test_the_line_serves_what_was_modelled() -> None:
+    s = scenario()
+    table = schedule(s, (4096.0,), 64, 6)
+    served = Served("x", 4, "fp8", "fp8", 0.5)
+    out = export(table, replace(s.draft, tensor_parallel=4), served, "some/head")
+    assert out.vllm_line.startswith(
+        "vllm serve x --tensor-parallel-size 4 --quantization fp8 --kv-cache-dtype fp8 --gpu-memory-utilization 0.5 "
+        "--max-num-seqs 64 --speculative-config"
+    )
+    assert "--tp 4 --quantization fp8 --kv-cache-dtype fp8_e4m3 --mem-fraction-static 0.5" in out.sglang_line
+    notes = export(table, s.draft, Served("x", weights="int4-g32", kv_dtype="int8"), "some/head").notes
+    assert any("int4-g32 weights" in note for note in notes)
+    assert any("no int8 KV cache" in note for note in notes)
+
+
+def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
+    s = scenario()
+    table = schedule(s, (4096.0,), 64, 6)
+    for degree, fine in ((1, True), (2, False), (4, True)):
+        out = export(table, replace(s.draft, tensor_parallel=degree), Served("x", 4), "some/head")
+        assert (out.vllm is not None) == fine
+        assert any("on 1 or 4 devices, not on 2" in note for note in out.notes) == (not fine)
+    small = scenario(draft="llama-68m")
+    table = schedule(small, (1024.0,), 64, 6)
+    out = export(table, small.draft, Served("x", vocab_size=128_256))
+    assert (out.vllm, out.sglang) == (None, None)
+    assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
 
 
 def test_nothing_gained_nothing_served() -> None:
@@ -223,7 +253,7 @@ def test_every_bundled_pair_gets_a_table(model: str) -> None:
         assert_covers(table, 64)
         assert max(table.by_constant) * (1 - 1e-12) <= table.speedup < 6
         assert table.by_constant[0] == pytest.approx(1.0)
-        out = export(table, s.draft, target.hf_id or model, 1, "some/head")
+        out = export(table, s.draft, Served(target.hf_id or model), "some/head")
         if not table.max_tokens:
             assert out.vllm is None
             continue

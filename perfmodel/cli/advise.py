@@ -135,6 +135,8 @@ def _panel(a: dict[str, Any]) -> None:
         first = a["skipped"][0]
         example = f"{first['draft']} {first['draft_kv']}: {first['reason']}"
         say(out, f"skipped {len(a['skipped'])} (--json lists them), such as {example}", "dim")
+    for note in a["warnings"]:
+        say(out, f"warning: {note}", "yellow")
 
 
 def _spread(front: list[dict[str, Any]], most: int = 6) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import typer
 from perfmodel.batching import chunked, compose, disaggregate
 from perfmodel.batching import compare as both_ways
 from perfmodel.cli.options import Json, Question, _option, asks
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 from perfmodel.query import Query, resolve
 from perfmodel.speculative import Scenario
 
@@ -23,7 +23,7 @@ class CompareQuestion(Question):
     batch: Annotated[
         str, _option("--batch --batch-size -b", "N", "Sequences of the decode pool and of a shared pass.")
     ] = "1"
-    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens: gamma + 1 tokens either way.")]
+    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens, required: gamma + 1 tokens either way.")] = ""
 
 
 @app.command()
@@ -34,6 +34,8 @@ def compare(question: CompareQuestion, json: Json = False) -> None:
     Also how both compose in the memory there is, what speculation does to a disaggregated decode pool, and how much of
     the idle FLOPs it leaves to chunked prefill.
     """
+    if not question.gamma:
+        raise InputError("--gamma: must be given: gamma + 1 tokens are compared either way")
     rows = [_row(query) for query in question.queries("context", "gamma")]
     if json:
         typer.echo(json_module.dumps(rows if len(rows) > 1 else rows[0], indent=2, allow_nan=False))
@@ -44,7 +46,7 @@ def compare(question: CompareQuestion, json: Json = False) -> None:
 
 def _row(query: Query) -> dict[str, Any]:
     if query.gamma is None or query.gamma < 1:
-        raise InputError("--gamma: must be a whole number from 1 here")
+        raise refuse("--gamma", None, "a whole number from 1", "auto" if query.gamma is None else query.gamma)
     scenario, gamma = resolve(query), query.gamma
     found = both_ways(scenario, query.context, gamma + 1)
     plain, drafted = disaggregate(scenario, query.batch, query.context, gamma, query.new_tokens)
@@ -103,7 +105,9 @@ def _sentences(row: dict[str, Any]) -> list[str]:
         f"Batching moves {row['kv_ratio']:.1f} times the KV bytes and {row['bytes_per_pass_ratio']:.2f} times the "
         f"bytes of a pass; per token gained, speculation moves {row['bytes_per_token_ratio']:.2f} times as many and "
         f"takes {row['seconds_per_token_ratio']:.2f} times as long.",
-        f"Equal bytes per token, the draft's left out, from context {tokens(row['crossover_context'])}.",
+        f"Equal bytes per token, the draft's left out, from context {tokens(row['crossover_context'])}."
+        if row["crossover_context"] is not None
+        else "Batching moves the fewer bytes per token at every context.",
         f"Decode pool of batch {q['batch']:g}: {plain['requests_per_s']:.2f} requests/s, fed by "
         f"{plain['prefill_groups']:.2f} prefill groups, {size(plain['transfer_bytes'])} moved for each request; "
         f"speculating {drafted['requests_per_s']:.2f}, {drafted['prefill_groups']:.2f} and "

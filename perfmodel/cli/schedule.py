@@ -14,9 +14,10 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.query import Query, resolve
 from perfmodel.schedule import DEFAULT_HYSTERESIS, CatchUp, Schedule, catch_up, schedule_by_context
 from perfmodel.schedule import schedule as one_table
-from perfmodel.schedule_export import Export, export, five_item_rows
+from perfmodel.schedule_export import Export, Served, export, five_item_rows
 from perfmodel.speculative import Scenario
 from perfmodel.tree import TreeAcceptance
+from perfmodel.whatif import warnings
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 MOST_BATCHES = 256
@@ -66,7 +67,8 @@ class ScheduleQuestion(Question):
             raise InputError("--context: an acceptance that is looked up belongs to one context; give --alpha")
         plain = {f: getattr(self, f) for f in Question.__dataclass_fields__}
         alpha = "0" if self.rate is not None else self.alpha
-        asked = Question(**plain | {"batch": self.batch or "1", "context": str(contexts[-1]), "alpha": alpha})
+        most = parse_count(self.batch, "--max-batch") if self.batch else 1
+        asked = Question(**plain | {"batch": str(most), "context": str(contexts[-1]), "alpha": alpha})
         return asked.queries()[0], contexts
 
     def scenario(self, query: Query) -> Scenario:
@@ -94,20 +96,42 @@ def schedule(question: ScheduleQuestion, json: Json = False) -> None:
     most = query.batch if question.batch else _fitting(scenario, contexts[-1], query)
     shares = [1.0] * int(most) if question.shares == "equal" else None
     tables = _tables(scenario, contexts, int(most), query.max_gamma, shares, question.hysteresis)
-    served = scenario.target.hf_id or query.model
+    served = Served(
+        scenario.target.hf_id or query.model,
+        query.tp,
+        scenario.precision.weights.name,
+        scenario.precision.kv.name,
+        query.memory_fraction,
+        scenario.target.vocab_size,
+    )
     missed = parse_count(question.missed, "--missed", least=0)
     late = [catch_up(scenario, t, float(t.context_high), missed) for t in tables]
-    exports = [export(t, scenario.draft, served, query.tp, question.draft_path) for t in tables]
+    exports = [export(t, scenario.draft, served, question.draft_path) for t in tables]
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
+    notes = _warnings(scenario, query, tables)
     if json:
         found = [
             asdict(t) | {"gain": t.gain, "catch_up": None if c is None else asdict(c), "export": asdict(e)}
             for t, c, e in zip(tables, late, exports, strict=True)
         ]
         body = {"schema_version": 1, "tables": found, "num_speculative_tokens_per_batch_and_context": rows}
+        body |= {"warnings": notes}
         typer.echo(json_module.dumps(body, indent=2, allow_nan=False))
         return
+    from perfmodel.cli.panel import console, say
+
     _print(scenario, query, tables, late, exports, rows)
+    for note in notes:
+        say(console(), f"warning: {note}", "yellow")
+
+
+def _warnings(scenario: Scenario, query: Query, tables: tuple[Schedule, ...]) -> list[str]:
+    """Of the largest batch at the longest context."""
+    longest = tables[-1]
+    batch, context = longest.ranges[-1].high, float(longest.context_high)
+    gamma = max(t.max_tokens for t in tables)
+    room = capacity.memory_of(scenario, float(batch), context, float(gamma), query.memory_fraction)
+    return warnings(scenario, batch, context, gamma, room)
 
 
 def _tables(

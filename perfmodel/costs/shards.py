@@ -90,6 +90,17 @@ class Shard:
         per_token = self.layout.token_bytes
         return sum((a.layers * per_token * self.paged(span(context, a.window)) for a in self.attentions), start=0.0)
 
+    def context_of(self, kv_bytes: float) -> float | None:
+        """Context whose cache a pass reads `kv_bytes` of, pages left aside; None where windows keep it below that."""
+        start = read = 0.0
+        for end in (*sorted({a.window for a in self.attentions if a.window is not None}), np.inf):
+            layers = sum(a.layers for a in self.attentions if a.window is None or a.window >= end)
+            slope = layers * self.layout.token_bytes
+            if slope and read + slope * (end - start) >= kv_bytes:
+                return float(start + (kv_bytes - read) / slope)
+            start, read = end, read + slope * (end - start) if slope else read
+        return None
+
     def paged(self, tokens: Floats) -> Floats:
         """Cached tokens as the pages hold them: rounded up to whole pages of `kv_page` tokens (1: as they are)."""
         return tokens if self.kv_page == 1 else np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page

@@ -46,7 +46,8 @@ function read(cells, b, c, inflection) {
     ? "(no interval: this calibration states no scatter)"
     : `(${interval[0].toFixed(2)} to ${interval[1].toFixed(2)} with ${Math.round(100 * content.coverage)}% coverage)`;
   element("why").textContent = why(b, c, gamma, omega);
-  const even = surface.breakEven(cells[b]);
+  const drafted = gamma || surface.best(alpha, b, c, 1);
+  const even = surface.breakEven(alpha, b, drafted);
   const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / plain).toFixed(3);
   const facts = {
     "time per token": `${seconds(plain)} plain, ${seconds(each)} speculating`,
@@ -54,8 +55,8 @@ function read(cells, b, c, inflection) {
     "best gamma": `${best} (${times(surface.speedup(alpha, b, c, best))})`,
     "cost ratios": `draft/plain ${ratio("draft")}, verification/plain ${ratio("verify")}${gamma ? "" : " at gamma 1"}`,
     acceptance: `alpha ${alpha.toFixed(3)}, ${omega.toFixed(2)} tokens per iteration`,
-    "break-even context": even === null ? `none up to ${contexts[COLUMNS - 1].toLocaleString("en-US")}`
-      : even === 0 ? `${contexts[0].toLocaleString("en-US")} or below` : `about ${about(even)}`,
+    "break-even context": `${even === null ? `none up to ${contexts[COLUMNS - 1].toLocaleString("en-US")}`
+      : even === 0 ? `${contexts[0].toLocaleString("en-US")} or below` : `about ${about(even)}`} at gamma ${drafted}`,
     "inflection context": inflection,
     memory: memoryText(b, c, gamma),
     calibration: `${kase.calibration.name} (${kase.calibration.kind})`,

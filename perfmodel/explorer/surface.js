@@ -86,13 +86,17 @@ class Surface {
     }));
   }
 
-  /** Where a row of a map first reaches 1, between two points in the logarithms: a context, null, or 0 at the left end. */
-  breakEven(row) {
-    const c = row.findIndex((cell) => cell.drafting >= 1);
+  /**
+   * The context from which on drafting g tokens pays at one batch: null, or 0 at the left end. What an iteration saves,
+   * unlike its speedup, is nearly a straight line in the context, so that it may be read between two of them.
+   */
+  breakEven(alpha, b, g) {
+    const gained = tokensPerIteration(alpha, g);
+    const saved = this.content.context.map((_, c) => gained * this.pass("plain", "predicted_s", b, c, 0) - this.iteration(b, c, g));
+    const c = saved.findIndex((here) => here >= 0);
     if (c <= 0) return c === 0 ? 0 : null;
-    const [low, high] = [Math.log(row[c - 1].drafting), Math.log(row[c].drafting)];
     const [from, to] = [this.content.context[c - 1], this.content.context[c]];
-    return from * (to / from) ** (-low / (high - low));
+    return from + (to - from) * saved[c - 1] / (saved[c - 1] - saved[c]);
   }
 }
 
