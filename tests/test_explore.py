@@ -3,19 +3,16 @@
 import base64
 import itertools
 import json
-import os
 import re
-import select
 import shlex
 import shutil
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from headless import Browser
 
 from perfmodel import cli, explore
 from perfmodel.cli.explore import Exploration
@@ -269,119 +266,6 @@ ROWS = {
     "predicted": "predicted_s",
 }
 """First word of a row of the breakdown -> its field in the answer."""
-KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "Home": 36, "End": 35}
-
-
-class Browser:
-    """A headless browser, spoken to over its debugging pipe: JSON that ends in a zero byte, down 3 and up 4."""
-
-    def __init__(self, program: str, profile: Path) -> None:
-        to_browser, self._commands = os.pipe()
-        self._replies, from_browser = os.pipe()
-        flags = (
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--remote-debugging-pipe",
-        )
-        ends = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
-        self._process = subprocess.Popen(
-            ["bash", "-c", ends, "browser", program, *flags, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(to_browser, from_browser),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(to_browser)
-        os.close(from_browser)
-        self._left, self._sent, self._session = b"", 0, ""
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.ask(f"{domain}.enable")
-
-    def close(self) -> None:
-        """End the browser that was started here, and no other."""
-        self._session = ""
-        try:
-            self.ask("Browser.close")
-            self._process.wait(20)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            os.close(self._commands)
-            os.close(self._replies)
-
-    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of one command; what the page complains of or asks for meanwhile is kept."""
-        self._sent += 1
-        message: dict[str, Any] = {"id": self._sent, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        os.write(self._commands, json.dumps(message).encode() + b"\0")
-        while True:
-            reply = self._receive()
-            if reply.get("id") == self._sent:
-                assert "error" not in reply, (method, reply)
-                result: dict[str, Any] = reply["result"]
-                return result
-            event = reply.get("method")
-            if event in ("Runtime.exceptionThrown", "Log.entryAdded") or (
-                event == "Runtime.consoleAPICalled" and reply["params"]["type"] in ("error", "warning")
-            ):
-                self.complaints.append(json.dumps(reply["params"])[:500])
-            if event == "Network.requestWillBeSent":
-                self.requests.append(reply["params"]["request"]["url"])
-
-    def _receive(self) -> dict[str, Any]:
-        deadline = time.monotonic() + 120
-        while b"\0" not in self._left:
-            ready, _, _ = select.select([self._replies], [], [], max(deadline - time.monotonic(), 0))
-            assert ready, "the browser does not answer"
-            more = os.read(self._replies, 2**20)
-            assert more, "the browser has ended"
-            self._left += more
-        text, _, self._left = self._left.partition(b"\0")
-        message: dict[str, Any] = json.loads(text)
-        return message
-
-    def open(self, path: Path, width: int = 1000, height: int = 1300, scheme: str = "light") -> None:
-        """Load a file and wait until it stands."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.complaints, self.requests = [], []
-        self.ask("Page.navigate", url=path.as_uri())
-        deadline = time.monotonic() + 60
-        while not self.run("document.readyState === 'complete' && location.protocol === 'file:'"):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def run(self, code: str) -> Any:
-        """The value of an expression in the page."""
-        done = self.ask("Runtime.evaluate", expression=code, returnByValue=True)
-        assert "exceptionDetails" not in done, done
-        return done["result"].get("value")
-
-    def text(self, identity: str) -> str:
-        return str(self.run(f"document.getElementById('{identity}').textContent"))
-
-    def texts(self, selector: str) -> list[str]:
-        found: list[str] = self.run(f"[...document.querySelectorAll('{selector}')].map((e) => e.textContent)")
-        return found
-
-    def press(self, key: str, times: int = 1) -> None:
-        """Press and release a key, where the focus is."""
-        for kind in ("rawKeyDown", "keyUp") * times:
-            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
-
-    def focus(self, identity: str) -> None:
-        self.run(f"document.getElementById('{identity}').focus()")
-
-    def mouse(self, kind: str, x: float, y: float) -> None:
-        button = "none" if kind == "mouseMoved" else "left"
-        self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=int(button == "left"))
 
 
 @pytest.fixture(scope="module")
