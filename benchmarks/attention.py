@@ -22,7 +22,8 @@ from torch import Tensor
 from perfmodel.cli.counts import parse_count, parse_counts
 from perfmodel.errors import InputError
 from perfmodel.specs.gpu import load_gpu
-from validate.decoder.attention import Span, choose
+from validate.decoder.attention import Span
+from validate.decoder.backends import choose
 from validate.decoder.job import DTYPES
 
 Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from validate.decoder import attention
+from validate.decoder import backends
 from validate.decoder.attention import Attention, Span, causal_bias, merge, partial_math, partial_sdpa
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
@@ -55,7 +55,7 @@ def check(chosen: Attention, n: int, m: int, dtype: torch.dtype, tolerance: floa
 @pytest.mark.parametrize("name", ["math", "sdpa"])
 def test_portable_implementations(name: str, dtype: torch.dtype, tolerance: float, n: int, m: int) -> None:
     check(
-        attention.choose(name, torch.device("cpu"), dtype),
+        backends.choose(name, torch.device("cpu"), dtype),
         n,
         m,
         dtype,
@@ -66,7 +66,7 @@ def test_portable_implementations(name: str, dtype: torch.dtype, tolerance: floa
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
 def test_an_empty_cache_contributes_nothing(name: str) -> None:
-    chosen = attention.choose(name, torch.device("cpu"), torch.float32)
+    chosen = backends.choose(name, torch.device("cpu"), torch.float32)
     q, k, v, new_k, new_v = inputs(3, 3, torch.float32)
     wanted = by_hand(q, k, v, [0, 0, 5], new_k, new_v)
     out = chosen(q, k, v, Span(torch.tensor([0, 0, 5]), 8), new_k, new_v)
@@ -109,9 +109,9 @@ def test_masks_stay_finite_in_powers_of_two() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(InputError, match="sdpa has no fp64 kernel on CUDA"):
-        attention.choose("sdpa", torch.device("cuda"), torch.float64)
+        backends.choose("sdpa", torch.device("cuda"), torch.float64)
     with pytest.raises(InputError, match="--attention: must be one of"):
-        attention.choose("flash9", torch.device("cpu"), torch.float32)
+        backends.choose("flash9", torch.device("cpu"), torch.float32)
 
 
 INTERPRETED = """
@@ -119,7 +119,8 @@ import sys, warnings
 sys.path[:0] = [{tests!r}, {root!r}]
 import torch
 from test_attention import SHAPES, check, inputs
-from validate.decoder.attention import Span, choose
+from validate.decoder.attention import Span
+from validate.decoder.backends import choose
 for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 5e-3)):  # the interpreter miscomputes bf16
     chosen = choose("triton", torch.device("cpu"), dtype)
     for splits in (1, 3):
@@ -188,7 +189,7 @@ def test_the_triton_kernel_compiles_for_hopper() -> None:
 @pytest.mark.parametrize("name", ["math", "sdpa", "triton"])
 def test_on_cuda(name: str, n: int, m: int) -> None:
     device = torch.device("cuda")
-    chosen = attention.choose(name, device, torch.bfloat16)
+    chosen = backends.choose(name, device, torch.bfloat16)
     q, k, v, new_k, new_v = inputs(n, m, torch.bfloat16, heads=8, d=64, room=192)
     lengths = [128, 1, 57]
     on = [x.to(device) for x in (q, k, v)]
@@ -199,7 +200,7 @@ def test_on_cuda(name: str, n: int, m: int) -> None:
 @pytest.mark.parametrize("name", ["math", "sdpa"])
 def test_a_stated_mask(name: str) -> None:
     """The triangle is the causal mask; a row of the batch sees what its own mask says, and nothing else counts."""
-    chosen = attention.choose(name, torch.device("cpu"), torch.float64, masked=True)
+    chosen = backends.choose(name, torch.device("cpu"), torch.float64, masked=True)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
     span = Span(torch.tensor([0, 60, 128]), 128)
     causal = chosen(q, k, v, span, new_k, new_v)
@@ -212,4 +213,4 @@ def test_a_stated_mask(name: str) -> None:
     torch.testing.assert_close(out[1, :, 2:], alone[0], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(out[[0, 2]], causal[[0, 2]], rtol=1e-12, atol=1e-12)
     with pytest.raises(InputError, match="triton's kernel takes chains only"):
-        attention.choose("triton", torch.device("cpu"), torch.float32, masked=True)
+        backends.choose("triton", torch.device("cpu"), torch.float32, masked=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVLayout, parse_kv
-from validate.decoder import attention, kv
+from validate.decoder import backends, kv
 from validate.decoder.cache import KVCache
 from validate.decoder.kv import View
 from validate.decoder.kv.base import Packed
@@ -37,7 +37,7 @@ def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
 
 
 def view(method: str, source: KVCache) -> View:
-    chosen = attention.choose("auto", torch.device("cpu"), source.k.dtype)
+    chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
     made = kv.view(parse_kv(method), source, chosen, NEW, GAMMA)
     made.build(observed(made.window, source.k.dtype))
     return made

@@ -6,7 +6,7 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from validate.decoder import attention, kv
+from validate.decoder import backends, kv
 from validate.decoder.ahead import Ahead, AheadDraft
 from validate.decoder.cache import KVCache
 from validate.decoder.drafts import Draft, ModelDraft
@@ -105,7 +105,7 @@ class Request:
 
 def decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
     """A decoder with caches of the size the request needs."""
-    chosen = attention.choose(request.attention, model.device, model.dtype, masked=request.masked)
+    chosen = backends.choose(request.attention, model.device, model.dtype, masked=request.masked)
     target = Runner(model, _cache(model, request), chosen)
     script = Script(list(request.script), model.device) if request.script is not None else None
     draft = _draft(target, request, draft_model) if request.gamma else None

@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from validate.decoder import attention, graphs, rope
+from validate.decoder import backends, graphs, rope
 from validate.decoder.attention import Span
 from validate.decoder.setup import Request, decoder, start_random
 from validate.decoder.speculative import Decoder
@@ -93,7 +93,7 @@ class Workshop:
         return Kernel(lambda i: F.linear(x, weights[i][0]), len(weights), size * len(weights), self._between())
 
     def _attention(self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int) -> Kernel:
-        attend = attention.choose(self.plan.attention, self.device, self.dtype)
+        attend = backends.choose(self.plan.attention, self.device, self.dtype)
         shape = (batch, kv_heads, context, head_dim)
         size = 2 * math.prod(shape) * self.dtype.itemsize
         caches = self._turns(shape, shape)
