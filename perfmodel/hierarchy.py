@@ -9,18 +9,21 @@ E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_
 Sun et al. 2024, arXiv 2404.11912.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from perfmodel.acceptance import Acceptance
+from perfmodel.capacity import Memory, memory_of
 from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats
-from perfmodel.speculative import Scenario, predict
+from perfmodel.speculative import Scenario, check_draft_length, predict
 from perfmodel.workload import Workload
 
 MAX_GAMMA = 256
+DEFAULT_GAMMA_1, DEFAULT_GAMMA_2 = 6, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,11 @@ class Rounds:
 
 
 def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
-    """The renewal recursion. Raises InputError for gammas outside 1 ... 256."""
+    """The renewal recursion. Raises InputError for gammas outside 1 ... 256 or beyond what is known."""
     for flag, value in (("--gamma-1", gamma_1), ("--gamma-2", gamma_2)):
         if not 1 <= value <= MAX_GAMMA:
             raise refuse(flag, None, f"a whole number from 1 to {MAX_GAMMA}", value)
+    _check_known(inner, gamma_1, "--gamma-1")
     survival = inner.survival(gamma_1)
     if survival.ndim != 1:
         raise InputError("hierarchy: one acceptance for the inner level, not one per batch or context")
@@ -93,16 +97,24 @@ def predict_two_levels(
     acceptance that of the full target. Both scenarios are of one target and machine.
 
     What the sparse cache rebuilds per iteration is in the overhead. Raises InputError where the scenarios differ in
-    target or machine, or the middle is no self-draft.
+    target or machine, the middle is no self-draft, accounting is not ragged, or a draft is longer than the small model
+    makes or an acceptance knows.
     """
     if small.target != sparse.target or small.machine != sparse.machine or small.precision != sparse.precision:
         raise InputError("hierarchy: both levels must have the same target, device and precision")
     if not sparse.draft.views_target_cache or float(sparse.draft.passes(1.0)) != 1.0:
         raise InputError("hierarchy: the middle level must be a self-draft with a sparse cache")
+    for level in (small, sparse):
+        if level.accounting != "ragged":
+            raise refuse("--accounting", None, "ragged here, at both levels", level.accounting)
+    check_draft_length(small.draft, gamma_1, "--gamma-1")
     found = inner_rounds(small.acceptance, gamma_1, gamma_2)
+    _check_known(sparse.acceptance, gamma_1 + gamma_2, "--gamma-1 and --gamma-2 in sum")
     lengths = np.arange(gamma_2, gamma_2 + gamma_1 + 1)
     gained = np.cumsum(sparse.acceptance.survival(int(lengths[-1])))[lengths]
-    each = gamma_1 * small.draft_s(batch, context) + sparse.draft_s(batch, context, gamma_1 + 1.0)
+    drafted = float(gamma_1)
+    drafting = small.draft.passes(drafted) * small.draft_s(batch, context, small.draft.query(drafted))
+    each = drafting + sparse.draft_s(batch, context, gamma_1 + 1.0)
     verify = [share * sparse.target_s(batch, context, m + 1.0) for m, share in zip(lengths, found.drafted, strict=True)]
     return TwoLevels(
         rounds=found.expected,
@@ -134,13 +146,54 @@ def best_two_levels(
     sparse: Scenario,
     batch: float,
     context: float,
-    gammas_1: Iterable[int],
-    gammas_2: Iterable[int],
+    gammas_1: Sequence[int] | None,
+    gammas_2: Sequence[int] | None,
     max_gamma: int,
 ) -> BestTwoLevels:
-    """Every pair of the given lengths; the shorter ones on a tie. Raises InputError as `predict_two_levels` does."""
-    outer = list(gammas_2)
-    tried = [(g1, g2, predict_two_levels(small, sparse, batch, context, g1, g2)) for g1 in gammas_1 for g2 in outer]
+    """Every pair of the given lengths; the shorter ones on a tie. Raises InputError as `predict_two_levels` does.
+
+    None tries 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the small draft and the acceptances go.
+    """
+    tried = [
+        (g1, g2, predict_two_levels(small, sparse, batch, context, g1, g2))
+        for g1, g2 in _pairs(small, sparse, gammas_1, gammas_2)
+    ]
     g1, g2, best = max(tried, key=lambda pair: float(pair[2].speedup))
     alone = predict(sparse, Workload.of(batch, context), max_gamma)
     return BestTwoLevels(g1, g2, best, int(alone.gamma_optimal), float(alone.speedup_at_gamma_optimal))
+
+
+def memory_of_both(
+    small: Scenario, sparse: Scenario, batch: float, context: float, drafted: int, fraction: float
+) -> Memory:
+    """`capacity.memory_of` with what both drafts keep; drafted: the most tokens that one iteration drafts."""
+    middle, inner = (memory_of(level, batch, context, drafted, fraction) for level in (sparse, small))
+    weights = middle.draft_weight_bytes + inner.draft_weight_bytes
+    draft_kv = middle.draft_kv_bytes + inner.draft_kv_bytes
+    spare, kv = middle.available_bytes - middle.weight_bytes - weights, middle.kv_bytes + draft_kv
+    return replace(
+        middle,
+        draft_weight_bytes=weights,
+        draft_kv_bytes=draft_kv,
+        fits=np.less_equal(kv, spare),
+        max_batch=np.floor(batch * np.maximum(spare, 0.0) / kv),
+    )
+
+
+def _pairs(
+    small: Scenario, sparse: Scenario, gammas_1: Sequence[int] | None, gammas_2: Sequence[int] | None
+) -> list[tuple[int, int]]:
+    """Pairs of lengths to try; what was left open keeps within what is known, what was given does not."""
+    ends = (DEFAULT_GAMMA_1, small.draft.max_gamma, small.acceptance.max_gamma)
+    ones = gammas_1 or range(1, min(end for end in ends if end is not None) + 1)
+    pairs = list(product(ones, gammas_2 or range(1, DEFAULT_GAMMA_2 + 1)))
+    known = sparse.acceptance.max_gamma
+    if known is None or (gammas_1 and gammas_2):
+        return pairs
+    return [pair for pair in pairs if sum(pair) <= known] or pairs
+
+
+def _check_known(acceptance: Acceptance, gamma: int, flag: str) -> None:
+    known = acceptance.max_gamma
+    if known is not None and gamma > known:
+        raise refuse(flag, None, f"at most {known}, the positions that were measured ({acceptance.source})", gamma)

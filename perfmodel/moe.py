@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats
-from perfmodel.speculative import Scenario, speedups
+from perfmodel.speculative import Scenario, check_draft_length, speedups
 
 BISECTIONS = 60
+MAX_BATCH = 2**20
 
 
 def experts_of(scenario: Scenario) -> Experts:
@@ -28,20 +29,24 @@ def experts_of(scenario: Scenario) -> Experts:
 
 def touched(experts: Experts, batch: Floats, gamma: Floats, independence: float = 1.0) -> Floats:
     """Expected distinct experts that a verification of gamma + 1 tokens per sequence reads in one layer."""
-    if not 0 <= independence <= 1:
-        raise refuse("routing independence", None, "a number from 0 (all alike) to 1", independence)
+    _check_independence(independence)
     return experts.touched(batch * (1.0 + independence * np.asarray(gamma)))
 
 
 def independence_of(experts: Experts, batch: float, gamma: float, reduction: float) -> float:
     """The r at which verification touches `reduction` (a share) fewer experts than independent routing would.
 
-    Raises InputError for a reduction that not even tokens routed all alike would reach.
+    Raises InputError for a batch outside 1 ... `MAX_BATCH`, or a reduction that not even tokens routed all alike would
+    reach.
     """
+    if not 1 <= batch <= MAX_BATCH:
+        raise refuse("--fewer-experts-at", None, "a whole number from 1 to 2^20", batch)
     free = float(touched(experts, batch, gamma))
     most = 1.0 - float(touched(experts, batch, gamma, 0.0)) / free
     if not 0 <= reduction <= most:
-        raise refuse("reduction", None, f"a share from 0 to {most:.3f} (all tokens of a sequence alike)", reduction)
+        raise refuse(
+            "--fewer-experts", None, f"a share from 0 to {most:.3f} (all tokens of a sequence alike)", reduction
+        )
     low, high, wanted = 0.0, 1.0, free * (1.0 - reduction)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
@@ -70,9 +75,13 @@ class Peak:
 
 
 def peak(scenario: Scenario, context: float, gamma: int, batches: NDArray[np.int64]) -> Peak:
-    """The batch of largest speedup at one gamma and context, the smaller one on a tie."""
+    """The batch of largest speedup at one gamma and context, the smaller one on a tie.
+
+    Raises InputError for a batch below 1 or a gamma that the draft cannot make.
+    """
     if batches.ndim != 1 or batches.size == 0 or batches.min() < 1:
         raise refuse("--batch", None, "whole numbers from 1", list(batches))
+    check_draft_length(scenario.draft, gamma)
     fast = speedups(scenario, batches.astype(float), np.asarray(context, float), np.array([gamma]))[..., 0]
     at = int(np.argmax(fast))
     gained = scenario.tokens_per_iteration(float(batches[at]), gamma)[..., gamma]
@@ -88,6 +97,10 @@ def peak(scenario: Scenario, context: float, gamma: int, batches: NDArray[np.int
 
 def with_independence(scenario: Scenario, independence: float) -> Scenario:
     """The same question with tokens of one sequence routed more alike."""
-    if not 0 <= independence <= 1:
-        raise refuse("routing independence", None, "a number from 0 (all alike) to 1", independence)
+    _check_independence(independence)
     return replace(scenario, routing_independence=independence)
+
+
+def _check_independence(independence: float) -> None:
+    if not 0 <= independence <= 1:
+        raise refuse("--routing-independence", None, "a number from 0 (all alike) to 1", independence)

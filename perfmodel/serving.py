@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.acceptance import Acceptance, static_batch_tokens_per_iteration
+from perfmodel.capacity import Memory, memory_of
 from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats, Op
-from perfmodel.speculative import Scenario
+from perfmodel.speculative import Scenario, check_draft_length
 
 VLLM_GRAPH_SIZES = (1, 2, 4, *range(8, 513, 8))
 """Token counts vLLM captures graphs for by default up to 512 (docs.vllm.ai, CompilationConfig)."""
@@ -26,7 +27,7 @@ def padded(tokens: Floats, sizes: Sequence[int]) -> Array:
     """
     steps = np.asarray(sizes, float)
     if steps.ndim != 1 or steps.size == 0 or steps[0] < 1 or np.any(np.diff(steps) <= 0):
-        raise refuse("graph sizes", None, "rising whole numbers from 1", list(sizes)[:4])
+        raise refuse("--graph-sizes", None, "rising whole numbers from 1", list(sizes)[:4])
     at = np.searchsorted(steps, np.asarray(tokens, float))
     return np.where(at < steps.size, steps[np.minimum(at, steps.size - 1)], tokens)
 
@@ -48,24 +49,53 @@ def mixed_target_s(scenario: Scenario, contexts: Sequence[float], query: float =
     return float(scenario.machine.predicted_s(_mixed(scenario, contexts, query, False), len(contexts) * query))
 
 
-def mixed_draft_s(scenario: Scenario, contexts: Sequence[float]) -> float:
+def mixed_draft_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0) -> float:
     """One draft pass over sequences of different contexts, KV selection included."""
-    return float(scenario.draft_machine.predicted_s(_mixed(scenario, contexts, 1.0, True), len(contexts)))
+    return float(scenario.draft_machine.predicted_s(_mixed(scenario, contexts, query, True), len(contexts) * query))
 
 
 def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], gamma: int) -> float:
     """Speedup of a batch whose sequences have their own contexts and alphas, each held by requests of one length.
 
     Slots are refilled: requests of low alpha stay longer, so that a slot's rate is its own Omega and the batch's
-    throughput the sum over slots.
+    throughput the sum over slots. Raises InputError for a gamma that the draft cannot make, and unless accounting is
+    ragged.
     """
     if len(contexts) != len(alphas) or gamma < 1:
         raise InputError("mixed batch: one alpha per context, and gamma of 1 or more")
-    rates = [float(np.ravel(Acceptance.from_alpha(a).tokens_per_iteration(gamma))[0]) for a in alphas]
-    drafting = float(np.ravel(scenario.draft.passes(float(gamma)))[0]) * mixed_draft_s(scenario, contexts)
-    overhead = float(np.mean([scenario.overhead_s(float(len(contexts)), c) for c in contexts]))
-    iteration = drafting + mixed_target_s(scenario, contexts, gamma + 1.0) + overhead
+    if scenario.accounting != "ragged":
+        raise refuse("--accounting", None, "ragged here, where slots are refilled", scenario.accounting)
+    draft = scenario.draft
+    check_draft_length(draft, gamma)
+    rates = Acceptance.from_alpha(np.asarray(alphas, float)).tokens_per_iteration(gamma)
+    each = mixed_draft_s(scenario, contexts, float(draft.query(float(gamma))))
+    overhead = float(np.mean(scenario.overhead_s(float(len(contexts)), np.asarray(contexts, float))))
+    iteration = float(draft.passes(float(gamma))) * each + mixed_target_s(scenario, contexts, gamma + 1.0) + overhead
     return float(np.mean(rates)) * mixed_target_s(scenario, contexts) / iteration
+
+
+def best_gamma(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], max_gamma: int) -> int:
+    """The draft length from 1 to `max_gamma`, or as far as the draft goes, with the largest `mixed_speedup`."""
+    most = scenario.draft.max_gamma
+    lengths = range(1, max(max_gamma if most is None else min(max_gamma, most), 1) + 1)
+    return max(lengths, key=lambda gamma: mixed_speedup(scenario, contexts, alphas, gamma))
+
+
+def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, fraction: float) -> Memory:
+    """`capacity.memory_of` for sequences of different contexts; the largest batches are of such a mixture."""
+    at = np.asarray(contexts, float)
+    each, plain = (memory_of(scenario, 1.0, at, length, fraction) for length in (gamma, 0))
+    room = each.available_bytes - each.weight_bytes
+    spare = room - each.draft_weight_bytes
+    mean = np.mean(each.kv_bytes + each.draft_kv_bytes)
+    return replace(
+        each,
+        kv_bytes=np.sum(each.kv_bytes),
+        draft_kv_bytes=np.sum(each.draft_kv_bytes),
+        fits=np.less_equal(at.size * mean, spare),
+        max_batch=np.floor(np.maximum(spare, 0.0) / mean),
+        ar_max_batch=np.floor(np.maximum(room, 0.0) / np.mean(plain.kv_bytes)),
+    )
 
 
 def tokens_per_slot_iteration(acceptances: Sequence[Acceptance], shares: Sequence[float], gamma: int) -> float:
@@ -183,7 +213,8 @@ def _mixed(scenario: Scenario, contexts: Sequence[float], query: float, drafting
         raise refuse("contexts", None, "one context of 1 token or more per sequence", list(contexts)[:4])
 
     def counted(batch: float, where: Floats) -> list[Op]:
-        return scenario.draft_ops(batch, where) if drafting else scenario.target_ops(batch, where, query)
+        ops = scenario.draft_ops if drafting else scenario.target_ops
+        return ops(batch, where, query)
 
     alone, together = counted(1.0, at), counted(float(at.size), float(at.mean()))
     return [

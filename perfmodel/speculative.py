@@ -202,6 +202,12 @@ class Prediction:
         return self.verify_s / self.target_s
 
 
+def check_draft_length(draft: Draft, gamma: int, flag: str = "--gamma") -> None:
+    """Refuse (InputError) more tokens than the draft can make."""
+    if draft.max_gamma is not None and gamma > draft.max_gamma:
+        raise refuse(flag, None, f"at most {draft.max_gamma} with {draft.name}", gamma)
+
+
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
     """Speedup over ``[batch, context]`` with a trailing axis for the given gammas."""
     target, draft, verify, overhead = _times(scenario, batch, context, gammas)
@@ -220,8 +226,7 @@ def predict(scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX
     shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape, alpha.shape)
     draft = scenario.draft
     ends = [end for end in (max_gamma, scenario.acceptance.max_gamma, draft.max_gamma) if end is not None]
-    if draft.max_gamma is not None and gamma.max() > draft.max_gamma:
-        raise refuse("--gamma", None, f"at most {draft.max_gamma} with {draft.name}", int(gamma.max()))
+    check_draft_length(draft, int(gamma.max()))
     last = max(min(ends), 0)
     deepest = max(last, int(gamma.max()))
     fields = {

@@ -109,9 +109,9 @@ class Growth:
     def __init__(self, acceptance: TreeAcceptance, size: int, levels: int) -> None:
         most = acceptance.max_levels
         if not 1 <= size <= MAX_SIZE:
-            raise refuse("tree size", None, f"a whole number from 1 to {MAX_SIZE}, the root included", size)
+            raise refuse("--size", None, f"a tree size from 1 to {MAX_SIZE}, the root included", size)
         if not 1 <= levels <= most:
-            raise refuse("tree levels", None, f"a whole number from 1 to {most}, the root included", levels)
+            raise refuse("--levels", None, f"a number of tree levels from 1 to {most}, the root included", levels)
         self.acceptance, self.size, self.levels = acceptance, size, levels
         positional = len(acceptance.rates) == 1
         self._sweeps = [_Sweep(acceptance, size, levels)] if positional else []

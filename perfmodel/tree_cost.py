@@ -98,15 +98,14 @@ def choose(
     batch: Floats,
     context: Floats,
     size: int = DEFAULT_SIZE,
-    levels: int = DEFAULT_LEVELS,
+    levels: int | None = None,
 ) -> TreeChoice:
     """The (size, levels) with the largest speedup at each point of ``[batch, context]``, the smaller tree on a tie.
 
-    Raises InputError for drafts that do not run a level per pass, and as `Growth` does.
+    levels: the most there may be; `DEFAULT_LEVELS`, or as many as the draft makes, unless given. Raises InputError as
+    `check_draftable` and `Growth` do.
     """
-    levels = min(levels, size, acceptance.max_levels)
-    check_draftable(scenario, levels)
-    table = growth(acceptance, size, levels)
+    table = growth(acceptance, size, levels_within(scenario, acceptance, size, levels))
     fast, total, target = surface(scenario, batch, context, table)
     flat = fast.reshape(*fast.shape[:-2], -1)
     best = np.argmax(flat, -1)
@@ -127,6 +126,16 @@ def choose(
     )
 
 
+def levels_within(scenario: Scenario, acceptance: TreeAcceptance, size: int, levels: int | None) -> int:
+    """The levels that `choose` searches. Raises InputError as `check_draftable` does."""
+    if levels is None:
+        longest = scenario.draft.max_gamma
+        levels = DEFAULT_LEVELS if longest is None else min(DEFAULT_LEVELS, longest + 1)
+    levels = min(levels, size, acceptance.max_levels)
+    check_draftable(scenario, levels)
+    return levels
+
+
 def first_order_size(scenario: Scenario, batch: Floats, context: Floats, size: int) -> NDArray[np.int64]:
     """The largest tree up to `size` whose verification still loads for longer than it computes, at calibrated rates."""
     b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
@@ -136,8 +145,10 @@ def first_order_size(scenario: Scenario, batch: Floats, context: Floats, size: i
 
 
 def check_draftable(scenario: Scenario, levels: int) -> None:
-    """Refuse drafts (InputError) that do not run once per level, or not for so many levels."""
+    """Refuse (InputError) drafts that do not run once per level, or not for so many, and all but ragged accounting."""
     draft = scenario.draft
+    if scenario.accounting != "ragged":
+        raise refuse("--accounting", None, "ragged here, where trees are drafted", scenario.accounting)
     if levels > 1 and not float(draft.passes(2.0)) == 2.0:
         raise refuse("--draft", None, "a draft that runs once per level of a tree", draft.name)
     if draft.max_gamma is not None and levels > draft.max_gamma + 1:

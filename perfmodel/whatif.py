@@ -179,15 +179,13 @@ def reason(p: Prediction, limiter: str) -> str:
 
 def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room: capacity.Memory) -> list[str]:
     """What the user should know before believing the numbers."""
-    notes = []
+    notes: list[str] = []
     target, draft = scenario.target, scenario.draft
     for model in {m.name: m for m in ((target, draft.model) if gamma else (target,))}.values():
         if context + gamma + 1 > model.max_position_embeddings:
             most = model.max_position_embeddings
             notes.append(f"context {context:.0f} (+{gamma + 1}) is beyond {model.name}'s maximum of {most}")
-    if not room.fits:
-        largest, gb = int(room.max_batch), room.available_bytes / 1e9
-        notes.append(f"batch {batch:.0f} does not fit in {gb:.1f} GB; the largest that does is {largest}")
+    notes += room.shortage(batch)
     if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
         notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
     if gamma and draft.model.vocab_size != target.vocab_size:

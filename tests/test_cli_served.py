@@ -1,4 +1,4 @@
-"""The verbs hierarchy, moe and serving: the Python answers under them, what they print, their one-line refusals."""
+"""The verbs hierarchy, moe, serving and tree: the Python answers under them, what they print, what they refuse."""
 
 import json
 from typing import Any
@@ -19,6 +19,7 @@ HIERARCHY = (
     *("--draft-kv", "retrieval:4096,every=1000", "--alpha", "0.91", "--small", "llama-68m", "--small-rate", "0.46"),
 )
 MOE = ("moe", "-m", "qwen3-30b-a3b", "--hardware", "h100", "-c", "4k", "-g", "3", "--draft", "eagle", "--alpha", "0.8")
+TREE = ("tree", "-m", "llama-3.1-8b", "--gpu", "h100", "-b", "64", "-c", "64k", "--draft", "llama-3.2-1b")
 SERVING = (
     *("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "24", "-c", "2k,16k,64k", "-g", "3"),
     *("--alpha", "0.85,0.5", "--draft-kv", "streamingllm:512"),
@@ -127,6 +128,67 @@ def test_served_takes_every_kind_of_draft() -> None:
         assert served(s, [1000.0, 3000.0], [0.7, 0.5], 2).speedup > 0
 
 
+def test_serving_without_a_gamma_takes_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "8", "-c", "4k", "--alpha", "0.7")
+    best = read(capsys, *asked, "--draft", "eagle")
+    tried = {g: read(capsys, *asked, "--draft", "eagle", "-g", str(g))["speedup"] for g in (4, 5, 6)}
+    assert best["gamma"] == max(tried, key=lambda g: tried[g])
+    assert best["speedup"] == max(tried.values())
+    assert f"gamma {best['gamma']}" in run(capsys, *asked, "--draft", "eagle")
+
+
+def test_hierarchy_takes_tokens_at_its_one_gamma(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = (*HIERARCHY[:11], "--small", "llama-68m", "--small-rate", "0.7/0.5", "--gamma", "4")
+    alpha = float(Acceptance.from_tokens_per_iteration(3.0, 4).alpha or 0)
+    found = read(capsys, *asked, "--tokens-per-iteration", "3")
+    assert found["gamma_1"] <= 2
+    assert found["speedup"] == pytest.approx(read(capsys, *asked, "--alpha", repr(alpha))["speedup"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ((*TREE, "--rates", "0.63,0.11"), 4),
+        ((*HIERARCHY, "-b", "64", "-c", "32k"), 2),
+        ((*SERVING, "-b", "48"), 14),
+    ],
+    ids=["tree", "hierarchy", "serving"],
+)
+def test_a_batch_that_does_not_fit_is_told(
+    capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], most: int
+) -> None:
+    found = read(capsys, *asked)
+    assert not found["fits"]
+    assert found["max_batch"] == most
+    warning = f"warning: batch {found['batch']} does not fit in 72.0 GB; the largest that does is {most}\n"
+    assert warning in run(capsys, *asked)
+    text = run(capsys, *asked, "-b", str(most), "--memory-fraction", "1")
+    assert "warning" not in text
+    assert read(capsys, *asked, "-b", "6", "--memory-fraction", "0.01")["max_batch"] == 0
+
+
+def test_moe_says_which_batches_fit_and_whether_the_peak_does(capsys: pytest.CaptureFixture[str]) -> None:
+    found, text = read(capsys, *MOE), run(capsys, *MOE)
+    most = found["peak"]["max_batch"]
+    assert [row["fits"] for row in found["rows"]] == [row["batch"] <= most for row in found["rows"]]
+    assert f"warning: batch {found['peak']['batch']} does not fit" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (HIERARCHY[:9] + HIERARCHY[11:], "--draft-kv"),
+        (MOE[:7] + MOE[9:], "--gamma"),
+        (SERVING[:11] + SERVING[13:], "--alpha"),
+        (TREE, "--rates"),
+    ],
+)
+def test_a_flag_that_is_needed_is_missed_by_name(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], flag: str
+) -> None:
+    assert f"Missing option '{flag}'" in run(capsys, *arguments, status=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -140,15 +202,31 @@ def test_served_takes_every_kind_of_draft() -> None:
         ((*MOE, "-m", "llama-3.1-8b"), "no routed experts"),
         ((*MOE, "-g", "0"), "--gamma"),
         ((*MOE, "-g", "auto"), "--gamma"),
-        ((*MOE, "--routing-independence", "2"), "routing independence"),
-        ((*MOE, "--fewer-experts", "0.99"), "reduction"),
+        ((*MOE, "--routing-independence", "2"), "--routing-independence: "),
+        ((*MOE, "--routing-independence", "nan"), "--routing-independence: "),
+        ((*MOE, "--fewer-experts", "0.99"), "--fewer-experts: "),
+        ((*MOE, "--fewer-experts", "nan"), "--fewer-experts: "),
+        ((*MOE, "--fewer-experts", "0.1", "--fewer-experts-at", "0"), "--fewer-experts-at: "),
+        ((*MOE, "--fewer-experts", "0.1", "--fewer-experts-at", "-3"), "--fewer-experts-at: "),
+        ((*MOE, "--batch", "1000000m"), "--batch: must be whole numbers from 1 to 2^20"),
+        ((*MOE, "--draft", "medusa:heads=2"), "--gamma: must be at most 2 with medusa, given 3"),
+        ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
+        ((*HIERARCHY, "--accounting", "lock-step"), "--accounting: must be ragged here"),
+        ((*HIERARCHY[:-1], "1.5"), "--small-rate: "),
+        ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
+        ((*TREE, "--rates", "0.6", "--accounting", "lock-step"), "--accounting: must be ragged here"),
+        ((*TREE, "--rates", "0.6,0.6"), "--rates: "),
+        ((*TREE, "--rates", "0.6", "--size", "0"), "--size: "),
+        ((*TREE, "--rates", "0.6", "--levels", "0"), "--levels: "),
         ((*MOE, "--fewer-experts", "0.1", "--routing-independence", "1"), "give one of them"),
         ((*SERVING, "-b", "5"), "from 6"),
         ((*SERVING, "-b", "1,2"), "--batch"),
         ((*SERVING, "-g", "1,2"), "--gamma"),
-        ((*SERVING, "-g", "auto"), "--gamma"),
+        ((*SERVING, "-g", "0"), "--gamma"),
+        ((*SERVING, "--draft", "medusa:heads=2", "--draft-kv", "full"), "--gamma: must be at most 2 with medusa"),
+        ((*SERVING, "--accounting", "static"), "--accounting: must be ragged here"),
         ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
-        ((*SERVING, "--graph-sizes", "8,4"), "rising"),
+        ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:

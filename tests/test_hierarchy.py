@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from perfmodel.acceptance import Acceptance, tokens_per_iteration
+from perfmodel.capacity import memory_of
 from perfmodel.errors import InputError
-from perfmodel.hierarchy import inner_rounds, predict_two_levels
+from perfmodel.hierarchy import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
 from perfmodel.query import Query, resolve
 from perfmodel.speculative import speedups
 
@@ -62,6 +63,41 @@ def test_one_iteration_from_its_parts() -> None:
     assert float(p.speedup) == pytest.approx(gained * float(sparse.target_s(1.0, 65536.0)) / total, rel=1e-12)
 
 
+@pytest.mark.parametrize(("draft", "passes"), [("medusa:heads=4", 1), ("parallel:llama-68m", 1), ("ngram", 0)])
+def test_a_small_draft_runs_as_many_passes_as_its_kind_does(draft: str, passes: int) -> None:
+    """A round drafts 4 tokens in one pass (or none) and verifies 5 over the sparse cache."""
+    small, (_, sparse) = scenario(draft=draft, alpha=0.5), levels()
+    found = predict_two_levels(small, sparse, 2.0, 65536.0, 4, 1)
+    drafting = passes * float(small.draft_s(2.0, 65536.0, 4.0)) if passes else 0.0
+    verifying = float(sparse.draft_s(2.0, 65536.0, 5.0))
+    assert float(found.draft_s) == pytest.approx(found.rounds * (drafting + verifying), rel=1e-12)
+
+
+def test_lengths_left_open_go_as_far_as_the_draft_and_the_rates() -> None:
+    medusa, (small, sparse) = scenario(draft="medusa:heads=2", alpha=0.95), levels()
+    assert best_two_levels(medusa, sparse, 1.0, 65536.0, None, None, 16).gamma_1 <= 2
+    by_position = replace(small, acceptance=Acceptance.from_positions((0.9, 0.9, 0.9)))
+    assert best_two_levels(by_position, sparse, 1.0, 65536.0, None, None, 16).gamma_1 <= 3
+    known = replace(sparse, acceptance=Acceptance.from_positions((0.9, 0.9, 0.9)))
+    found = best_two_levels(small, known, 1.0, 65536.0, None, None, 16)
+    assert found.gamma_1 + found.gamma_2 <= 3
+    for one, two, words in ((4, 1, "--gamma-1: must be at most 3"), (2, 2, "--gamma-2 in sum: must be at most 3")):
+        with pytest.raises(InputError, match=words):
+            best_two_levels(by_position, known, 1.0, 65536.0, (one,), (two,), 16)
+    with pytest.raises(InputError, match="--gamma-1: must be at most 2 with medusa, given 3"):
+        best_two_levels(medusa, sparse, 1.0, 65536.0, (3,), None, 16)
+
+
+def test_memory_holds_both_drafts() -> None:
+    small, sparse = levels(batch=4, context=65536)
+    both = memory_of_both(small, sparse, 4.0, 65536.0, 9, 0.9)
+    middle, inner = (memory_of(level, 4.0, 65536.0, 9, 0.9) for level in (sparse, small))
+    assert both.draft_weight_bytes == inner.draft_weight_bytes > 0
+    assert both.draft_kv_bytes == middle.draft_kv_bytes + inner.draft_kv_bytes
+    assert memory_of_both(small, sparse, float(both.max_batch), 65536.0, 9, 0.9).fits
+    assert not memory_of_both(small, sparse, float(both.max_batch) + 1, 65536.0, 9, 0.9).fits
+
+
 def test_a_useless_small_draft_is_worse_than_one_level_and_a_perfect_one_better() -> None:
     batch, context = 1.0, 122 * 1024.0
     small, sparse = levels(0.0)
@@ -102,5 +138,7 @@ def test_refusals() -> None:
         inner_rounds(small.acceptance, 2, 1000)
     with pytest.raises(InputError, match="must be a self-draft"):
         predict_two_levels(small, small, 1.0, 1024.0, 2, 4)
+    with pytest.raises(InputError, match="--accounting: must be ragged"):
+        predict_two_levels(*levels(accounting="lock-step"), 1.0, 1024.0, 2, 4)
     with pytest.raises(InputError, match="the same target"):
         predict_two_levels(levels(kv_dtype="fp8")[0], sparse, 1.0, 1024.0, 2, 4)

@@ -92,7 +92,12 @@ def test_the_round_cost_rises_with_gamma_as_published() -> None:
 def test_refusals() -> None:
     with pytest.raises(InputError, match="no routed experts"):
         experts_of(scenario("qwen3-8b"))
-    with pytest.raises(InputError, match="routing independence"):
-        with_independence(scenario(), 1.5)
+    for wrong in (1.5, float("nan")):
+        with pytest.raises(InputError, match="--routing-independence"):
+            with_independence(scenario(), wrong)
+        with pytest.raises(InputError, match="--fewer-experts"):
+            independence_of(experts_of(scenario()), 4, 3, wrong)
+    with pytest.raises(InputError, match="--gamma: must be at most 3"):
+        peak(scenario(draft="medusa:heads=3"), 1024.0, 4, np.array([1]))
     with pytest.raises(InputError, match="--batch"):
         peak(scenario(), 1024.0, 3, np.array([0]))

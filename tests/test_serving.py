@@ -4,17 +4,22 @@ import numpy as np
 import pytest
 
 from perfmodel.acceptance import Acceptance, static_batch_tokens_per_iteration
+from perfmodel.capacity import memory_of
+from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.query import Query, resolve
 from perfmodel.serving import (
     VLLM_GRAPH_SIZES,
     alternating_s,
+    best_gamma,
     graph_target_s,
     interleaved_s,
     mixed_draft_s,
+    mixed_memory,
     mixed_speedup,
     mixed_target_s,
     padded,
+    served,
     tokens_per_slot_iteration,
 )
 from perfmodel.speculative import predict, speedups
@@ -87,6 +92,34 @@ def test_a_uniform_mixture_is_no_mixture() -> None:
     assert mixed_speedup(s, [8192.0] * 16, [0.7] * 16, 3) == pytest.approx(one, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", sorted(kinds()))
+@pytest.mark.parametrize(("batch", "gamma"), [(8, 3), (256, 4)])
+def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind: str, batch: int, gamma: int) -> None:
+    s = scenario(draft=kinds()[kind].example, draft_kv="full")
+    found = served(s, [4096.0] * batch, [0.7] * batch, gamma)
+    exact = float(predict(s, Workload.of(batch, 4096, gamma)).speedup)
+    assert found.speedup == pytest.approx(exact, rel=1e-12)
+    assert found.mean_speedup == pytest.approx(exact, rel=1e-12)
+
+
+def test_the_best_gamma_of_a_uniform_batch_is_the_engine_s() -> None:
+    s = scenario(draft="eagle", draft_kv="full")
+    assert best_gamma(s, [4096.0] * 8, [0.7] * 8, 16) == int(predict(s, Workload.of(8, 4096, 0)).gamma_optimal)
+    assert best_gamma(scenario(draft="medusa:heads=2", draft_kv="full"), [4096.0] * 8, [0.9] * 8, 16) == 2
+
+
+def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
+    s = scenario(draft="llama-3.2-1b")
+    alike, one = mixed_memory(s, [8192.0] * 16, 3, 0.9), memory_of(s, 16.0, 8192.0, 3, 0.9)
+    assert float(alike.kv_bytes) == pytest.approx(float(one.kv_bytes), rel=1e-12)
+    assert (alike.max_batch, alike.ar_max_batch) == (one.max_batch, one.ar_max_batch)
+    mixed = mixed_memory(s, [4096.0, 65536.0], 3, 0.9)
+    each = [memory_of(s, 1.0, context, 3, 0.9) for context in (4096.0, 65536.0)]
+    assert float(mixed.kv_bytes) == pytest.approx(sum(float(m.kv_bytes) for m in each), rel=1e-12)
+    assert mixed.fits
+    assert not mixed_memory(s, [4096.0, 65536.0] * 8, 3, 0.9).fits
+
+
 def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
     contexts = [1000.0, 3000.0, 60000.0, 64000.0]
     mean = float(np.mean(contexts))
@@ -137,6 +170,11 @@ def test_mixed_steps_load_the_weights_fewer_times() -> None:
         (lambda: padded(4.0, (4, 2)), "rising"),
         (lambda: mixed_target_s(scenario(), []), "one context"),
         (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
+        (lambda: mixed_speedup(scenario(accounting="lock-step"), [1000.0], [0.5], 3), "--accounting: must be ragged"),
+        (
+            lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
+            "--gamma: must be at most 3 with medusa, given 9",
+        ),
         (lambda: tokens_per_slot_iteration([Acceptance.from_alpha(0.5)], [0.0], 3), "one share"),
     ],
 )

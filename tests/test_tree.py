@@ -157,6 +157,11 @@ def test_plain_decoding_where_nothing_is_accepted() -> None:
     assert (int(found.size), int(found.levels), float(found.speedup)) == (1, 1, 1.0)
 
 
+def test_levels_left_open_go_as_far_as_the_draft() -> None:
+    found = choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.9]), 1.0, 4096.0)
+    assert int(found.levels) == 3
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -169,7 +174,8 @@ def test_plain_decoding_where_nothing_is_accepted() -> None:
         (lambda: Growth(TreeAcceptance.of([0.5]), 8, 3).best(9, 3), "at most 8 nodes"),
         (lambda: TreeAcceptance.chain(Acceptance.from_alpha(0.5), 0), "from 1 to 63"),
         (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0), "once per level"),
-        (lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0), "at most 3"),
+        (lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 4), "at most 3"),
+        (lambda: choose(scenario(accounting="lock-step"), TreeAcceptance.of([0.5]), 1.0, 64.0), "--accounting"),
     ],
 )
 def test_refusals(call, words: str) -> None:

@@ -110,7 +110,7 @@ def advise(search: Search, json: Json = False) -> None:
 
 
 def _panel(a: dict[str, Any]) -> None:
-    from perfmodel.cli.panel import console, grid, say
+    from perfmodel.cli.panel import console, grid, say, warn
 
     out, r = console(), a["request"]
     word, colour = VERDICTS[a["verdict"]]
@@ -135,8 +135,7 @@ def _panel(a: dict[str, Any]) -> None:
         first = a["skipped"][0]
         example = f"{first['draft']} {first['draft_kv']}: {first['reason']}"
         say(out, f"skipped {len(a['skipped'])} (--json lists them), such as {example}", "dim")
-    for note in a["warnings"]:
-        say(out, f"warning: {note}", "yellow")
+    warn(out, a["warnings"])
 
 
 def _spread(front: list[dict[str, Any]], most: int = 6) -> list[dict[str, Any]]:

@@ -1,15 +1,16 @@
 """``perfmodel moe``: what a mixture of experts does to speculation, by batch size."""
 
 import json as json_module
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from perfmodel.cli.options import COUNTS, Json, Question, _option, asks
-from perfmodel.errors import InputError
-from perfmodel.moe import experts_of, independence_of, peak, target_efficiency, touched, with_independence
+from perfmodel.capacity import memory_of
+from perfmodel.cli.options import COUNTS, Json, Question, _option, asks, fit
+from perfmodel.errors import InputError, refuse
+from perfmodel.moe import MAX_BATCH, experts_of, independence_of, peak, target_efficiency, touched, with_independence
 from perfmodel.query import Query, resolve
 from perfmodel.speculative import Scenario, speedups
 
@@ -21,7 +22,7 @@ class MoEQuestion(Question):
     """A question over batch sizes at one context and draft length."""
 
     batch: Annotated[str, _option("--batch --batch-size -b", COUNTS, "Batch sizes to look at.")] = "1..512x2"
-    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens per iteration.")]
+    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens per iteration.")] = field()
     independence: Annotated[
         float | None,
         _option("--routing-independence", "SHARE", "1: tokens of a sequence route independently; 0: all alike."),
@@ -47,7 +48,10 @@ def moe(question: MoEQuestion, json: Json = False) -> None:
     queries = Question(**plain).queries("batch", most=1024)
     first = queries[0]
     if first.gamma is None or first.gamma < 1:
-        raise InputError("--gamma: must be a whole number from 1 here")
+        raise refuse("--gamma", None, "a whole number from 1 here", question.gamma)
+    batches = sorted({int(q.batch) for q in queries})
+    if batches[-1] > MAX_BATCH:
+        raise refuse("--batch", None, "whole numbers from 1 to 2^20", batches[-1])
     scenario = resolve(first)
     experts = experts_of(scenario)
     if question.fewer is not None:
@@ -57,7 +61,7 @@ def moe(question: MoEQuestion, json: Json = False) -> None:
     else:
         independence = 1.0 if question.independence is None else question.independence
     scenario = with_independence(scenario, independence)
-    found = _answer(scenario, first, first.gamma, sorted({int(q.batch) for q in queries}))
+    found = _answer(scenario, first, first.gamma, batches)
     if json:
         typer.echo(json_module.dumps(found, indent=2, allow_nan=False))
         return
@@ -70,6 +74,9 @@ def _answer(scenario: Scenario, query: Query, gamma: int, batches: list[int]) ->
     efficiency = np.asarray(target_efficiency(scenario, at.astype(float), context, gamma))
     fast = speedups(scenario, at.astype(float), np.asarray(context), np.array([gamma]))[..., 0]
     best = peak(scenario, context, gamma, np.arange(1, batches[-1] + 1))
+    room, room_at_peak = (
+        memory_of(scenario, batch, context, gamma, query.memory_fraction) for batch in (at, best.batch)
+    )
     rows = [
         {
             "batch": int(batch),
@@ -77,6 +84,7 @@ def _answer(scenario: Scenario, query: Query, gamma: int, batches: list[int]) ->
             "experts_verifying": float(touched(experts, float(batch), gamma, independence)),
             "target_efficiency": float(efficiency[i]),
             "speedup": float(fast[i]),
+            "fits": bool(room.fits[i]),
         }
         for i, batch in enumerate(batches)
     ]
@@ -97,18 +105,19 @@ def _answer(scenario: Scenario, query: Query, gamma: int, batches: list[int]) ->
             "speedup": best.speedup,
             "round_cost": best.round_cost,
             "target_efficiency": best.efficiency,
-        },
+        }
+        | fit(best.batch, room_at_peak),
         "calibration": scenario.machine.calibration.name,
     }
 
 
 def _print(found: dict[str, Any]) -> None:
-    from perfmodel.cli.panel import console, grid, say
+    from perfmodel.cli.panel import console, grid, say, warn
 
     out, p = console(), found["peak"]
     subject = f"{found['model']} on {found['tp']} x {found['hardware']}, drafted by {found['draft']}"
     say(out, f"{subject}; context {found['context']:g}, gamma {found['gamma']}", "bold")
-    made = grid("batch", "experts decoding", "verifying", "target efficiency", "speedup")
+    made = grid("batch", "experts decoding", "verifying", "target efficiency", "speedup", "fits")
     for r in found["rows"]:
         made.add_row(
             str(r["batch"]),
@@ -116,6 +125,7 @@ def _print(found: dict[str, Any]) -> None:
             f"{r['experts_verifying']:.1f}",
             f"{r['target_efficiency']:.3f}",
             f"{r['speedup']:.2f}x",
+            "yes" if r["fits"] else "no",
         )
     out.print(made)
     say(
@@ -124,3 +134,4 @@ def _print(found: dict[str, Any]) -> None:
         f"round costing {p['round_cost']:.2f} plain steps.",
     )
     say(out, f"routing independence {found['routing_independence']:.3f}; calibration {found['calibration']}", "dim")
+    warn(out, p["warnings"])

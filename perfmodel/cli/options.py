@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from perfmodel.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.capacity import DEFAULT_MEMORY_FRACTION, Memory
 from perfmodel.cli.counts import (
     parse_count,
     parse_counts,
@@ -154,6 +154,11 @@ class Question:
             flags = "--batch, --context, --gamma"
             raise InputError(f"{flags}: at most {most} points here, given {grid.rows}; `perfmodel sweep` takes more")
         return list(grid.queries())
+
+
+def fit(batch: float, room: Memory) -> dict[str, Any]:
+    """Whether a batch fits, and the warning where it does not, for a row of an answer."""
+    return {"fits": bool(room.fits), "max_batch": int(room.max_batch), "warnings": room.shortage(batch)}
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -1,7 +1,7 @@
 """What ``perfmodel whatif`` prints for people."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -41,6 +41,17 @@ def say(out: Console, text: str, style: str = "") -> None:
     out.print(Text(text, style=style), width=min(out.width, WIDTH))
 
 
+def warn(out: Console, notes: Iterable[str]) -> None:
+    """Print warnings, each once."""
+    for note in dict.fromkeys(notes):
+        say(out, f"warning: {note}", "yellow")
+
+
+def fit_text(row: dict[str, Any]) -> str:
+    """Whether a row's batch fits, and the largest that does, as a cell of a table."""
+    return "yes" if row["fits"] else f"no, {row['max_batch']}"
+
+
 def grid(*columns: str, left: Collection[str] = ()) -> Table:
     """A table with its first column and those in `left` to the left and all others to the right."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -76,8 +87,7 @@ def panel(answer: dict[str, Any]) -> None:
         _clock(out, row)
     if "sensitivity" in answer:
         out.print(_moves(answer["sensitivity"]))
-    for note in answer["warnings"]:
-        say(out, f"warning: {note}", "yellow")
+    warn(out, answer["warnings"])
 
 
 def table(answers: list[dict[str, Any]]) -> None:
@@ -107,7 +117,7 @@ def table(answers: list[dict[str, Any]]) -> None:
             *(seconds(a["ar_tpot_s"]), seconds(a["tpot_s"]), f"{a['throughput_tokens_per_s']:.0f}"),
             *(
                 f"{a['gamma_optimal']} ({a['speedup_at_gamma_optimal']:.2f}x)",
-                "yes" if memory["fits"] else f"no, {memory['max_batch']}",
+                fit_text(memory),
             ),
             ", ".join(clocks) or "-",
         )
@@ -117,8 +127,7 @@ def table(answers: list[dict[str, Any]]) -> None:
         if "sensitivity" in a:
             say(out, f"\n{_point(a['query'])}", "bold")
             out.print(_moves(a["sensitivity"]))
-    for note in dict.fromkeys(note for a in answers for note in a["warnings"]):
-        say(out, f"warning: {note}", "yellow")
+    warn(out, [note for a in answers for note in a["warnings"]])
 
 
 def _moves(rows: list[dict[str, Any]]) -> Table:

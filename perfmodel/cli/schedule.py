@@ -118,11 +118,10 @@ def schedule(question: ScheduleQuestion, json: Json = False) -> None:
         body |= {"warnings": notes}
         typer.echo(json_module.dumps(body, indent=2, allow_nan=False))
         return
-    from perfmodel.cli.panel import console, say
+    from perfmodel.cli.panel import console, warn
 
     _print(scenario, query, tables, late, exports, rows)
-    for note in notes:
-        say(console(), f"warning: {note}", "yellow")
+    warn(console(), notes)
 
 
 def _warnings(scenario: Scenario, query: Query, tables: tuple[Schedule, ...]) -> list[str]:

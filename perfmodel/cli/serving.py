@@ -1,16 +1,16 @@
 """``perfmodel serving``: what a served batch does that one batch, one context and one acceptance leave out."""
 
 import json as json_module
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli.counts import parse_count, parse_counts, parse_numbers
-from perfmodel.cli.options import COUNTS, Json, Question, _option, asks
-from perfmodel.errors import InputError, refuse
+from perfmodel.cli.counts import parse_count, parse_counts, parse_gammas, parse_numbers
+from perfmodel.cli.options import COUNTS, Json, Question, _option, asks, fit
+from perfmodel.errors import refuse
 from perfmodel.query import resolve
-from perfmodel.serving import VLLM_GRAPH_SIZES, served
+from perfmodel.serving import VLLM_GRAPH_SIZES, best_gamma, mixed_memory, served
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 MOST_SEQUENCES = 4096
@@ -25,13 +25,15 @@ class ServingQuestion(Question):
         str,
         _option("--context --context-length -c", COUNTS, "Contexts that the sequences have, in turn; 32k is 32768."),
     ]
-    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens per iteration.")]
+    gamma: Annotated[
+        str, _option("--gamma -g", "N|auto", "Drafted tokens per iteration; auto is the best from 1 on.")
+    ] = "auto"
     alpha: Annotated[
         str,
         _option(
             "--alpha --acceptance-rate", "RATES", "Acceptances that the sequences have, in turn, every context alike."
         ),
-    ]
+    ] = field()
     graph_sizes: Annotated[
         str | None,
         _option("--graph-sizes", COUNTS, "Token counts of captured CUDA graphs (default: vLLM's, to 512)."),
@@ -49,9 +51,9 @@ def serving(question: ServingQuestion, json: Json = False) -> None:
     contexts = parse_counts(question.context, "--context")
     alphas = parse_numbers(question.alpha, "--alpha")
     batch = parse_count(question.batch, "--batch")
-    gammas = parse_counts(question.gamma, "--gamma")
-    if len(gammas) != 1:
-        raise InputError("--gamma: must be one whole number from 1 here")
+    gammas = parse_gammas(question.gamma)
+    if len(gammas) != 1 or gammas[0] == 0:
+        raise refuse("--gamma", None, "one whole number from 1 here, or auto", question.gamma)
     kinds = len(contexts) * len(alphas)
     if not kinds <= batch <= MOST_SEQUENCES:
         allowed = f"a whole number from {kinds} (one sequence for each context and acceptance) to {MOST_SEQUENCES}"
@@ -65,16 +67,18 @@ def serving(question: ServingQuestion, json: Json = False) -> None:
     at = [float(contexts[i % len(contexts)]) for i in range(batch)]
     rates = [alphas[i // len(contexts) % len(alphas)] for i in range(batch)]
     scenario = resolve(query)
+    gamma = gammas[0] or best_gamma(scenario, at, rates, query.max_gamma)
     found: dict[str, Any] = {
         "schema_version": 1,
         "batch": batch,
         "contexts": list(contexts),
         "alphas": list(alphas),
-        "gamma": gammas[0],
+        "gamma": gamma,
         "new_tokens": query.new_tokens,
     }
-    answer = served(scenario, at, rates, gammas[0], sizes, query.new_tokens)
+    answer = served(scenario, at, rates, gamma, sizes, query.new_tokens)
     found |= asdict(answer) | {"steady_speedup": answer.steady_speedup}
+    found |= fit(batch, mixed_memory(scenario, at, gamma, query.memory_fraction))
     found["calibration"] = scenario.machine.calibration.name
     if json:
         typer.echo(json_module.dumps(found, indent=2, allow_nan=False))
@@ -83,10 +87,11 @@ def serving(question: ServingQuestion, json: Json = False) -> None:
 
 
 def _print(a: dict[str, Any]) -> None:
-    from perfmodel.cli.panel import console, grid, say
+    from perfmodel.cli.panel import console, grid, say, warn
     from perfmodel.cli.units import seconds
 
     out = console()
+    say(out, f"{a['batch']} sequences, gamma {a['gamma']}", "bold")
     made = grid("one batch", "as it is", "beside")
     made.add_row("plain step", seconds(a["target_s"]), f"{seconds(a['mean_target_s'])} all at the mean context")
     made.add_row("speedup", f"{a['speedup']:.2f}x", f"{a['mean_speedup']:.2f}x all at the mean context")
@@ -108,3 +113,4 @@ def _print(a: dict[str, Any]) -> None:
         made.add_row("iteration", seconds(a["alternating_s"]), "this draft's passes cannot mix with verification")
     out.print(made)
     say(out, f"calibration {a['calibration']}", "dim")
+    warn(out, a["warnings"])

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from perfmodel.capacity import memory_of
 from perfmodel.cli.counts import parse_numbers
-from perfmodel.cli.options import Json, Question, _option, asks
+from perfmodel.cli.options import Json, Question, _option, asks, fit
 from perfmodel.errors import InputError, refuse
 from perfmodel.query import resolve
 from perfmodel.specs.files import read_mapping
 from perfmodel.tree import TreeAcceptance
-from perfmodel.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth
+from perfmodel.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth, levels_within
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -34,7 +35,12 @@ class TreeQuestion(Question):
     size: Annotated[int, _option("--size", "N", "Most nodes, the root included: query tokens of a verification.")] = (
         DEFAULT_SIZE
     )
-    levels: Annotated[int, _option("--levels", "N", "Most levels, the root's included.")] = DEFAULT_LEVELS
+    levels: Annotated[
+        int | None,
+        _option(
+            "--levels", "N", f"Most levels, the root's included (default: {DEFAULT_LEVELS}, or as many as are drafted)."
+        ),
+    ] = None
 
 
 @app.command()
@@ -56,9 +62,9 @@ def tree(question: TreeQuestion, json: Json = False) -> None:
     for query in queries:
         scenario = resolve(query)
         found = choose(scenario, acceptance, query.batch, query.context, question.size, question.levels)
-        size, levels = int(found.size), int(found.levels)
-        best = growth(acceptance, question.size, min(question.levels, question.size, acceptance.max_levels))
-        shape = best.best(size, levels)
+        most = levels_within(scenario, acceptance, question.size, question.levels)
+        shape = growth(acceptance, question.size, most).best(int(found.size), int(found.levels))
+        room = memory_of(scenario, query.batch, query.context, shape.size - 1, query.memory_fraction)
         rows.append(
             {
                 "batch": query.batch,
@@ -74,30 +80,41 @@ def tree(question: TreeQuestion, json: Json = False) -> None:
                 "first_order_rule": {"size": int(found.rule_size), "speedup": float(found.rule_speedup)},
                 "source": acceptance.source,
             }
+            | fit(query.batch, room)
         )
     if json:
         typer.echo(json_module.dumps(rows if len(rows) > 1 else rows[0], indent=2, allow_nan=False))
         return
-    from perfmodel.cli.panel import console, grid
+    from perfmodel.cli.panel import console, fit_text, grid, warn
     from perfmodel.cli.units import seconds
 
-    made = grid("batch", "context", "nodes", "levels", "widths", "tokens", "speedup", "TPOT", "rule's nodes", "rule")
+    made = grid(
+        "batch", "context", "nodes", "levels", "widths", "tokens", "speedup", "TPOT", "rule's nodes", "rule", "fits"
+    )
     for r in rows:
         rule = r["first_order_rule"]
         shape_text = (str(r["size"]), str(r["levels"]), "-".join(map(str, r["widths"])))
         gain = (f"{r['tokens_per_iteration']:.2f}", f"{r['speedup']:.2f}x", seconds(r["tpot_s"]))
-        made.add_row(
-            str(r["batch"]), str(r["context"]), *shape_text, *gain, str(rule["size"]), f"{rule['speedup']:.2f}x"
-        )
-    console().print(made)
+        first_order = (str(rule["size"]), f"{rule['speedup']:.2f}x")
+        made.add_row(str(r["batch"]), str(r["context"]), *shape_text, *gain, *first_order, fit_text(r))
+    out = console()
+    out.print(made)
+    warn(out, [note for r in rows for note in r["warnings"]])
 
 
 def _rates(text: str) -> TreeAcceptance:
     if not text.endswith((".json", ".yaml", ".yml")):
-        return TreeAcceptance.of(parse_numbers(text, "--rates"), "--rates")
+        return _named("--rates", parse_numbers(text, "--rates"), "--rates")
     data = read_mapping(Path(text))
     if set(data) != {"source", "rates"} or not isinstance(data["source"], str):
         raise refuse(
             text, None, "a mapping with source (text) and rates (numbers, or lists of them by level)", list(data)
         )
-    return TreeAcceptance.of(np.asarray(data["rates"], object).tolist(), f"{data['source']} ({text})")
+    return _named(text, np.asarray(data["rates"], object).tolist(), f"{data['source']} ({text})")
+
+
+def _named(where: str, rates: Any, source: str) -> TreeAcceptance:
+    try:
+        return TreeAcceptance.of(rates, source)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
