@@ -1,7 +1,7 @@
 """``perfmodel compare``: speculation or batching, and how both compose."""
 
 import json as json_module
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +23,7 @@ class CompareQuestion(Question):
     batch: Annotated[
         str, _option("--batch --batch-size -b", "N", "Sequences of the decode pool and of a shared pass.")
     ] = "1"
-    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens, required: gamma + 1 tokens either way.")] = ""
+    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens: gamma + 1 tokens either way.")] = field()
 
 
 @app.command()
@@ -34,8 +34,6 @@ def compare(question: CompareQuestion, json: Json = False) -> None:
     Also how both compose in the memory there is, what speculation does to a disaggregated decode pool, and how much of
     the idle FLOPs it leaves to chunked prefill.
     """
-    if not question.gamma:
-        raise InputError("--gamma: must be given: gamma + 1 tokens are compared either way")
     rows = [_row(query) for query in question.queries("context", "gamma")]
     if json:
         typer.echo(json_module.dumps(rows if len(rows) > 1 else rows[0], indent=2, allow_nan=False))
