@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perfmodel.errors import InputError
 from perfmodel.inverse import solve
 from perfmodel.kv import parse_kv
+from perfmodel.ops import Array
 from perfmodel.plots_style import (
     BRIGHT,
+    DARK,
     GREY,
     above,
+    accepted,
     canvas,
     canvases,
     caption,
+    counting,
+    formats,
     label,
+    limits,
     log_axis,
     shades,
     styled,
@@ -31,45 +38,54 @@ if TYPE_CHECKING:
 PLAIN, SPECULATING = BRIGHT[0], BRIGHT[5]
 NAMED = 4
 """Points of a front whose batch is written beside them."""
+ROOM = (0.05, 0.05)
+"""Share of the width and the height that such a number needs."""
 
 
 @styled
 def pareto(found: Mapping[str, Any], *, axes: "Axes | None" = None) -> "Figure":
     """Throughput against time per token of the best plain and the best speculating points, from an answer of `advise`.
 
-    Numbers are batch sizes; the star is the one chosen. Returns the figure.
+    Numbers are batch sizes; the star is the one chosen, the dotted line the bound on time per token. Raises InputError
+    where nothing fits in memory. Returns the figure.
     """
-    own = axes is None
+    fronts: dict[str, list[Mapping[str, Any]]] = found["pareto"]
+    if not any(fronts.values()):
+        raise InputError(f"pareto: {found['reason']}")
+    own, request, chosen = axes is None, found["request"], found["chosen"]
     figure, axes = canvas(axes)
-    fronts = (
-        ("plain", "plain decoding", PLAIN, "s", (6, -9)),
-        ("speculating", "speculating", SPECULATING, "o", (-5, 6)),
-    )
-    for name, words, colour, marker, offset in fronts:
-        front = found["pareto"][name]
-        x, y = [1e3 * p["tpot_s"] for p in front], [p["throughput_tokens_per_s"] for p in front]
-        axes.plot(x, y, "-", color=colour, marker=marker, markersize=2.5, label=words if front else None)
-        for point in _spread(front):
-            at = (1e3 * point["tpot_s"], point["throughput_tokens_per_s"])
+    places = {name: np.array([_place(p) for p in front]).reshape(-1, 2) for name, front in fronts.items()}
+    stars = [] if chosen is None else [_place(chosen)]
+    far, top = 1.1 * np.concatenate([*places.values(), *(np.array([star]) for star in stars)]).max(0)
+    axes.set(xlim=(0, far), ylim=(0, top))
+    ahead, taken = _ahead(**places), [np.divide(star, (far, top)) for star in stars]
+    for name, words, colour, marker in (
+        ("plain", "plain decoding", PLAIN, "s"),
+        ("speculating", "speculating", SPECULATING, "o"),
+    ):
+        if not fronts[name]:
+            continue
+        axes.plot(*places[name].T, "-", color=colour, marker=marker, markersize=2.5, label=words)
+        side = 1 if name == ahead else -1
+        for point in _spread(fronts[name]):
+            at = _place(point)
             axes.plot(*at, marker, color=colour, markersize=5)
+            words_at = np.divide(at, (far, top)) + side * np.multiply(ROOM, (-0.5, 0.5))
+            if any(np.all(np.abs(words_at - other) < ROOM) for other in taken):
+                continue
+            taken.append(words_at)
             axes.annotate(
-                f"{point['batch']}", at, offset, textcoords="offset points", color=colour, fontsize=7.5,
-                ha="right" if offset[0] < 0 else "left",
+                f"{point['batch']}", at, (-5 * side, 5 * side), textcoords="offset points", color=colour, fontsize=7.5,
+                ha="right" if side > 0 else "left", va="bottom" if side > 0 else "top",
             )  # fmt: skip
-    if (chosen := found["chosen"]) is not None:
-        star = (1e3 * chosen["tpot_s"], chosen["throughput_tokens_per_s"])
+    for star in stars:
         axes.plot(*star, "*", color=BRIGHT[3], markeredgecolor="black", markersize=13, zorder=4, linestyle="none",
-                  label=_chosen(chosen))  # fmt: skip
+                  label=_chosen(chosen, request))  # fmt: skip
+    if request["max_tpot_s"] is not None and 1e3 * request["max_tpot_s"] < far:
+        axes.axvline(1e3 * request["max_tpot_s"], color=DARK, linestyle=":", label="bound")
     axes.set(xlabel="time per output token of one sequence, ms", ylabel="throughput of the group, tokens/s")
-    axes.set(xlim=(0, None), ylim=(0, None))
-    axes.margins(x=0.06, y=0.08)
-    above(axes, 3)
-    request, calibration = found["request"], found["calibration"]
-    made = "no calibration" if calibration is None else f"calibration {calibration['name']} ({calibration['kind']})"
-    degrees = "/".join(str(tp) for tp in request["tps"])
-    subject = f"{request['model']} on {degrees} × {request['hardware']}, context {tokens(request['context'])}"
-    text = f"{subject}; what fits in memory; chosen for {request['objective']}; {made}"
-    label(axes, own, "Throughput against time per token (numbers: batch)", text)
+    above(axes, 2)
+    label(axes, own, "Throughput against time per token (numbers: batch)", "; ".join(_searched(found)))
     return figure
 
 
@@ -99,8 +115,8 @@ def alpha_needed(
     scenario = resolve(query)
     where = f"batch {query.batch:g}, context {tokens(query.context)}"
     gamma = "best" if query.gamma is None else query.gamma
-    text = f"{where}; γ {gamma}; {caption(scenario, acceptance=False)}"
-    label(axes, own, "How good a draft a KV budget must buy", text)
+    told = [where, f"γ {gamma}", caption(scenario, acceptance=False), *limits(None if query.gamma else query.max_gamma)]
+    label(axes, own, "How good a draft a KV budget must buy", "; ".join(told))
     return figure
 
 
@@ -150,23 +166,64 @@ def devices(answers: Iterable[Mapping[str, Any]], *, axes: "Sequence[Axes] | Non
 
 def _question(found: list[Mapping[str, Any]]) -> str:
     q = found[0]["query"]
-    gammas = sorted({a["query"]["gamma"] for a in found})
-    gamma = "/".join(map(str, gammas))
     calibrations = {a["calibration"]["name"] for a in found}
     made = f"calibration {calibrations.pop()}" if len(calibrations) == 1 else "each device's calibration"
-    kv = q["draft_kv"].partition(",")[0]
-    return (
-        f"{q['model']} on {q['tp']} of each, batch {q['batch']:g}, context {tokens(q['context'])}; draft {q['draft']} "
-        f"through {kv}; γ {gamma}; {q['weights']} weights, {q['kv_dtype']} KV; {made}"
-    )
+    draft = f"draft {q['draft']} through {q['draft_kv'].partition(',')[0]}"
+    parts = [
+        f"{q['model']} on {q['tp']} of each, batch {q['batch']:g}, context {tokens(q['context'])}",
+        draft if q["draft_tp"] == q["tp"] else f"{draft} on {q['draft_tp']}",
+        "γ " + "/".join(map(str, sorted({a["query"]["gamma"] for a in found}))),
+        accepted(found[0]["acceptance"]["alpha"], found[0]["acceptance"]["source"]),
+        formats(q["weights"], q["kv_dtype"], q["draft_weights"], q["draft_kv_dtype"]),
+    ]
+    rereads = sorted({a["query"]["kv_reread"] for a in found})
+    if rereads != [1.0]:
+        parts.append("verification reads the KV " + "/".join(f"{reread:g}" for reread in rereads) + " times")
+    return "; ".join([*parts, *counting(q["kv_page"], q["accounting"], q["new_tokens"]), made])
 
 
-def _chosen(p: Mapping[str, Any]) -> str:
-    if p["draft"] is None:
-        return f"chosen: plain, batch {p['batch']}"
+def _searched(found: Mapping[str, Any]) -> list[str]:
+    """What was asked of `advise`, in words."""
+    r, calibration = found["request"], found["calibration"]
+    degrees, batches = "/".join(map(str, r["tps"])), " to ".join(f"{b}" for b in dict.fromkeys(r["batches"]))
+    parts = [f"{r['model']} on {degrees} × {r['hardware']}, context {tokens(r['context'])}, batch {batches}"]
+    for name, words in (("drafts", "drafts"), ("draft_kvs", "through")):
+        if r[name] is not None:
+            parts.append(f"{words} {', '.join(r[name])}")
+    if r["draft_tps"] != (0,):
+        parts.append(f"drafts on {'/'.join(map(str, r['draft_tps']))}")
+    if r["rates"]:
+        parts.append("rates " + ", ".join(f"{draft}={rate}" for draft, rate in r["rates"].items()))
+    if r["acceptance"] is not None:
+        parts.append(f"acceptance of {r['acceptance']}")
+    parts += [f"{r['weights']} weights, {r['kv_dtype']} KV", "what fits in memory"]
+    parts += limits(r["max_gamma"], r["memory_fraction"])
+    price = "" if r["price_per_gpu_hour"] is None else f" at ${r['price_per_gpu_hour']:g} per device and hour"
+    bound = "" if r["max_tpot_s"] is None else f" within {1e3 * r['max_tpot_s']:g} ms per token"
+    parts.append(f"chosen for {r['objective']}{price}{bound}")
+    made = "no calibration" if calibration is None else f"calibration {calibration['name']} ({calibration['kind']})"
+    return [*parts, made]
+
+
+def _chosen(p: Mapping[str, Any], request: Mapping[str, Any]) -> str:
     kv = (p["draft_kv"] or "").partition(",")[0]
     through = "" if kv in ("", "full") else f" {kv}"
-    return f"chosen: {p['draft']}{through}, γ {p['gamma']}, batch {p['batch']}"
+    who = "plain" if p["draft"] is None else f"{p['draft']}{through}, γ {p['gamma']}"
+    cost = f", ${p['cost_per_million_tokens']:.3g} per million tokens" if request["objective"] == "cost" else ""
+    return f"chosen: {who}, batch {p['batch']}, TP {p['tp']}{cost}"
+
+
+def _place(p: Mapping[str, Any]) -> tuple[float, float]:
+    """Milliseconds per token and tokens per second of a point."""
+    return 1e3 * p["tpot_s"], p["throughput_tokens_per_s"]
+
+
+def _ahead(plain: Array, speculating: Array) -> str:
+    """The front that lies above the other on the whole: its numbers go above it, the other's below."""
+    if not plain.size or not speculating.size:
+        return "speculating" if speculating.size else "plain"
+    beyond = speculating[:, 1] - np.interp(speculating[:, 0], plain[:, 0], plain[:, 1], left=0.0)
+    return "speculating" if beyond.mean() >= 0 else "plain"
 
 
 def _spread(front: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,6 +1,7 @@
 """Single passes: operations under the roofline, what the time is spent on, and what a pass costs in plain steps."""
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     from perfmodel.plots_surface import Span
 
+SHIFTS = {"plain": -0.28, "draft": 0.0, "verify": 0.28}
+"""Where the bar of a pass stands beside its point."""
 MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), "pass": ("whole pass", "o")}
 OVER = ("context", "batch")
 TERA = 1e12
@@ -44,40 +47,47 @@ TERA = 1e12
 def roofline(scenario: Scenario, batch: float, context: float, gamma: int, *, axes: "Axes | None" = None) -> "Figure":
     """FLOP/s over FLOPs per byte of the linear layers, of attention and of whole passes, on one device.
 
-    The line is what the device can do at best; points lie below it by what the calibration says of the software.
-    Returns the figure.
+    The lines are what the device can do at best, one for each peak that is computed at; points lie below them by what
+    the calibration says of the software. Rings are the plain step, so that a draft step equal to it shows in them.
+    Passes that are not made (a draft without a model, all but the plain step at gamma 0) have no points. Returns the
+    figure.
     """
     from matplotlib.lines import Line2D
 
     own = axes is None
     figure, axes = canvas(axes)
-    machine = scenario.machine
-    precision = scenario.precision.weights.compute
-    bandwidth, peak = machine.gpu.memory_bandwidth_bytes_per_s / TERA, machine.peak(precision) / TERA
-    reached, handles = [], []
-    for stage, (timer, ops, new) in _passes(scenario, batch, context, gamma).items():
+    passes = _passes(scenario, batch, context, gamma)
+    reached, shown = [], []
+    for stage, (timer, ops, new) in passes.items():
+        ring = stage == "plain"
+        look: dict[str, Any] = {
+            "linestyle": "none",
+            "color": STAGES[stage],
+            "markerfacecolor": "none" if ring else STAGES[stage],
+            "markeredgecolor": STAGES[stage] if ring else "white",
+            "markeredgewidth": 1.5 if ring else 1.0,
+        }
         for kind, (_, marker) in MARKERS.items():
-            point = _reached(timer, [op for op in ops if kind in (op.kind, "pass")], kind, new)
-            reached.append(point)
-            size = 9 if kind == "pass" else 6
-            axes.plot(
-                *point, marker, color=STAGES[stage], markersize=size, alpha=0.9, markeredgecolor="white", zorder=3
-            )
+            if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
+                reached.append(_reached(timer, of_kind, kind, new))
+                size = (9 if kind == "pass" else 6) + 4 * ring
+                axes.plot(*reached[-1], marker=marker, markersize=size, zorder=3, **look)
         limiter = LIMITERS[str(timer.time(ops, new).limiter)]
-        named = f"{STAGE_NAMES[stage]}, limited by {limiter}"
-        handles.append(Line2D([], [], marker="o", linestyle="none", color=STAGES[stage], label=named))
+        shown.append(Line2D([], [], marker="o", label=f"{STAGE_NAMES[stage]}, limited by {limiter}", **look))
     x, y = (np.array(values) for values in zip(*reached, strict=True))
-    low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), peak / bandwidth)
-    roof = np.array([low, peak / bandwidth, high])
-    axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * peak))
+    bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
+    roofs = _roofs(scenario.machine, [op for _, ops, _ in passes.values() for op in ops])
+    top = max(roofs)
+    low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), top / bandwidth)
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * top))
     axes.set(xlabel="intensity, FLOPs per byte moved", ylabel="TFLOP/s of one device")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
-    _name_the_roof(axes, bandwidth, peak, precision, low)
-    for name, marker in MARKERS.values():
-        handles.append(Line2D([], [], marker=marker, linestyle="none", color=DARK, label=name))
-    above(axes, 3, [handles[i] for i in (0, 3, 1, 4, 2, 5)])
+    _draw_roofs(axes, bandwidth, roofs)
+    kinds = [
+        Line2D([], [], marker=marker, linestyle="none", color=DARK, label=name) for name, marker in MARKERS.values()
+    ]
+    above(axes, 3, [handle for column in zip_longest(shown, kinds) for handle in column if handle is not None])
     where = f"batch {batch:g}, context {tokens(context)}"
     label(axes, own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
     return figure
@@ -104,8 +114,8 @@ def breakdown(
     for place, (batch, context) in enumerate(where):
         p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
         stages = _passes(scenario, batch, context, gamma)
-        for shift, (_, (timer, ops, new)) in zip((-0.28, 0.0, 0.28), stages.items(), strict=True):
-            spent = _spent(timer, ops, new)
+        for stage, (timer, ops, new) in stages.items():
+            shift, spent = SHIFTS[stage], _spent(timer, ops, new)
             used |= dict.fromkeys(_stack(left, place + shift, 0.24, spent))
             bound = 1e3 * float(timer.time(ops, new).lower_s)
             left.plot([place + shift - 0.12, place + shift + 0.12], [bound, bound], color="black", linewidth=1.4)
@@ -178,13 +188,14 @@ def ratios(
 
 
 def _passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, tuple[Machine, list[Op], float]]:
-    """Stage -> machine, ops and new tokens of its pass."""
-    query = float(scenario.draft.query(max(gamma, 1)))
-    return {
-        "plain": (scenario.machine, scenario.target_ops(batch, context), batch),
-        "draft": (scenario.draft_machine, scenario.draft_ops(batch, context, query), batch * query),
-        "verify": (scenario.machine, scenario.target_ops(batch, context, gamma + 1.0), batch * (gamma + 1.0)),
-    }
+    """Stage -> machine, ops and new tokens of its pass, of those that are made."""
+    passes = {"plain": (scenario.machine, scenario.target_ops(batch, context), batch)}
+    if np.any(scenario.draft.passes(gamma)):
+        query = float(scenario.draft.query(gamma))
+        passes["draft"] = (scenario.draft_machine, scenario.draft_ops(batch, context, query), batch * query)
+    if gamma:
+        passes["verify"] = (scenario.machine, scenario.target_ops(batch, context, gamma + 1.0), batch * (gamma + 1.0))
+    return passes
 
 
 def _reached(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[float, float]:
@@ -228,38 +239,45 @@ def _per_token(axes: "Axes", place: float, p: Prediction) -> None:
 
 def _bar_names(axes: "Axes", names: list[str], bars: tuple[str, ...]) -> None:
     """Names of points below names of bars."""
-    shifts = (-0.28, 0.0, 0.28) if len(bars) == 3 else (-0.18, 0.18)
+    shifts = tuple(SHIFTS.values()) if len(bars) == 3 else (-0.18, 0.18)
     ticks = [(place + shift, bar) for place in range(len(names)) for shift, bar in zip(shifts, bars, strict=True)]
     axes.set_xticks([at for at, _ in ticks], [bar for _, bar in ticks], rotation=90 if len(names) > 1 else 0)
     axes.tick_params(axis="x", length=0)
     axes.grid(False, axis="x")
-    if names != ["batch 1"] and len(names) >= 1:
-        lower = axes.secondary_xaxis("bottom")
-        lower.set_xticks(range(len(names)), names)
-        lower.tick_params(length=0, pad=36 if len(names) > 1 else 18)
-        lower.spines["bottom"].set_visible(False)
+    lower = axes.secondary_xaxis("bottom")
+    lower.set_xticks(range(len(names)), [name.replace(", ", "\n") for name in names])
+    lower.tick_params(length=0, pad=36 if len(names) > 1 else 18)
+    lower.spines["bottom"].set_visible(False)
 
 
-def _name_the_roof(axes: "Axes", bandwidth: float, peak: float, precision: str, low: float) -> None:
-    """Words along both sides of the roof."""
-    ridge = peak / bandwidth
-    axes.annotate(
-        f"{peak:,.0f} TFLOP/s ({precision})", (axes.get_xlim()[1], peak), (-4, 4), textcoords="offset points",
-        ha="right", fontsize=8,
+def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
+    """Peak in TFLOP/s -> the formats that compute at it, of those that occur."""
+    roofs: dict[float, str] = {}
+    for compute in sorted({op.compute for op in ops if float(op.cost.flops) > 0}):
+        peak = machine.peak(compute) / TERA
+        roofs[peak] = f"{roofs[peak]}, {compute}" if peak in roofs else compute
+    return roofs
+
+
+def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str]) -> None:
+    """The bandwidth's slope up to a level for each peak: the peaks named beside the axes, the slope above itself."""
+    from matplotlib.transforms import offset_copy
+
+    low, high = axes.get_xlim()
+    start = max(low, axes.get_ylim()[0] / bandwidth)
+    falling = sorted(roofs, reverse=True)
+    for peak in falling:
+        roof = np.array([low, peak / bandwidth, high])
+        axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
+        outer = "top" if peak == falling[-1] else "center"
+        axes.annotate(
+            f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte", (1.0, peak), (4, 0),
+            xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8,
+            va="center" if len(falling) == 1 else "bottom" if peak == falling[0] else outer,
+        )  # fmt: skip
+    at = start * (falling[0] / bandwidth / start) ** 0.1
+    axes.text(
+        at, at * bandwidth, f"{1e3 * bandwidth:,.0f} GB/s", fontsize=8, rotation=np.degrees(np.arctan(bandwidth)),
+        rotation_mode="anchor", transform_rotates_text=True,
+        transform=offset_copy(axes.transData, figure_of(axes), -4, 8, units="points"),
     )  # fmt: skip
-    at = low * 1.6
-    axes.annotate(
-        f"{1e3 * bandwidth:,.0f} GB/s", (at, at * bandwidth), (0, 5), textcoords="offset points", fontsize=8,
-        rotation=_slope(axes), rotation_mode="anchor",
-    )  # fmt: skip
-    axes.annotate(
-        f"ridge: {ridge:.0f} FLOPs/byte", (ridge, peak), (0, 4), textcoords="offset points", ha="right", fontsize=8
-    )
-
-
-def _slope(axes: "Axes") -> float:
-    """Degrees of a line of slope 1 in a doubly logarithmic picture of this shape."""
-    box, figure = axes.get_position(), figure_of(axes)
-    wide = box.width * figure.get_figwidth() / np.ptp(np.log(axes.get_xlim()))
-    high = box.height * figure.get_figheight() / np.ptp(np.log(axes.get_ylim()))
-    return float(np.degrees(np.arctan2(high, wide)))

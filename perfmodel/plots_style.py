@@ -7,15 +7,18 @@ nothing is said by colour alone where a line style or a marker can say it too. m
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from perfmodel.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
-from perfmodel.speculative import Scenario
+from perfmodel.speculative import DEFAULT_MAX_GAMMA, Scenario
 from perfmodel.whatif import calibration_kind
 
 if TYPE_CHECKING:
@@ -40,8 +43,9 @@ PARTS = {
     "overhead": ("outside the passes", "#dddddd"),
 }
 """What the time of a pass is spent on: word and colour (Tol's "light")."""
-BELOW, ABOVE = ("#f6d3c9", "#e58267", "#b2182b"), ("#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70")
-"""From break even to a slowdown of 2 and to a speedup of 4; red and blue also differ in how fast they darken."""
+BELOW = ("#f6d3c9", "#e58267", "#b2182b", "#4d0712")
+ABOVE = ("#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b")
+"""From break even to the largest slowdown and speedup; red and blue also differ in how fast they darken."""
 SEQUENCE = ("#cae0e4", "#90c2cf", "#5a9fb8", "#3b7a9e", "#2b5680", "#22335c", "#160f30")
 """From few to many, light to dark."""
 RC: dict[str, Any] = {
@@ -155,34 +159,61 @@ def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) ->
         )  # fmt: skip
 
 
-def machine_caption(scenario: Scenario) -> str:
-    """Model, device and calibration, in words."""
-    degree = scenario.machine.tensor_parallel
-    device = f"{degree} × {scenario.machine.gpu.name}" if degree > 1 else scenario.machine.gpu.name
-    precision = f"{scenario.precision.weights.name} weights, {scenario.precision.kv.name} KV"
-    made, kind = scenario.machine.calibration.name, calibration_kind(scenario)
-    calibration = f"calibration {made}" if made == kind else f"calibration {made} ({kind})"
-    return f"{scenario.target.name} on {device}; {precision}; {calibration}"
-
-
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
-    """Everything a reader needs to ask the same question again."""
-    draft = scenario.draft
-    who = "itself" if draft.name == "self" else draft.name
-    parts = [f"drafted by {who} through {kv_name(scenario)}"]
-    if draft.tensor_parallel != scenario.machine.tensor_parallel:
-        parts[0] += f" on {draft.tensor_parallel}"
+    """Everything a reader needs to ask the same question again; what is at its default is left out."""
+    machine, draft, precision = scenario.machine, scenario.draft, scenario.precision
+    degree, own = machine.tensor_parallel, draft.precision
+    device = f"{degree} × {machine.gpu.name}" if degree > 1 else machine.gpu.name
+    parts = [f"{scenario.target.name} on {device}", f"drafted by {_drafter(draft)} through {kv_name(scenario)}"]
+    if draft.tensor_parallel != degree:
+        parts[1] += f" on {draft.tensor_parallel}"
     if gamma is not None:
-        parts.append(f"γ {gamma}")
+        parts.append(f"γ {gamma}" if gamma else "γ 0: plain decoding")
     if acceptance:
-        alpha = scenario.acceptance.alpha
-        parts.append(
-            f"acceptance α {float(alpha):.3g}"
-            if alpha is not None and np.ndim(alpha) == 0
-            else f"acceptance by position ({scenario.acceptance.source})"
-        )
-    machine = machine_caption(scenario).split("; ")
-    return "; ".join([machine[0], *parts, *machine[1:]])
+        parts.append(accepted(scenario.acceptance.alpha, scenario.acceptance.source))
+    parts.append(formats(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
+    if machine.kv_reread is not None:
+        parts.append(f"verification reads the KV {machine.kv_reread:g} times")
+    parts += counting(scenario.kv_page, scenario.accounting, scenario.new_tokens)
+    if scenario.routing_independence != 1:
+        parts.append(f"routing independence {scenario.routing_independence:g}")
+    if scenario.core_ops:
+        parts.append("linear layers and attention alone")
+    made, kind = machine.calibration.name, calibration_kind(scenario)
+    return "; ".join([*parts, f"calibration {made}" if made == kind else f"calibration {made} ({kind})"])
+
+
+def accepted(alpha: Any, source: str) -> str:
+    """What is assumed of acceptance: its constant, or where its positions are from."""
+    constant = alpha is not None and np.ndim(alpha) == 0
+    return f"acceptance α {float(alpha):g}" if constant else f"acceptance by position ({source})"
+
+
+def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
+    """Formats of weights and KV, the draft's where they are its own."""
+    its_own = [f"{draft_weights} weights"] * (draft_weights != weights) + [f"{draft_kv} KV"] * (draft_kv != kv)
+    return f"{weights} weights, {kv} KV" + (f" (draft: {', '.join(its_own)})" if its_own else "")
+
+
+def counting(kv_page: int, accounting: str, new_tokens: int) -> list[str]:
+    """How pages and the advance of sequences are counted, where not by default."""
+    pages = [f"KV pages of {kv_page} tokens"] if kv_page != 1 else []
+    if accounting == "ragged":
+        return pages
+    return [*pages, f"{accounting} batch" + (f" of {new_tokens} new tokens" if accounting == "static" else "")]
+
+
+def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY_FRACTION) -> list[str]:
+    """Words for how far a search went, where not as far as by default."""
+    longest = [f"γ at most {max_gamma}"] if max_gamma not in (None, DEFAULT_MAX_GAMMA) else []
+    return longest + [f"{memory_fraction:.4g} of the memory"] * (memory_fraction != DEFAULT_MEMORY_FRACTION)
+
+
+def _drafter(draft: Draft) -> str:
+    """The draft as it would be typed, its options among it."""
+    common = {"model", "kv", "tensor_parallel", "precision", "target_weights"}
+    own = [f"{f.name}={getattr(draft, f.name)}" for f in fields(draft) if f.name not in common]  # type: ignore[arg-type]
+    return "itself" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
 
 
 def kv_name(scenario: Scenario) -> str:
@@ -213,10 +244,10 @@ def tokens(value: float) -> str:
 
 
 def octaves(low: float, high: float, most: int = 8) -> list[float]:
-    """Powers of two within a span, thinned out evenly to at most about `most`."""
+    """Powers of two within a span, thinned out evenly to about `most`; its ends where it holds fewer than two."""
     first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
     step = max(1, -(-(last - first + 1) // most))
-    return [float(2**power) for power in range(first, last + 1, step)] or [low, high]
+    return [float(2**power) for power in range(first, last + 1, step)] if last > first else [low, high]
 
 
 def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, most: int = 8) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from perfmodel import capacity
 from perfmodel.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.inflection import inflection_context
+from perfmodel.inflection import DEFAULT_BATCH_RANGE, inflection_context
 from perfmodel.ops import Array
 from perfmodel.plots_style import (
     ABOVE,
@@ -18,6 +18,7 @@ from perfmodel.plots_style import (
     canvas,
     caption,
     label,
+    limits,
     log_axis,
     shades,
     styled,
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
 
 BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
 POINTS = 65
-LEVELS = (*(0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75), *(2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0))
+SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+FASTER = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0)
+LEVELS = (*SLOWER, *FASTER)
+MOST_TICKS = 16
+HEADROOM = 0.06
+"""Share of the height that a number above its dot needs."""
 Span = tuple[float, float]
 Measured = tuple[float, float, float]
 """Batch, context and measured speedup."""
@@ -46,6 +52,7 @@ def surface(
     batch: Span = BATCHES,
     context: Span = CONTEXTS,
     max_gamma: int = DEFAULT_MAX_GAMMA,
+    batch_range: Span = DEFAULT_BATCH_RANGE,
     memory_fraction: float = DEFAULT_MEMORY_FRACTION,
     measured: Iterable[Measured] = (),
     points: int = POINTS,
@@ -53,8 +60,8 @@ def surface(
 ) -> "Figure":
     """Predicted speedup over both spans, at one gamma or (None) at the best one from 1 on of every point.
 
-    The black line is break even; dashed is S_inflection, from which on a larger batch costs no speedup (one gamma
-    only); what does not fit in memory is paler. Returns the figure.
+    The black line is break even; dashed is S_inflection, from which on a larger batch of `batch_range` costs no speedup
+    (one gamma only); what does not fit in memory is paler. Returns the figure.
     """
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
     gammas = _gammas(scenario, max_gamma)[1:] if gamma is None else np.array([gamma])
@@ -63,19 +70,24 @@ def surface(
     own = axes is None
     figure, axes = canvas(axes)
     levels, colours = _levels(values)
-    filled = axes.contourf(contexts, batches, values, levels, colors=colours, extend="both")
+    beyond = ("neither", "min", "max", "both")[int(values.min() < levels[0]) + 2 * int(values.max() > levels[-1])]
+    filled = axes.contourf(contexts, batches, values, levels, colors=colours, extend=beyond)
     handles = [
         *_break_even(axes, contexts, batches, values),
-        *_inflection(axes, scenario, gamma, batch, context),
+        *_inflection(axes, scenario, gamma, batch_range, context),
     ]
     handles += _memory(axes, scenario, batches, contexts, drafted, memory_fraction)
     _axes(axes, batch, context)
-    handles += _dots(axes, measured)
+    handles += _dots(axes, measured, batch, context)
     above(axes, 4, handles)
-    bar = figure.colorbar(filled, ax=axes, label="predicted speedup over plain decoding", ticks=levels, pad=0.02)
-    bar.ax.set_yticklabels([f"{level:g}×" for level in levels])
+    every_so_many = -(-len(levels) // MOST_TICKS)
+    ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
+    bar = figure.colorbar(filled, ax=axes, label="predicted speedup over plain decoding", ticks=ticks, pad=0.02)
+    bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
-    label(axes, own, f"Speedup of speculative decoding, {at}", caption(scenario, gamma))
+    ranged = [f"S_inflection over batches {batch_range[0]:g} to {batch_range[1]:g}"]
+    told = [*limits(None if gamma else max_gamma, memory_fraction), *ranged * (batch_range != DEFAULT_BATCH_RANGE)]
+    label(axes, own, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
     return figure
 
 
@@ -108,7 +120,8 @@ def gamma_map(
     bar = figure.colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
     bar.ax.set_yticklabels(["0 (plain)", *map(str, range(1, top + 1))])
     bar.ax.tick_params(length=0)
-    label(axes, own, "Draft length with the largest speedup", caption(scenario))
+    told = [caption(scenario), *limits(max_gamma, memory_fraction)]
+    label(axes, own, "Draft length with the largest speedup", "; ".join(told))
     return figure
 
 
@@ -132,7 +145,7 @@ def gamma_curves(
     for row, colour in enumerate(shades(len(where))):
         axes.plot(gammas, p.speedup[row], "-", color=colour, label=names[row], marker=".", markersize=4)
         best = int(p.gamma_optimal[row, 0])
-        axes.plot(best, p.speedup[row, best], "o", color=colour, markersize=8, markeredgecolor="black")
+        axes.plot(best, p.speedup[row, best], "o", color="black", markersize=9, markerfacecolor="none")
     axes.set(xlabel="draft length γ, tokens per iteration", ylabel="predicted speedup", xlim=(-0.3, gammas[-1] + 0.3))
     axes.set_xticks(range(0, int(gammas[-1]) + 1, 1 + int(gammas[-1]) // 17))
     above(axes, 3 if "," in names[0] else 5)
@@ -147,20 +160,20 @@ def _gammas(scenario: Scenario, max_gamma: int) -> NDArray[np.int64]:
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:
-    """The levels that the values reach, 1 among them, and a colour for each band, below and beyond the ends too.
+    """The levels from just below the values, and 1, to just above, and a colour for each band of them.
 
-    A colour depends on its speedup alone, so that two pictures can be compared.
+    Values beyond all levels have a band more. A colour depends on its speedup alone, so that two pictures can be
+    compared, and no two bands share one.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
-    low, high = min(float(values.min()), 0.95), max(float(values.max()), 1.05)
-    kept = [level for level in LEVELS if low <= level <= high or level == 1.0]
-    ends = [(kept[0] / 1.1), *kept, (kept[-1] * 1.1)]
-    middles = np.sqrt(np.multiply(ends[:-1], ends[1:]))
-    middles[0], middles[-1] = kept[0] / 1.05, kept[-1] * 1.05
-    slower = LinearSegmentedColormap.from_list("slower", BELOW)
-    faster = LinearSegmentedColormap.from_list("faster", ABOVE)
-    return kept, [faster(np.log2(m) / 2.0) if m > 1 else slower(-np.log2(m)) for m in middles]
+    low, high = min(float(values.min()), 1.0), max(float(values.max()), 1.0)
+    first, last = int(np.searchsorted(LEVELS, low, "right")) - 1, int(np.searchsorted(LEVELS, high))
+    last += first == last  # never without a band: all values are 1
+    slower = LinearSegmentedColormap.from_list("slower", BELOW[::-1])(np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2)
+    faster = LinearSegmentedColormap.from_list("faster", ABOVE)(np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8)
+    bands = [*slower, *faster]  # the first is below all levels, the last beyond
+    return list(LEVELS[max(first, 0) : last + 1]), [tuple(colour) for colour in bands[first + 1 : last + 1]]
 
 
 def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) -> list[Any]:
@@ -172,8 +185,8 @@ def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) ->
     return [Line2D([], [], color="black", linewidth=2.0, label="break even")]
 
 
-def _inflection(axes: "Axes", scenario: Scenario, gamma: int | None, batch: Span, context: Span) -> list[Any]:
-    at = inflection_context(scenario, gamma) if gamma else None
+def _inflection(axes: "Axes", scenario: Scenario, gamma: int | None, batches: Span, context: Span) -> list[Any]:
+    at = inflection_context(scenario, gamma, batches) if gamma else None
     if at is None or not context[0] < at < context[1]:
         return []
     return [axes.axvline(at, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=f"S_inflection ({at:,.0f})")]
@@ -205,17 +218,20 @@ def _memory(
     return [Patch(facecolor="#e8eef4", edgecolor=GREY, label="does not fit in memory")]
 
 
-def _dots(axes: "Axes", measured: Iterable[Measured]) -> list[Any]:
+def _dots(axes: "Axes", measured: Iterable[Measured], batch: Span, context: Span) -> list[Any]:
+    """Dots within both spans, whole at the edges too; their numbers above them, or beside at the upper edge."""
     from matplotlib.patheffects import withStroke
 
-    found = sorted(measured)
+    found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
     if not found:
         return []
     (dots,) = axes.plot([c for _, c, _ in found], [b for b, _, _ in found], "o", color="black", markersize=4.5)
-    dots.set_label("measured")
-    for batch, context, speedup in found:
+    dots.set(label="measured", clip_on=False, zorder=3)
+    for sequences, tokens, speedup in found:
+        beside = np.log(batch[1] / sequences) < HEADROOM * np.log(batch[1] / batch[0])
         axes.annotate(
-            f"{speedup:.2f}", (context, batch), (0, 5), textcoords="offset points", fontsize=8, ha="center",
+            f"{speedup:.2f}", (tokens, sequences), (5, 0) if beside else (0, 5), textcoords="offset points", fontsize=8,
+            ha="left" if beside else "center", va="top" if beside else "bottom",
             path_effects=[withStroke(linewidth=2.0, foreground="white", alpha=0.85)],
         )  # fmt: skip
     return [dots]

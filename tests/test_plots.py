@@ -6,7 +6,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -155,14 +155,79 @@ def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
         assert min(spent.values()) >= -1e-12
 
 
-def test_points_lie_under_the_roof() -> None:
-    axes = plots.roofline(SCENARIO, 64, 32000, 2).axes[0]
-    gpu = SCENARIO.machine.gpu
+H100 = replace(ASK, hardware="h100-sxm-80gb", tp=1, batch=16, context=32768, gamma=3, draft_kv="snapkv:2048")
+MOE = replace(
+    ASK, model="qwen3-30b-a3b", hardware="mi300x", tp=1, batch=1, context=1024, gamma=1, draft_kv="quest:1024"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "passes", "roofs"),
+    [
+        (ASK, 3, ["312 TFLOP/s (bf16)"]),
+        (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
+        (replace(H100, weights="fp8", draft_weights="int8"), 3, ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"]),
+        (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
+        (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
+        (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
+    ],
+)
+def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, passes: int, roofs: list[str]) -> None:
+    scenario = resolve(query)
+    figure = plots.roofline(scenario, query.batch, query.context, query.gamma or 0)
+    with plots.style():
+        figure.draw_without_rendering()
+    axes, gpu = figure.axes[0], scenario.machine.gpu
     points = [line for line in axes.lines if len(line.get_xdata()) == 1]
-    assert len(points) == 9
+    assert len(points) == 3 * passes
+    assert len(axes.lines) - len(points) == len(roofs)
+    top = max(float(line.get_ydata().max()) for line in axes.lines if line not in points)
     for line in points:
-        roof = min(float(line.get_xdata()[0]) * gpu.memory_bandwidth_bytes_per_s, gpu.peak_flops("bf16"))
-        assert 0 < float(line.get_ydata()[0]) * 1e12 < roof
+        roof = min(float(line.get_xdata()[0]) * gpu.memory_bandwidth_bytes_per_s / 1e12, top)
+        assert 0 < float(line.get_ydata()[0]) < roof
+    assert [text.get_text().partition("\n")[0] for text in axes.texts[:-1]] == roofs
+    assert all("ridge: " in text.get_text() for text in axes.texts[:-1])
+    assert axes.texts[-1].get_text().endswith("GB/s")
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+    assert all(figure.bbox.contains(box.x0, box.y0) and figure.bbox.contains(box.x1, box.y1) for box in boxes)
+    assert axes.bbox.contains(boxes[-1].x0, boxes[-1].y0)
+
+
+def test_a_plain_step_equal_to_a_draft_step_is_a_ring_around_it() -> None:
+    axes = plots.roofline(resolve(MOE), MOE.batch, MOE.context, 1).axes[0]
+    plain, draft = ([line for line in axes.lines if line.get_color() == plots_style.STAGES[stage]]
+                    for stage in ("plain", "draft"))  # fmt: skip
+    for ring, point in zip(plain, draft, strict=True):
+        assert ring.get_markerfacecolor() == "none" != point.get_markerfacecolor()
+        assert ring.get_markersize() > point.get_markersize() + 2 * ring.get_markeredgewidth()
+    np.testing.assert_allclose(plain[0].get_xydata(), draft[0].get_xydata())
+
+
+@pytest.mark.parametrize(("batches", "contexts"), [((16, 64), (8192, 32768)), ((1, 4096), (1024, 131072))])
+def test_names_of_groups_of_bars_do_not_overlap(batches: tuple[int, ...], contexts: tuple[int, ...]) -> None:
+    figure = plots.breakdown(SCENARIO, list(itertools.product(batches, contexts)), 2)
+    with plots.style():
+        figure.draw_without_rendering()
+    for axes in figure.axes:
+        names = [label.get_window_extent() for label in axes.child_axes[0].get_xticklabels()]
+        assert len(names) == 4
+        assert all(left.x1 + 4 < right.x0 for left, right in itertools.pairwise(names))
+
+
+def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
+    figure = plots.surface(
+        SCENARIO, gamma=2, points=17, measured=[(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
+    )
+    with plots.style():
+        figure.draw_without_rendering()
+    axes = figure.axes[0]
+    (dots,) = (line for line in axes.lines if line.get_label() == "measured")
+    assert not dots.get_clip_on()
+    assert len(dots.get_xdata()) == len(axes.texts) == 2
+    assert all(text.get_window_extent().y1 < axes.bbox.y1 + 1 for text in axes.texts)
+    one, two = (text.get_window_extent() for text in axes.texts)
+    assert not one.overlaps(two)
 
 
 def test_residuals_show_every_cell_and_mark_what_is_beyond() -> None:
@@ -192,10 +257,33 @@ def test_a_front_is_drawn_as_advised() -> None:
 
 
 def test_infeasible_and_plain_answers_are_drawn() -> None:
-    nothing = plots.pareto(advise(replace(REQUEST, tps=(1,), model="llama-3.1-405b", rates={})))
-    assert nothing.axes[0].get_xlabel()
+    with pytest.raises(InputError, match="pareto: nothing fits"):
+        plots.pareto(advise(replace(REQUEST, tps=(1,), model="llama-3.1-405b", rates={})))
+    missed = plots.pareto(advise(replace(REQUEST, max_tpot_s=1e-3)))
+    assert "within 1 ms per token" in missed.get_supxlabel()
+    assert [line.get_label() for line in missed.axes[0].lines][-1] == "bound"
     plain = plots.pareto(advise(replace(REQUEST, rates={"self@streamingllm:512": "0.05"})))
     assert "chosen: plain" in str([line.get_label() for line in plain.axes[0].lines])
+
+
+def test_a_chosen_point_names_its_devices_and_its_cost() -> None:
+    found = advise(replace(REQUEST, tps=(1, 8), objective="cost", price_per_gpu_hour=2.5))
+    (star,) = (line for line in plots.pareto(found).axes[0].lines if line.get_marker() == "*")
+    cost = f"${found['chosen']['cost_per_million_tokens']:.3g} per million tokens"
+    assert str(star.get_label()).endswith(f"TP {found['chosen']['tp']}, {cost}")
+
+
+@pytest.mark.parametrize("rate", ["0.1", "0.8"])
+def test_batches_along_fronts_stay_apart_and_inside(rate: str) -> None:
+    request = Request("llama-3.1-8b", "a100", 131072, batches=(1, 2, 3, 4), rates={"eagle": rate})
+    figure = plots.pareto(advise(request))
+    with plots.style():
+        figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    inside = figure.axes[0].bbox
+    assert boxes
+    assert all(inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1) for box in boxes)
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
 
 
 def test_colours_grow_darker_step_by_step() -> None:
@@ -208,9 +296,106 @@ def test_colours_grow_darker_step_by_step() -> None:
     for ramp in (plots_style.BELOW, plots_style.ABOVE, plots_style.SEQUENCE):
         assert all(np.diff([luminance(colour) for colour in ramp]) < -0.02)
     few, shades = plots_surface._levels(np.array([0.8, 1.5]))
-    many, more = plots_surface._levels(np.array([0.5, 3.0]))
+    many, more = plots_surface._levels(np.array([0.001, 300.0]))
     assert 1.0 in few
-    assert shades[few.index(1.1)] == more[many.index(1.1)]
+    assert shades[few.index(1.1)] == more[many.index(1.1) + 1]
+    assert len(more) == len(many) + 1
+    assert len({*more}) == len(more)
+    slower = len(plots_surface.SLOWER)
+    assert all(np.diff([luminance(colour) for colour in more[:slower]]) > 0.002)
+    assert all(np.diff([luminance(colour) for colour in more[slower:]]) < -0.002)
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (0.21, 0.3), (0.87, 0.88), (5.0, 16.5), (0.001, 300.0)])
+def test_the_scale_of_a_surface_reaches_its_values(values: tuple[float, float]) -> None:
+    levels, colours = plots_surface._levels(np.array(values))
+    beyond = (values[0] < levels[0]) + (values[1] > levels[-1])
+    assert len(colours) == len(levels) - 1 + beyond > 0
+    assert beyond == 2 * (values[1] == 300)
+
+
+def test_a_narrow_surface_has_ticks_and_a_bar_that_covers_it() -> None:
+    figure = plots.surface(SCENARIO, batch=(4, 5), context=(1000, 1010), points=5)
+    with plots.style():
+        figure.draw_without_rendering()
+    axes, bar = figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1,000", "1,010"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["4", "5"]
+    values = speedups(SCENARIO, np.array([[4.0], [5.0]]), np.array([1000.0, 1010.0]), np.arange(1, 17)).max(-1)
+    assert bar.get_ylim()[0] <= values.min() <= values.max() <= bar.get_ylim()[1]
+
+
+CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
+    "model": ({}, "qwen3-30b-a3b"),
+    "hardware": ({}, "h100"),
+    "batch": ({}, 65),
+    "context": ({}, 32001),
+    "gamma": ({}, 3),
+    "tp": ({}, 4),
+    "draft": ({}, "llama-3.2-1b"),
+    "draft_tp": ({}, 2),
+    "draft_kv": ({}, "streamingllm:513"),
+    "alpha": ({}, 0.8101),
+    "tokens_per_iteration": ({"alpha": None, "tokens_per_iteration": 2.0}, 2.001),
+    "weights": ({}, "int8"),
+    "draft_weights": ({}, "int8"),
+    "kv_dtype": ({}, "fp8"),
+    "draft_kv_dtype": ({}, "fp8"),
+    "kv_reread": ({}, 1.5),
+    "calibration": ({}, "ideal"),
+    "kv_page": ({}, 16),
+    "accounting": ({}, "lock-step"),
+    "new_tokens": ({"accounting": "static"}, 64),
+    "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
+    "batch_range": ({}, (1.0, 8.0)),
+    "memory_fraction": ({}, 0.5),
+}
+
+
+def described(query: Query) -> str:
+    """The caption of a picture of the question, and what its axes say."""
+    figure = plots.surface(
+        resolve(query), gamma=query.gamma, batch=(1, query.batch), context=(1024, query.context),
+        max_gamma=query.max_gamma, batch_range=query.batch_range, memory_fraction=query.memory_fraction, points=3,
+    )  # fmt: skip
+    return f"{figure.get_supxlabel()} {figure.axes[0].get_xlim()} {figure.axes[0].get_ylim()}"
+
+
+def test_every_field_of_a_question_is_tried() -> None:
+    assert {*CHANGES, "acceptance"} == {field.name for field in fields(Query)}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_caption_says_what_moves_the_picture(field: str) -> None:
+    base, value = CHANGES[field]
+    asked = replace(ASK, **base)
+    assert described(asked) != described(replace(asked, **{field: value}))
+    assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.magicdec"))
+
+
+@pytest.mark.parametrize("field", ["alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "accounting"])
+def test_devices_side_by_side_say_what_was_asked(field: str) -> None:
+    one, two = (plots.devices([answer(query)]).get_supxlabel()
+                for query in (ASK, replace(ASK, **{field: CHANGES[field][1]})))  # fmt: skip
+    assert one != two
+
+
+def test_the_options_of_a_draft_are_in_the_caption() -> None:
+    medusa = resolve(replace(ASK, draft="medusa:heads=3", draft_kv="full"))
+    assert "drafted by medusa:heads=3 through" in plots_style.caption(medusa)
+
+
+@pytest.mark.parametrize("change", [{"rates": {"eagle": "0.7"}}, {"max_tpot_s": 0.02}, {"kv_dtype": "fp8"},
+                                    {"draft_tps": (1,)}, {"max_gamma": 4}, {"memory_fraction": 0.8},
+                                    {"batches": (1, 8)}])  # fmt: skip
+def test_a_front_says_what_was_asked(change: dict[str, Any]) -> None:
+    one, two = (plots.pareto(advise(r)).get_supxlabel() for r in (REQUEST, replace(REQUEST, **change)))
+    assert one != two
+
+
+def test_the_best_draft_length_is_ringed() -> None:
+    axes = plots.gamma_curves(SCENARIO, POINTS).axes[0]
+    assert sum(line.get_marker() == "o" and line.get_markerfacecolor() == "none" for line in axes.lines) == len(POINTS)
 
 
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
@@ -270,6 +455,10 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
         (f"breakdown {MODEL} --batch 1..7 --context 1k --alpha 0.5 -o x.png", "at most 6 points together"),
         (f"breakdown {MODEL} --batch 1 --context 1k --alpha 0.5 -o x.png", "no draft pays at any of these points"),
         (f"breakdown {MODEL} --batch 1 --context 8k,32k -o x.png", "--alpha: must be given here"),
+        (
+            "pareto --model llama-3.1-8b --hardware a100 --context 32k --batch 300..301 --rate eagle=0.1 -o x.png",
+            "pareto: no batch asked for fits",
+        ),
         ("residuals --set nope -o x.png", "--set: no set of times named 'nope'"),
         ("residuals -o", "requires an argument"),
     ],

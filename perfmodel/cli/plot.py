@@ -129,6 +129,7 @@ def surface(question: Spans, output: Output, measured: Measured = False) -> None
         batch=question.span("batch"),
         context=question.span("context"),
         max_gamma=query.max_gamma,
+        batch_range=query.batch_range,
         memory_fraction=query.memory_fraction,
         measured=_published(query) if measured else (),
     )
