@@ -303,3 +303,24 @@ def test_the_stages_of_the_gpu_script_run(tmp_path: Path) -> None:
     made = {path.name for path in (tmp_path / "out" / "t-1").iterdir()}
     assert {"h100-sxm-80gb.micro.yaml", "h100-sxm-80gb.stack.yaml", "report.md"} <= made
     assert subprocess.run(["bash", "benchmarks/gpu.sh"], cwd=ROOT, capture_output=True, check=False).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "changes", "words"),
+    [
+        (("--calibration", "nope"), {}, "no calibration named 'nope'"),
+        ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
+        (
+            (),
+            {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}},
+            "no published fp32 peak",
+        ),
+        ((), {"grid": [{**TINY["grid"][0], "draft": "tiny-draft"}]}, "vocabulary entries"),  # type: ignore[index]
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_it_is_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], changes: dict[str, Any], words: str
+) -> None:
+    assert run(command(write(tmp_path, **changes), tmp_path / "results", *more)[3:]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()

@@ -1,5 +1,7 @@
 """The journal by itself: torn and damaged lines, two writers, and the file that comes out."""
 
+import errno
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -83,3 +85,37 @@ def test_machine_labels_are_plain(label: str) -> None:
 
     with pytest.raises(InputError, match="--machine"):
         machine_folder(label)
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from validate.harness.journal import Journal
+
+    journal = Journal.begin(tmp_path / "a.journal", {"kind": "test"})
+    journal.add({"key": "one"})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="cannot be written: No space left on device; finished rows are kept"):
+            journal.add({"key": "two"})
+    assert journal.keys() == {"one"}
+    journal.close()
+
+
+@pytest.mark.parametrize("folder", ["file/results", "file"])
+def test_a_place_that_cannot_be_written_to(tmp_path: Path, folder: str) -> None:
+    from validate.harness.journal import Journal
+
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="cannot be written"):
+        Journal.begin(tmp_path / folder / "a.journal", {"kind": "test"})
+
+
+def test_a_run_of_all_kernels_is_not_finished_with_some() -> None:
+    from validate.harness.recorder import check_same
+
+    before = {"kinds": ["copy", "gemm"], "environment": {}}
+    with pytest.raises(InputError, match="--resume: kinds must be what the run was begun with"):
+        check_same(before, {**before, "kinds": ["copy"]})

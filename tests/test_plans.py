@@ -90,6 +90,9 @@ def test_the_cpu_shapes_are_what_they_claim() -> None:
     ("changes", "words"),
     [
         ({"protocol": {"samples": 6}}, "protocol.samples"),
+        ({"protocol": {"modes": []}}, "protocol.modes"),
+        ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
+        ({"name": "a" * 80}, "name"),
         ({"device": "tpu"}, "device"),
         ({"colour": "red"}, "colour"),
         ({"schema_version": 2}, "schema_version"),

@@ -42,7 +42,8 @@ def test_factors_that_made_the_times_are_found(made: tuple[MeasuredPoint, ...]) 
 def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
     """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
     odd = folds_of(made, "point") % 2 == 1
-    plain = [(p.target, p.batch, p.context) for p in made]
+    plain = [(p.target, p.batch, p.asked_context) for p in made]  # samples grow past it, with gamma
+    assert len({*plain}) == folds_of(made, "point").max() + 1 < len({(p.target, p.batch, p.context) for p in made})
     assert not {plain[i] for i in np.flatnonzero(odd)} & {plain[i] for i in np.flatnonzero(~odd)}
     twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))  # type: ignore[operator]
     assert halves(twice, KERNELS).judged["target_s"].mape > 0.2
@@ -67,6 +68,16 @@ def test_the_stretched_calibration_states_what_it_was_fitted_on(made: tuple[Meas
 def test_one_plain_pass_cannot_be_halved(made: tuple[MeasuredPoint, ...]) -> None:
     with pytest.raises(InputError, match="two batches or contexts"):
         halves(made[:1], KERNELS)
+    one = [p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)]
+    assert len({p.gamma for p in one}) > 1
+    with pytest.raises(InputError, match="two batches or contexts"):
+        halves(tuple(one), KERNELS)
+
+
+def test_passes_must_have_been_timed_alone(made: tuple[MeasuredPoint, ...]) -> None:
+    whole = tuple(replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in made)
+    with pytest.raises(InputError, match="--stack: must hold passes that were timed alone"):
+        halves(whole, KERNELS)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,3 +93,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "--judge, --stack" in capsys.readouterr().err
     with pytest.raises(InputError, match="must hold a record of kind measure"):
         newest(tmp_path, "measure", "--stack")
+    micro = latest(records(RESULTS, "cpu-1"), "microbench")
+    assert micro is not None
+    with pytest.raises(InputError, match="must be of kind measure, given microbench"):
+        newest(micro.path, "measure", "--judge")
+
+
+def test_kernels_of_another_device_are_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["validate", "calibrate", "--from-microbench", str(RESULTS / "cpu-1")]
+    assert run([*base, "--hardware", "h100-sxm-80gb"]) == 0
+    assert "WARNING: no efficiency of h100-sxm-80gb explains its gemm and attention times" in capsys.readouterr().err
+    assert run(base) == 0
+    assert "WARNING" not in capsys.readouterr().err

@@ -174,8 +174,10 @@ def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record
 
 
 def newest(path: Path, kind: str, flag: str) -> Path:
-    """The path of a record; of a folder, that of its newest record of a kind (``measure``, ``microbench``)."""
+    """The path of a record of a kind (``measure``, ``microbench``); of a folder, that of its newest."""
     if not path.is_dir():
+        if (given := read_record(path).data.kind) != kind:
+            raise InputError(f"{flag}: {path} must be of kind {kind}, given {given}")
         return path
     found = latest(records(path.parent, path.name), kind)
     if found is None:

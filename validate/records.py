@@ -36,7 +36,8 @@ class MeasuredPoint:
     """One published measurement, in seconds; None where the source does not give the figure.
 
     `draft_s` is one draft step, `target_s` one plain decoding step of the target, `context` the cached tokens per
-    sequence. `tree` is (nodes, levels) where the draft is a tree, both counting the root; then `gamma` is None.
+    sequence, and `asked_context` what an own plan asked for, where that differs: samples grow, the more the longer the
+    draft. `tree` is (nodes, levels) where the draft is a tree, both counting the root; then `gamma` is None.
     """
 
     set_name: str
@@ -62,6 +63,7 @@ class MeasuredPoint:
     ar_tpot_s: float | None = None
     sd_tpot_s: float | None = None
     speedup: float | None = None
+    asked_context: int | None = None
     notes: str = ""
 
 

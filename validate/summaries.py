@@ -120,6 +120,7 @@ def points(record: Record) -> tuple[MeasuredPoint, ...]:
             weights=plan["precision"]["weights"],
             batch=m.row.batch,
             context=round(m.context),
+            asked_context=m.row.context,
             draft=m.row.draft if m.row.draft == "self" else model_name(m.row.draft),
             draft_kv=m.row.draft_kv,
             gamma=m.row.gamma,

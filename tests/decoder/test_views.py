@@ -17,7 +17,9 @@ from validate.decoder.kv.base import Packed
 from validate.decoder.kv.quantized import QuantizedView
 from validate.decoder.kv.quest import QuestView
 from validate.decoder.kv.retrieval import RetrievalView
+from validate.decoder.model import Model
 from validate.decoder.runner import Observed
+from validate.decoder.setup import Request, decoder
 
 LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
 
@@ -290,7 +292,31 @@ def test_metered_bytes_are_what_the_attention_is_handed(monkeypatch: pytest.Monk
         assert told == handed, method
 
 
-@pytest.mark.parametrize("method", ["streamingllm:32", "snapkv:64,window=8", "retrieval:32,every=2", "quest:32,page=8"])
+SPARSE = ["streamingllm:32", "snapkv:64,window=8", "retrieval:32,every=2", "quest:32,page=8"]
+
+
+@pytest.mark.parametrize("method", SPARSE)
+@pytest.mark.parametrize("lengths", [[0, 0, 0], [0, 1, 0]])
+def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: list[int]) -> None:
+    """Its cache lags by a token."""
+    source = cache(lengths)
+    made = view(method, source)
+    torch.testing.assert_close(attended(made), attended(view("full", source)))
+    grow(source, made, GROWTH)
+    torch.testing.assert_close(attended(made), attended(view("full", source)))
+
+
+@pytest.mark.parametrize("tree", [None, (-1, 0, 0, 1, 2)])
+@pytest.mark.parametrize("method", ["full", "topk:32", "quantized,bits=8", *SPARSE])
+def test_a_separate_draft_follows_a_prompt_of_one_token(
+    method: str, tree: tuple[int, ...] | None, target: Model, small: Model
+) -> None:
+    plain = decoder(target, Request(1, 1, 20)).generate([[7]], 20).tokens
+    request = Request(1, 1, 20, 2, "model", method, tree=tree)
+    assert decoder(target, request, small).generate([[7]], 20).tokens == plain
+
+
+@pytest.mark.parametrize("method", SPARSE)
 def test_one_token_prompts(method: str) -> None:
     source = cache([1, 1, 3])
     made = view(method, source)

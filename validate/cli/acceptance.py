@@ -1,14 +1,16 @@
 """``perfmodel validate acceptance``: how often drafted tokens are accepted, observed or imported."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 
 
 def acceptance(
+    ctx: typer.Context,
     checkpoint: Annotated[str | None, typer.Option(help="Folder: config.json, .safetensors [bundled model].")] = None,
     draft_kv: Annotated[list[str] | None, typer.Option(help="METHOD:BUDGET, repeatable.")] = None,
     context: Annotated[str, typer.Option(help="Prompt tokens, several with commas.")] = "1k,4k",
@@ -34,11 +36,14 @@ def acceptance(
     from validate.harness.imports import Subject, import_file
     from validate.lm.data import held_out_prompts
 
+    if out is not None:
+        _check_writable(out)
     if convert is not None:
         if format is None or target is None:
             raise InputError("--import: needs --format and --target")
         contexts = parse_counts(context, "--context")
-        subject = Subject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma)
+        stated = str(ctx.get_parameter_source("gamma")).endswith("COMMANDLINE")
+        subject = Subject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma, stated)
         table = import_file(convert, format, subject, convention, field)
     else:
         setting = observe.Setting(
@@ -46,11 +51,24 @@ def acceptance(
             new_tokens, temperature, text, device, threads, seed,
         )  # fmt: skip
         table = observe.measure(setting, held_out_prompts)
-    content = observe.as_text(table)
+    content, lines = observe.as_text(table), observe.summary(table)
     if out is None:
         typer.echo(content, nl=False)
     else:
-        out.write_text(content, encoding="utf-8")
-    for line in observe.summary(table):
+        try:
+            out.write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"--out: {out}: {error.strerror or error}") from None
+    for line in lines:
         typer.echo(line, err=True)
     return 0
+
+
+def _check_writable(out: Path) -> None:
+    """Refuse before all the decoding, not after it."""
+    try:
+        good = out.parent.is_dir() and not out.is_dir() and os.access(out if out.exists() else out.parent, os.W_OK)
+    except OSError:
+        good = False
+    if not good:
+        raise refuse("--out", None, "a file that can be written, in a folder that exists", str(out))

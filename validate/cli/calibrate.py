@@ -232,6 +232,7 @@ def _from_microbench(
     made = f"perfmodel validate calibrate --from-microbench results/{read_record(record).name}.json"
     comment = f"From kernels alone: {made}"
     fitted = calibrate_from_microbench(record, hardware, name, statistic)  # type: ignore[arg-type]
+    typer.echo(fitted.notes, err=True)
     if judge is not None:
         whole = read_record(newest(judge, "measure", "--judge"))
         bench = bench_of(whole, hardware or read_record(record).data.hardware, "ideal")

@@ -7,6 +7,7 @@ import typer
 
 from perfmodel.cli.counts import parse_count, parse_numbers
 from perfmodel.errors import InputError, refuse
+from perfmodel.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 from validate.cli.predicted import predicted
@@ -76,8 +77,6 @@ def generate(
         raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", checkpoint)
     if not 0 <= seed < 2**63:
         raise refuse("--seed", None, "in 0 .. 2**63 - 1", seed)
-    if hardware is not None:
-        load_gpu(hardware)  # refused before the measuring, not after it
     by_rank = parse_numbers(rates, "--rates") if rates is not None else None
     if tree is not None:
         check_spec(tree, by_rank, draft, alpha)
@@ -106,6 +105,8 @@ def generate(
         middle_kv=middle_kv,
         inner_gamma=parse_count(inner_gamma, "--inner-gamma"),
     )
+    if hardware is not None:  # refused before the decoding, not after it
+        load_gpu(hardware).peak_flops(weight_format(job.precision()).compute)
     with joined(tp, job.place()) as shard:
         target, second = job.models(shard)
         reader = tokenizer(target.spec, job.folder)

@@ -120,6 +120,7 @@ def run(
         chosen = chosen.model_copy(update={"hardware": str(device)})
     fitted = calibrate_from_microbench(record, chosen.hardware)
     path = write_yaml(fitted, folder / f"{stamp}-calibration.yaml", f"From kernels alone: {record.name}")
+    typer.echo(fitted.notes, err=True)
     typer.echo(f"2/3  calibration: {path}", err=True)
     typer.echo("3/3  whole passes and whole iterations", err=True)
     status = _measure(chosen, machine, str(path), False, results)
@@ -140,9 +141,11 @@ def report(
     check: Annotated[bool, typer.Option("--check", help="Fail where the page is not up to date.")] = False,
 ) -> int:
     """Write the page of a machine: every figure predicted beside measured, with pictures."""
+    from validate.harness.recorder import machine_folder
     from validate.measurements import RESULTS as DEFAULT
     from validate.report import page
 
+    machine_folder(machine, results or DEFAULT)
     text = page.text(machine, results or DEFAULT, hardware, calibration)
     path = (results or DEFAULT) / machine / "report.md"
     if check:
@@ -188,11 +191,13 @@ def _microbench(plan: "Plan", machine: str, resume: bool, results: Path | None, 
 
 
 def _measure(plan: "Plan", machine: str, calibration: str | None, resume: bool, results: Path | None) -> int:
+    from validate.harness.estimate import Bench, check
     from validate.harness.measure import run_plan
     from validate.harness.recorder import RESULTS as DEFAULT
     from validate.measurements import read_record
     from validate.report.beside import bench_of
 
+    check(plan, Bench.of(plan, None, calibration))
     _warn_where_busy(plan)
     try:
         path = run_plan(plan, machine, resume=resume, results=results or DEFAULT)
@@ -228,7 +233,7 @@ def _show_plan(plan: "Plan", calibration: str | None) -> None:
 
 
 def _show_record(record: "Record", name: str, hardware: str, calibration: str | None) -> None:
-    from validate.report.beside import bench_of, sides
+    from validate.report.beside import below_bounds, bench_of, sides
     from validate.report.page import error_lines, point_lines
     from validate.summaries import quiet_line
 
@@ -236,6 +241,8 @@ def _show_record(record: "Record", name: str, hardware: str, calibration: str | 
     typer.echo(f"{record.name}: predicted with {name} / measured / error")
     typer.echo("\n".join(point_lines(compared)))
     typer.echo("\n".join(error_lines(compared)))
+    for key, figures in below_bounds(compared).items():
+        typer.echo(f"WARNING: {key}: {', '.join(figures)} below the physical bound of {hardware}", err=True)
     typer.echo(quiet_line(record), err=True)
     for row in record.failures():
         typer.echo(f"{row.key}: {row.status}: {row.error}")

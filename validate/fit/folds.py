@@ -13,12 +13,18 @@ from validate.fit.recipes import Recipe
 from validate.records import MeasuredPoint
 
 Key = Callable[[MeasuredPoint], tuple[object, ...]]
+
+
+def _context(p: MeasuredPoint) -> int:
+    return p.context if p.asked_context is None else p.asked_context
+
+
 FOLDS: dict[str, Key] = {
-    "point": lambda p: (p.hardware, p.target, p.weights if p.gamma is None else "", p.tp, p.batch, p.context),
+    "point": lambda p: (p.hardware, p.target, p.weights if p.gamma is None else "", p.tp, p.batch, _context(p)),
     "batch": lambda p: (p.batch,),
     "draft": lambda p: (p.target, p.draft, p.draft_kv),
     "model": lambda p: (p.target,),
-    "context": lambda p: (p.context,),
+    "context": lambda p: (_context(p),),
     "tp": lambda p: (p.tp,),
 }
 """What is left out together. ``point`` is the rule of the gate: device, target, batch and context, so that no plain

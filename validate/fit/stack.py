@@ -76,6 +76,8 @@ def halves(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> Halves:
     folds = folds_of(measured, "point") if measured else np.zeros(1)
     if folds.max() == 0:
         raise InputError("--stack: must hold points of two batches or contexts, so that one half can judge the other")
+    if not any(p.target_s or p.verify_s or p.draft_s for p in measured):
+        raise InputError("--stack: must hold passes that were timed alone (a plan with the mode phases)")
     points = PointSet(measured, kernels)
     odd = folds % 2 == 1
     by_even, by_odd = (points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd))

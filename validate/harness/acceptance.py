@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from perfmodel.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_file import AcceptanceFile
@@ -53,37 +53,37 @@ def measure(setting: Setting, held_out: HeldOut) -> AcceptanceFile:
     held_out: prompts for the bundled model, by count, length and seed.
     histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token aside.
     """
-    methods = [parse_kv(text) for text in setting.draft_kv]
-    if setting.gamma < 1 or setting.prompts < 1 or setting.new_tokens < 1:
-        raise InputError("acceptance: --gamma, --prompts and --new-tokens must be 1 or more")
+    _check(setting)
+    methods = {spelled: parse_kv(spelled) for spelled in setting.draft_kv}
+    if len({(method.name, method.budget) for method in methods.values()}) < len(methods):
+        raise refuse("--draft-kv", None, "methods that differ in name or budget", ", ".join(methods))
+    work = {
+        # a draft whose budget is the context would read everything: that is `full`
+        context: [spelled for spelled, method in methods.items() if method.budget is None or method.budget < context]
+        for context in dict.fromkeys(setting.contexts)
+    }
+    if not any(work.values()):
+        most = max(setting.contexts)
+        raise refuse("--draft-kv", None, f"of a budget below the context, {most}", ", ".join(setting.draft_kv))
     if setting.threads:
         torch.set_num_threads(setting.threads)
     device = environment.device_of(setting.device)
     folder = setting.checkpoint or str(BUNDLED)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     model = load(folder, "checkpoint", device, dtype)
-    rows: list[dict[str, Any]] = []
-    for context in setting.contexts:
-        if context + setting.new_tokens > model.spec.max_position_embeddings:
-            most = model.spec.max_position_embeddings - setting.new_tokens
-            raise refuse("--context", None, f"at most {most} with {setting.new_tokens} new tokens", context)
-        length = context - setting.new_tokens // 2  # so that the middle of the generation is at `context`
-        if length < 1:
-            raise refuse("--context", None, f"above half of the {setting.new_tokens} new tokens", context)
-        prompts = _prompts(setting, length, model, held_out)
-        for spelled, method in zip(setting.draft_kv, methods, strict=True):
-            if method.budget is not None and method.budget >= context:
-                continue  # the draft would read everything: that is `full`
-            rows.append(
-                {
-                    "target": model.spec.name,
-                    "draft": "self",
-                    "draft_kv": method.name,
-                    "kv_budget_tokens": method.budget,
-                    "context_tokens": context,
-                    "histogram": _observe(model, setting, spelled, length, prompts),
-                }
-            )
+    prompts = {context: _prompts(setting, _length(setting, context, model), model, held_out) for context in work}
+    rows: list[dict[str, Any]] = [
+        {
+            "target": model.spec.name,
+            "draft": "self",
+            "draft_kv": methods[spelled].name,
+            "kv_budget_tokens": methods[spelled].budget,
+            "context_tokens": context,
+            "histogram": _observe(model, setting, spelled, prompts[context]),
+        }
+        for context, spellings in work.items()
+        for spelled in spellings
+    ]
     known = environment.commit()
     how = "greedy" if setting.temperature == 0 else f"temperature {setting.temperature:g}"
     text = setting.text.name if setting.text else "held-out standard-library text"
@@ -95,11 +95,35 @@ def measure(setting: Setting, held_out: HeldOut) -> AcceptanceFile:
     return AcceptanceFile.model_validate({"schema_version": 1, "source": source, "rows": rows})
 
 
-def _observe(model: Model, setting: Setting, draft_kv: str, length: int, prompts: list[list[int]]) -> list[int]:
+def _check(setting: Setting) -> None:
+    if setting.gamma < 1 or setting.prompts < 1 or setting.new_tokens < 1:
+        raise InputError("acceptance: --gamma, --prompts and --new-tokens must be 1 or more")
+    if setting.gamma > MAX_GAMMA:
+        raise refuse("--gamma", None, f"at most {MAX_GAMMA}", setting.gamma)
+    if setting.threads is not None and setting.threads < 1:
+        raise refuse("--threads", None, "1 or more", setting.threads)
+    if not 0 <= setting.seed < 2**63:
+        raise refuse("--seed", None, "from 0 to 2^63 - 1", setting.seed)
+    if setting.device not in ("cpu", "cuda"):
+        raise refuse("--device", None, "cpu or cuda", setting.device)
+
+
+def _length(setting: Setting, context: int, model: Model) -> int:
+    """Of the prompts, so that the middle of the generation is at `context`."""
+    most = model.spec.max_position_embeddings - setting.new_tokens
+    if context > most:
+        raise refuse("--context", None, f"at most {most} with {setting.new_tokens} new tokens", context)
+    length = context - setting.new_tokens // 2
+    if length < 1:
+        raise refuse("--context", None, f"above half of the {setting.new_tokens} new tokens", context)
+    return length
+
+
+def _observe(model: Model, setting: Setting, draft_kv: str, prompts: list[list[int]]) -> list[int]:
     """The histogram over all prompts of a length, decoded together."""
     request = Request(
         batch=len(prompts),
-        context=length,
+        context=len(prompts[0]),
         new_tokens=setting.new_tokens,
         gamma=setting.gamma,
         draft_kv=draft_kv,
@@ -113,18 +137,31 @@ def _prompts(setting: Setting, context: int, model: Model, held_out: HeldOut) ->
         return held_out(setting.prompts, context, setting.seed)
     if setting.text is None:
         raise InputError("--text: must be given with --checkpoint: a text file, or JSON lists of token ids")
-    if setting.text.suffix == ".json":
-        lists = json.loads(setting.text.read_text(encoding="utf-8"))
-        tokens = [token for part in lists for token in part]
-    elif model.spec.vocab_size == 256:
-        tokens = list(setting.text.read_bytes())
-    else:
-        raise InputError("--text: must be JSON lists of token ids for a checkpoint that is not byte-level")
+    tokens = _tokens(setting.text, model.spec.vocab_size)
     stride = max(1, (len(tokens) - context) // max(1, setting.prompts - 1))
     starts = [i * stride for i in range(setting.prompts)]
     if len(tokens) < context or starts[-1] + context > len(tokens):
         raise InputError(f"--text: must hold at least {context} tokens, given {len(tokens)}")
     return [tokens[start : start + context] for start in starts]
+
+
+def _tokens(path: Path, vocabulary: int) -> list[int]:
+    if path.suffix != ".json" and vocabulary != 256:
+        raise InputError("--text: must be JSON lists of token ids for a checkpoint that is not byte-level")
+    try:
+        if path.suffix != ".json":
+            return list(path.read_bytes())
+        lists = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        kind = "valid JSON" if path.suffix == ".json" else "a readable file"
+        raise InputError(f"--text: {path}: must be {kind}: {str(error)[:100]}") from None
+    if not isinstance(lists, list) or not all(isinstance(part, list) for part in lists):
+        raise refuse("--text", str(path), "a list of lists of token ids", type(lists).__name__)
+    tokens = [token for part in lists for token in part]
+    wrong = next((token for token in tokens if type(token) is not int or not 0 <= token < vocabulary), None)
+    if wrong is not None:
+        raise refuse("--text", str(path), f"lists of token ids in 0 .. {vocabulary - 1}", wrong)
+    return tokens
 
 
 def as_text(table: AcceptanceFile) -> str:

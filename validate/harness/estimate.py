@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from perfmodel import capacity
 from perfmodel.acceptance import Acceptance
 from perfmodel.drafts import make_draft
+from perfmodel.errors import InputError
 from perfmodel.formats import Precision
 from perfmodel.kv import parse_kv
 from perfmodel.roofline import Machine
@@ -38,6 +39,17 @@ class Bench:
         drafter = make_draft(name, spec, self.precision, self.tensor_parallel, parse_kv(draft_kv))
         machine = Machine(self.gpu, self.calibration, self.tensor_parallel)
         return Scenario(spec, machine, self.precision, drafter, acceptance)
+
+
+def check(plan: Plan, bench: Bench) -> None:
+    """Refuse (InputError) what could be timed but never compared: a pair that cannot draft, a device without a peak."""
+    for target, draft, draft_kv in dict.fromkeys((p.target, p.draft, p.draft_kv) for p in plan.points()):
+        scenario = bench.scenario(target, draft, draft_kv, Acceptance.from_alpha(0.0))
+        own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
+        if own != drafted:
+            raise InputError(f"{plan.name}: draft: must have {target}'s {own} vocabulary entries, given {drafted}")
+        scenario.target_s(1.0, 1.0)
+        scenario.draft_s(1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

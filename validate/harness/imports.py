@@ -14,11 +14,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from perfmodel.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
+from perfmodel.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration, conditional_from_survival
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv import parse_kv
+from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import AcceptanceFile
 
 CONVENTIONS = {
@@ -30,7 +31,16 @@ RATES = {
     "conditional": "accepted, given that all earlier ones of the iteration were",
     "survival": "accepted together with all earlier ones",
 }
-_METRIC = re.compile(r"^vllm:spec_decode_(\w+?)(?:_total)?(?:\{(.*)\})?\s+([0-9.eE+]+)\s*$", re.M)
+MOST_COUNT = 1e18
+_METRIC = re.compile(
+    r"^[ \t]*vllm:spec_decode_(num_drafts|num_accepted_tokens_per_pos)(?:_total)?(?![\w:])"
+    r'(?:[ \t]*\{((?:[^"}\n]|"(?:\\.|[^"\\\n])*")*)\})?(.*)$',
+    re.M,
+)
+"""One counter of a Prometheus page: name, labels, and all the rest of its line, readable or not."""
+_POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
+_VALUE = re.compile(r"\s+(\S+)(?:\s+-?[\d.]+)?\s*")
+"""A value and, where there is one, the time it was taken at."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,8 @@ class Subject:
     draft_kv: str
     context: int
     gamma: int
+    gamma_given: bool = True
+    """Whether somebody stated gamma: then figures of another number of positions are refused."""
 
 
 def import_file(
@@ -53,16 +65,28 @@ def import_file(
     """
     if format not in CONVENTIONS:
         raise unknown_name("--format", "format", format, CONVENTIONS)
+    for flag, name in (("--target", subject.target), ("--draft", subject.draft)):
+        if not name.strip():
+            raise refuse(flag, None, "a name", name)
+    if not 1 <= subject.gamma <= MAX_GAMMA:
+        raise refuse("--gamma", None, f"from 1 to {MAX_GAMMA}", subject.gamma)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: must be a readable text file: {error}") from None
-    if format == "vllm":
-        rates = _vllm(path, text)
-    elif format == "sglang":
-        rates = _sglang(path, text, subject.gamma)
-    else:
-        rates = _nvidia(path, text, convention, field)
+    try:
+        if format == "vllm":
+            rates = _vllm(path, text)
+        elif format == "sglang":
+            rates = _sglang(path, text, subject.gamma)
+        else:
+            rates = _nvidia(path, text, convention, field)
+    except RecursionError:
+        raise InputError(f"{path}: must not be nested so deeply") from None
+    if subject.gamma_given and format != "sglang":
+        held = len(rates["positions"]) if "positions" in rates else len(rates["histogram"]) - 1
+        if held != subject.gamma:
+            raise refuse("--gamma", None, f"{held}, the positions in {path}", subject.gamma)
     stated = f" ({RATES[convention]})" if format == "nvidia" and convention else ""
     method = parse_kv(subject.draft_kv)
     row = {
@@ -74,7 +98,7 @@ def import_file(
         **rates,
     }
     source = f"{path.name}, {CONVENTIONS[format]}{stated}"
-    return AcceptanceFile.model_validate({"schema_version": 1, "source": source, "rows": [row]})
+    return files.parse(AcceptanceFile, {"schema_version": 1, "source": source, "rows": [row]}, str(path))
 
 
 def _vllm(path: Path, text: str) -> dict[str, Any]:
@@ -83,9 +107,11 @@ def _vllm(path: Path, text: str) -> dict[str, Any]:
         data = _json(path, text)
         drafts, accepted = data.get("num_drafts"), data.get("num_accepted_tokens_per_pos")
     else:
-        drafts, accepted = _prometheus(text)
+        drafts, accepted = _prometheus(path, text)
     if not isinstance(accepted, list) or not accepted or not all(map(_is_count, [drafts, *accepted])):
-        raise InputError(f"{path}: must hold spec_decode counters num_drafts and num_accepted_tokens_per_pos")
+        raise InputError(
+            f"{path}: must hold spec_decode counters num_drafts and num_accepted_tokens_per_pos, finite and 0 or more"
+        )
     reached = [float(count) for count in (drafts, *accepted)]
     if any(after > before for before, after in itertools.pairwise(reached)) or not reached[0]:
         raise InputError(f"{path}: num_accepted_tokens_per_pos must not rise and be at most num_drafts ({drafts})")
@@ -93,37 +119,72 @@ def _vllm(path: Path, text: str) -> dict[str, Any]:
     return {"histogram": [before - after for before, after in zip(reached, ends, strict=True)]}
 
 
-def _prometheus(text: str) -> tuple[float | None, list[float]]:
+def _prometheus(path: Path, text: str) -> tuple[float | None, list[float]]:
+    """Drafts, and those accepted by position; several engines' counters are added."""
     drafts, positions = None, dict[int, float]()
-    for name, labels, value in _METRIC.findall(text):
+    for found in _METRIC.finditer(text):
+        name, labels, rest = found.groups(default="")
+        value, at = _count(rest), _POSITION.search(labels)
+        if value is None:
+            where = f"spec_decode_{name}" + (f" position {at[1]}" if at else "")
+            raise refuse(str(path), where, "a finite count, 0 or more", rest.strip())
         if name == "num_drafts":
-            drafts = (drafts or 0.0) + float(value)
-        elif name == "num_accepted_tokens_per_pos":
-            at = re.search(r'position="(\d+)"', labels)
-            if at:
-                positions[int(at[1])] = positions.get(int(at[1]), 0.0) + float(value)
-    return drafts, [positions.get(j, 0.0) for j in range(max(positions, default=-1) + 1)]
+            drafts = (drafts or 0.0) + value
+        elif not at:
+            raise refuse(str(path), f"spec_decode_{name}", "labelled with its position", labels)
+        else:
+            positions[int(at[1])] = positions.get(int(at[1]), 0.0) + value
+    if sorted(positions) != list(range(len(positions))):
+        raise refuse(str(path), "positions", "0, 1, 2, ... without gaps", sorted(positions))
+    return drafts, [positions[j] for j in range(len(positions))]
+
+
+def _count(text: str) -> float | None:
+    """The value at the end of a counter's line; None where it is no count."""
+    found = _VALUE.fullmatch(text)
+    try:
+        value = float(found[1]) if found else -1.0
+    except ValueError:
+        return None
+    return value if _is_count(value) else None
 
 
 def _sglang(path: Path, text: str, gamma: int) -> dict[str, Any]:
     """JSON or JSON lines: requests with `meta_info` (`completion_tokens`, `spec_verify_ct`), or one `accept_length`."""
-    entries = [_json(path, line) for line in text.splitlines() if line.strip()] if "\n{" in text.strip() else None
-    data = entries if entries is not None else _any_json(path, text)
-    requests = data if isinstance(data, list) else [data]
+    requests = _requests(path, text)
     if len(requests) == 1 and "accept_length" in requests[0]:
         omega = requests[0]["accept_length"]
     else:
-        infos = [request.get("meta_info", request) for request in requests]
-        try:
-            passes = sum(info["spec_verify_ct"] for info in infos)
-            omega = sum(info["completion_tokens"] for info in infos) / passes
-        except (KeyError, TypeError, ZeroDivisionError):
-            raise InputError(
-                f"{path}: must hold accept_length, or completion_tokens and spec_verify_ct of each request"
-            ) from None
-    if not isinstance(omega, int | float) or not 1 <= omega <= gamma + 1:
+        tokens, passes = (sum(_of_requests(path, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
+        omega = tokens / passes if passes else None
+    if not _is_count(omega) or not 1 <= omega <= gamma + 1:
         raise refuse(str(path), "accept length", f"from 1 to gamma + 1 = {gamma + 1} (set --gamma)", omega)
     return {"alpha": float(alpha_from_tokens_per_iteration(float(omega), float(gamma)))}
+
+
+def _requests(path: Path, text: str) -> list[dict[str, Any]]:
+    """One JSON object, a list of them, or one a line."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        data = [_any_json(f"{path}: line {n}", line) for n, line in lines]
+    requests = data if isinstance(data, list) else [data]
+    if not requests or not all(isinstance(request, dict) for request in requests):
+        raise InputError(f"{path}: must hold JSON objects, one for each request")
+    return requests
+
+
+def _of_requests(path: Path, requests: list[dict[str, Any]], key: str) -> Iterator[float]:
+    for request in requests:
+        info = request.get("meta_info", request)
+        value = info.get(key) if isinstance(info, dict) else None
+        if value is None:
+            wanted = "accept_length, or completion_tokens and spec_verify_ct of each request"
+            raise InputError(f"{path}: must hold {wanted}")
+        if not _is_count(value):
+            raise refuse(str(path), key, "a finite count, 0 or more, in each request", value)
+        yield float(value)
 
 
 def _nvidia(path: Path, text: str, convention: str | None, field: str | None) -> dict[str, Any]:
@@ -154,18 +215,19 @@ def _rate_lists(data: Any, name: str = "") -> Iterator[tuple[str, list[float]]]:
 
 
 def _json(path: Path, text: str) -> dict[str, Any]:
-    data = _any_json(path, text)
+    data = _any_json(str(path), text)
     if not isinstance(data, dict):
         raise InputError(f"{path}: must hold a JSON object, given {type(data).__name__}")
     return data
 
 
-def _any_json(path: Path, text: str) -> Any:
+def _any_json(where: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InputError(f"{path}: must be valid JSON: {str(error)[:100]}") from None
+        raise InputError(f"{where}: must be valid JSON: {str(error)[:100]}") from None
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+def _is_count(value: object) -> TypeGuard[float]:
+    """A number from 0 on that is finite; beyond `MOST_COUNT` sums might not be."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT

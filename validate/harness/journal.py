@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,10 +34,13 @@ class Journal:
     @classmethod
     def begin(cls, path: Path, header: dict[str, Any]) -> Self:
         """A new journal with its header on the disk. Raises InputError where there is one already."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             raise InputError(f"{path}: must be a new file, given one that exists")
-        journal = cls(path, encode(header), [])
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            journal = cls(path, encode(header), [])
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
         journal._write(journal.header_text)
         return journal
 
@@ -81,13 +85,18 @@ class Journal:
 
     def _write(self, text: str) -> None:
         body = text.encode()
-        self._file.write(b"%08x %s\n" % (zlib.crc32(body), body))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write(b"%08x %s\n" % (zlib.crc32(body), body))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(f"{self.path}: cannot be written: {why}; finished rows are kept for --resume") from None
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Let go of the file, and of what a full disk would not take."""
+        with suppress(OSError):
+            self._file.close()
 
 
 def _checked(path: Path, number: int, line: bytes) -> str:

@@ -84,13 +84,20 @@ class Protocol(_Strict):
     graphs: on CUDA, replay captured iterations (and captured phases).
     """
 
-    modes: tuple[Mode, ...] = ("end_to_end", "phases")
+    modes: tuple[Mode, ...] = Field(default=("end_to_end", "phases"), min_length=1)
     warmup: PositiveInt = 1
     samples: int = Field(default=MIN_SAMPLES, ge=MIN_SAMPLES)
     iterations: PositiveInt = 4
     read_every: PositiveInt = 4
     graphs: bool = True
     seed: int = Field(default=0, ge=0)
+
+    @field_validator("modes")
+    @classmethod
+    def _once(cls, modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
+        if len({*modes}) < len(modes):
+            raise ValueError("must name each mode once")
+        return modes
 
 
 class Micro(_Strict):
@@ -104,7 +111,7 @@ class Plan(_Strict):
     """A whole plan. hardware: the device that predictions are for; ``--hardware`` puts another in its place."""
 
     schema_version: Literal[1]
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$")
     title: str = Field(min_length=8)
     device: Literal["cpu", "cuda"]
     hardware: str

@@ -13,7 +13,7 @@ from validate.harness.journal import Journal
 
 SCHEMA_VERSION = 1
 RESULTS = ROOT / "results"
-SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calls")
+SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calls", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 
 SEPARATOR = 0
 HELD_OUT_PERCENT = 5
@@ -24,10 +24,17 @@ def is_held_out(path: Path) -> bool:
     return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT
 
 
+def _order(count: int, seed: int) -> np.ndarray:
+    """0 ... count - 1, shuffled."""
+    if seed < 0:
+        raise refuse("--seed", None, "0 or more", seed)
+    return np.random.default_rng(seed).permutation(count)
+
+
 def corpus(held_out: bool, seed: int = 0) -> np.ndarray:
     """All files of one side of the split in a seeded order, each followed by a zero byte; uint8."""
     files = [p for p in source_files() if is_held_out(p) == held_out]
-    order = np.random.default_rng(seed).permutation(len(files))
+    order = _order(len(files), seed)
     texts = [files[i].read_bytes().replace(b"\0", b"") + bytes([SEPARATOR]) for i in order]
     return np.frombuffer(b"".join(texts), dtype=np.uint8)
 
@@ -37,5 +44,5 @@ def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
     files = [p for p in source_files() if is_held_out(p) and p.stat().st_size >= length]
     if not files:
         raise InputError(f"--context: no held-out file of the standard library is {length} bytes long")
-    order = np.random.default_rng(seed).permutation(len(files))
+    order = _order(len(files), seed)
     return [list(files[order[i % len(files)]].read_bytes()[:length]) for i in range(count)]

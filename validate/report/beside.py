@@ -105,6 +105,11 @@ def _side(point: Measured, bench: Bench) -> Side:
     return Side(point, scenario, predicted, lower)
 
 
+def below_bounds(compared: Sequence[Side]) -> dict[str, list[str]]:
+    """Point -> its figures that no device of this kind can reach; none where all is well."""
+    return {side.point.key: faults for side in compared if (faults := side.below_bound())}
+
+
 @dataclass(frozen=True, slots=True)
 class Errors:
     """Absolute relative errors of one figure over points."""

@@ -7,12 +7,14 @@ from pathlib import Path
 from perfmodel.errors import InputError
 from perfmodel.inflection import inflection_context
 from perfmodel.specs.calibration import Calibration
+from validate.fit.folds import FOLDS
 from validate.fit.stack import halves
 from validate.measurements import Record, records, withdrawn
 from validate.report.beside import (
     FIGURES,
     LABELS,
     Side,
+    below_bounds,
     bench_of,
     best_gammas,
     errors,
@@ -146,7 +148,7 @@ def _cell(side: Side, figure: str) -> str:
 
 
 def _bounds(compared: Sequence[Side]) -> list[str]:
-    faults = [f"{side.point.key}: {', '.join(side.below_bound())}" for side in compared if side.below_bound()]
+    faults = [f"{key}: {', '.join(figures)}" for key, figures in below_bounds(compared).items()]
     if not faults:
         return ["No measured time is below its physical lower bound.", ""]
     return ["**Below the physical lower bound:**", "", *(f"- {fault}" for fault in faults), ""]
@@ -161,7 +163,7 @@ def _overhead(record: Record) -> list[str]:
 def _halves(record: Record, hardware: str, calibration: Calibration) -> list[str]:
     """What the calibration would reach stretched to whole passes: fitted on one half, judged on the other."""
     measured = tuple(replace(p, hardware=hardware) for p in points(record) if p.speedup and p.overhead_s)
-    if record.name in calibration.fitted_on or len({(p.target, p.batch, p.context) for p in measured}) < LEAST_HALVES:
+    if record.name in calibration.fitted_on or len({FOLDS["point"](p) for p in measured}) < LEAST_HALVES:
         return []
     found = halves(measured, calibration)
     names = {"target_s": "T_T", "verify_s": "T_V", "draft_s": "T_D", "overhead_s": "beside the passes"}

@@ -26,7 +26,8 @@ class SnapView(Packed):
         """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
         assert observed is not None, "SnapKV needs the queries of the prompts' last tokens"
         self.raise_bound(min(self.source.bound, self.budget))
-        for layer in range(self.k.shape[0]):
+        layers = self.k.shape[0] if self.source.bound else 0  # a separate draft lags: of one token it holds none
+        for layer in range(layers):
             rows = range(self.k.shape[1])
             self.copy(layer, torch.cat([self._choose(layer, row, observed) for row in rows]))
         self.lengths.copy_(self.source.lengths.clamp(max=self.budget))

@@ -27,6 +27,8 @@ COLUMN_S = 1e-8
 """Scale at which the time of an output column is fitted."""
 KINK = 1.02
 """A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
+FAR, LEAST_FRACTION = 0.25, 0.0105
+"""Log rms of kernels, and share of the bandwidth at the end of its range, that speak for another device."""
 
 
 def calibration_from(record: Record, gpu: GPUSpec, name: str, statistic: Statistic = "median") -> Calibration:
@@ -73,12 +75,19 @@ class Fit:
             "kind": "fitted",
             "fitted_on": (self.record.name,),
             "date": datetime.date.fromisoformat(_date(self.record)),
-            "notes": f"From kernels alone ({self.statistic} samples), no whole pass. Kernels: {worst} rms.",
+            "notes": f"From kernels alone ({self.statistic} samples), no whole pass. Kernels: {worst} rms."
+            + self._doubts(constants),
             "allreduce_multiplier": self._constant(1.0, None, "the curve as measured"),
         }
         if table := self.allreduce():
             fixed["allreduce"] = table
         return Calibration.model_validate(fixed | constants)
+
+    def _doubts(self, constants: dict[str, Any]) -> str:
+        """What to say of kernels that no efficiency of this device explains."""
+        ends = {kind: constants[f"{kind}_bandwidth_fraction"]["value"] for kind in self.residuals}
+        far = [k for k, error in self.residuals.items() if error > FAR and not LEAST_FRACTION < ends[k] < 0.999]
+        return f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(far)} times." if far else ""
 
     def gemm(self) -> dict[str, Any]:
         """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
