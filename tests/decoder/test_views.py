@@ -12,6 +12,7 @@ from perfmodel.errors import InputError
 from perfmodel.kv import KVLayout, parse_kv
 from validate.decoder import backends, kv
 from validate.decoder.cache import KVCache
+from validate.decoder.drafts import ModelDraft
 from validate.decoder.kv import View
 from validate.decoder.kv.base import Packed
 from validate.decoder.kv.quantized import QuantizedView
@@ -340,3 +341,17 @@ def test_one_token_prompts(method: str) -> None:
 def test_what_cannot_be_run_is_refused(method: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         view(method, cache(LENGTHS))
+
+
+def test_a_separate_draft_selects_by_the_last_tokens_that_its_cache_holds(target: Model) -> None:
+    """It lags one token behind: the window is that of a self-draft of the prompt without its last token."""
+    prompt, method = [(7 * i * i + 3 * i) % target.spec.vocab_size for i in range(41)], "snapkv:12,window=4"
+    views = []
+    for tokens, kind, draft in ((prompt, "model", target), (prompt[:-1], "self", None)):
+        made = decoder(target, Request(1, len(tokens), 4, 2, kind, method), draft)
+        made.start([tokens], 4)
+        assert isinstance(made.draft, ModelDraft)
+        views.append(made.draft.view)
+    assert torch.equal(views[0].lengths, views[1].lengths)
+    for one, other in zip(*((view.k[..., :12, :], view.v[..., :12, :]) for view in views), strict=True):
+        torch.testing.assert_close(one, other)

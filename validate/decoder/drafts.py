@@ -63,8 +63,9 @@ class ModelDraft:
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
         """A separate model runs the prompts itself, up to the last token but one."""
         if self.own:
-            _, observed = self.runner.prefill(tokens, lengths, self.view.window)
-            self.runner.cache.set_lengths(lengths - self.takes + 1, tokens.shape[1] - self.takes + 1)
+            behind = lengths - self.takes + 1
+            _, observed = self.runner.prefill(tokens, behind, self.view.window)
+            self.runner.cache.set_lengths(behind, tokens.shape[1] - self.takes + 1)
         self.view.build(observed)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
