@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 SHIFTS = {"plain": -0.28, "draft": 0.0, "verify": 0.28}
 """Where the bar of a pass stands beside its point."""
 MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), "pass": ("whole pass", "o")}
-OVER = ("context", "batch")
 TERA = 1e12
 
 

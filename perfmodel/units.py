@@ -22,4 +22,3 @@ FACTORS: dict[str, float] = {
 BYTES = ("B", "MB", "MiB", "GB", "GiB")
 BYTES_PER_S = ("GB/s", "TB/s")
 FLOPS = ("GFLOP/s", "TFLOP/s", "TOP/s")
-HERTZ = ("MHz", "GHz")

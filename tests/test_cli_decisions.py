@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfmodel import cli
 from perfmodel.specs.engine_config import ContextTable, VLLMConfig
+from tests.commands import read, run
 
 ADVISE = (
     *("advise", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "32k", "--batch", "1..32"),
@@ -24,16 +24,6 @@ TREE = (
 COMPARE = (
     *("compare", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "1k", "--gamma", "9", "--alpha", "0.7"),
 )
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    assert cli.run(arguments) == status
-    printed = capsys.readouterr()
-    return printed.err if status else printed.out
-
-
-def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    return json.loads(run(capsys, *arguments, "--json"))
 
 
 def test_advise(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,18 +1,17 @@
 """The verbs hierarchy, moe, serving and tree: the Python answers under them, what they print, what they refuse."""
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perfmodel import cli
 from perfmodel.acceptance import Acceptance
 from perfmodel.hierarchy import best_two_levels, predict_two_levels
 from perfmodel.moe import experts_of, target_efficiency, touched
 from perfmodel.query import Query, resolve
 from perfmodel.serving import mixed_speedup, served, tokens_per_slot_iteration
 from perfmodel.speculative import speedups
+from tests.commands import read, run
 
 HIERARCHY = (
     *("hierarchy", "-m", "llama-2-7b-32k", "--hardware", "a100", "-b", "1", "-c", "122k"),
@@ -24,16 +23,6 @@ SERVING = (
     *("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "24", "-c", "2k,16k,64k", "-g", "3"),
     *("--alpha", "0.85,0.5", "--draft-kv", "streamingllm:512"),
 )
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    assert cli.run(arguments) == status
-    printed = capsys.readouterr()
-    return printed.err if status else printed.out
-
-
-def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    return json.loads(run(capsys, *arguments, "--json"))
 
 
 def triforce(inner: float) -> Any:

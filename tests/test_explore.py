@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from headless import Browser
 
 from perfmodel import cli, explore
 from perfmodel.cli.explore import Exploration
@@ -23,6 +22,7 @@ from perfmodel.speculative import predict
 from perfmodel.uncertainty import log_error, speedup_interval
 from perfmodel.whatif import answer
 from perfmodel.workload import Workload
+from tests.headless import Browser
 
 ROUNDING = 3e-7
 """Relative: the page keeps 32-bit floats, and adds up a handful of them."""

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Whole = Annotated[int, Field(strict=True, ge=0, le=2**40)]
-VLLM_METHODS = ("ngram", "draft_model", "eagle", "eagle3", "medusa", "mtp")
 
 
 class _Strict(BaseModel):

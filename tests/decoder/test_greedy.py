@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.decoder.methods import METHODS as SOME
 from validate.decoder import kv
 from validate.decoder.model import Model
 from validate.decoder.ngram import NGramDraft
@@ -14,16 +15,7 @@ from validate.decoder.speculative import Generation
 from validate.decoder.state import State
 
 NEW = 60
-METHODS = [
-    "full",
-    "streamingllm:24",
-    "snapkv:24,window=8",
-    "quest:24,page=4",
-    "topk:24",
-    "retrieval:24,every=3,chunk=4",
-    "quantized,bits=4",
-    "quantized,bits=8,group=4",
-]
+METHODS = [*SOME, "quantized,bits=8,group=4"]
 
 
 def run(

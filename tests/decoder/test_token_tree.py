@@ -7,6 +7,7 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.tree import Growth, TreeAcceptance
+from tests.decoder.methods import METHODS
 from validate.decoder import kv, topology
 from validate.decoder.drafts import ModelDraft
 from validate.decoder.model import Model
@@ -25,15 +26,6 @@ TREES = {
     "sequoia": SEQUOIA,
     "lopsided": (-1, 0, 0, 0, 2, 2, 3, 5, 6, 6, 9),
 }
-METHODS = [
-    "full",
-    "streamingllm:24",
-    "snapkv:24,window=8",
-    "quest:24,page=4",
-    "topk:24",
-    "retrieval:24,every=3,chunk=4",
-    "quantized,bits=4",
-]
 
 
 def asked(prompts: list[list[int]], tree: tuple[int, ...], kind: str = "self", **more: object) -> Request:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from perfmodel.errors import InputError
+from tests.decoder.methods import METHODS
 from validate.decoder import graphs
 from validate.decoder.model import Model
 from validate.decoder.sampling import Sampling
@@ -14,15 +15,6 @@ from validate.decoder.speculative import Generation
 from validate.decoder.two_level import TwoLevelDecoder
 
 NEW = 40
-MIDDLES = [
-    "full",
-    "streamingllm:24",
-    "snapkv:24,window=8",
-    "quest:24,page=4",
-    "topk:24",
-    "retrieval:24,every=3,chunk=4",
-    "quantized,bits=4",
-]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +39,7 @@ def levels(
 
 
 @pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (1, 5), (2, 4), (4, 3), (3, 8)])
-@pytest.mark.parametrize("middle", MIDDLES)
+@pytest.mark.parametrize("middle", METHODS)
 def test_greedy_output_is_plain_output(
     target: Model, small: Model, ragged: list[list[int]], plain: Generation, middle: str, inner: int, gamma: int
 ) -> None:

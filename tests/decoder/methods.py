@@ -1,0 +1,11 @@
+"""One spelling of every draft cache that decodes what the target does, small enough to leave most of a prompt out."""
+
+METHODS = [
+    "full",
+    "streamingllm:24",
+    "snapkv:24,window=8",
+    "quest:24,page=4",
+    "topk:24",
+    "retrieval:24,every=3,chunk=4",
+    "quantized,bits=4",
+]
