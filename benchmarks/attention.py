@@ -22,9 +22,9 @@ from torch import Tensor
 from perfmodel.cli.counts import parse_count, parse_counts
 from perfmodel.errors import InputError
 from perfmodel.specs.gpu import load_gpu
-from validate.decoder.attention import Span
-from validate.decoder.backends import choose
-from validate.decoder.job import DTYPES
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.backends import choose
+from perfmodel.validate.decoder.job import DTYPES
 
 Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
 

@@ -38,7 +38,7 @@ passes)
     done
     ;;
 model)
-    "$python" -m validate.lm.train --shape large --device cuda --minutes "${1:-7}" --out "$out/$machine/stdlib-large"
+    "$python" -m perfmodel.validate.lm.train --shape large --device cuda --minutes "${1:-7}" --out "$out/$machine/stdlib-large"
     perfmodel validate acceptance --checkpoint "$out/$machine/stdlib-large" --device cuda --context 1k,4k \
         --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 --draft-kv snapkv:256 \
         --draft-kv quest:256 --out "$out/$machine/acceptance.yaml"

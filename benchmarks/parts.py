@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.inflection import inflection
-from perfmodel.query import Query, resolve
-from perfmodel.speculative import Prediction, Scenario, predict
-from perfmodel.whatif import answer
-from perfmodel.workload import Workload
+from perfmodel.answers.inflection import inflection
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import answer
+from perfmodel.speculation.chain import Prediction, Scenario, predict
+from perfmodel.speculation.workload import Workload
 
 QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
 DECODER_CONTEXT = 16384
@@ -77,10 +77,10 @@ def million() -> Rows:
 
 def decoder() -> Rows:
     """The real decoder on this CPU at a point where a sparse draft pays: what it gains, and what its loop adds."""
-    from validate.harness.measure import run_plan
-    from validate.harness.plans import load_plan
-    from validate.measurements import read_record
-    from validate.summaries import measured
+    from perfmodel.validate.harness.measure import run_plan
+    from perfmodel.validate.harness.plans import load_plan
+    from perfmodel.validate.records.record import read_record
+    from perfmodel.validate.records.summary import measured
 
     plan = load_plan("cpu-quick")
     block = plan.grid[0].model_copy(update={"context": (DECODER_CONTEXT,)})

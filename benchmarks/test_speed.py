@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.inflection import inflection
-from perfmodel.query import Query, resolve
-from perfmodel.speculative import predict
-from perfmodel.whatif import answer
-from perfmodel.workload import Workload
+from perfmodel.answers.inflection import inflection
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import answer
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.workload import Workload
 
 Timed = Callable[..., Any]
 QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)

@@ -16,15 +16,15 @@ from statistics import median
 
 import torch
 
+from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.counts import parse_count, parse_counts, parse_numbers
 from perfmodel.errors import InputError
-from perfmodel.query import Query, resolve
-from perfmodel.tree import TreeAcceptance
-from validate.decoder.job import DTYPES
-from validate.decoder.setup import Request, decoder, start_random
-from validate.decoder.topology import Topology, sequoia
-from validate.decoder.weights import load
-from validate.harness.plans import model_reference
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.validate.decoder.job import DTYPES
+from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.topology import Topology, sequoia
+from perfmodel.validate.decoder.weights import load
+from perfmodel.validate.harness.plans import model_reference
 
 Work = Callable[[], object]
 

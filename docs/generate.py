@@ -42,7 +42,7 @@ FENCE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
-VERBS = [name for name, (module, _) in cli.COMMANDS.items() if module.startswith("perfmodel.")]
+VERBS = [name for name in cli.COMMANDS if name != "validate"]
 COMPLETE = ("whatif", "advise")
 """Verbs shown with all their flags; the others have those of whatif beside their own."""
 OVERRIDDEN = {
@@ -99,7 +99,9 @@ def filled(text: str, timed: bool = False) -> str:
 def copy_tree(folder: Path) -> None:
     """The packages, their tests and the settings of both, without what was made from them."""
     for name in TREE:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "local-*"))
+        shutil.copytree(
+            ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "local-*")
+        )
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 

@@ -9,16 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel import capacity, inflection
-from perfmodel.acceptance import tokens_per_iteration
+from perfmodel.answers import inflection
+from perfmodel.answers.query import Query, resolve
+from perfmodel.costs.roofline import Machine
 from perfmodel.ops import Cost, Op
-from perfmodel.query import Query, resolve
-from perfmodel.roofline import Machine
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
-from perfmodel.speculative import Scenario, predict
-from perfmodel.workload import Workload
+from perfmodel.speculation import capacity
+from perfmodel.speculation.acceptance import tokens_per_iteration
+from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.workload import Workload
 
 # One layer: q and o 2 x 4096 x 4096, k and v 2 x 4096 x 1024, gate, up and down 3 x 4096 x 14336
 #   = 33 554 432 + 8 388 608 + 176 160 768 = 218 103 808; 32 of them 6 979 321 856.

@@ -11,17 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 from perfmodel import kv
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import answer
 from perfmodel.cli import gpus as gpu_catalogue
 from perfmodel.cli import models as model_catalogue
 from perfmodel.drafts import kinds
 from perfmodel.kv import KVLayout, KVMethod, parse_kv
-from perfmodel.query import Query, resolve
 from perfmodel.specs import files, gpu, model
 from perfmodel.specs.gpu import GPUSpec, Quantity, load_gpu
 from perfmodel.specs.model import load_model
-from perfmodel.speculative import predict, speedups
-from perfmodel.whatif import answer
-from perfmodel.workload import Workload
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.workload import Workload
 
 # Devices.
 

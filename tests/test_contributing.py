@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_docs import GENERATE, ROOT
+
+from tests.test_docs import GENERATE, ROOT
 
 PAGE = ROOT / "docs" / "contributing.md"
 TEXT = PAGE.read_text(encoding="utf-8")

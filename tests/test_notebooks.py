@@ -13,8 +13,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from perfmodel import plots
-from perfmodel.plots_sliders import DEFAULT, Sliders, drafts_of, kv_at
-from perfmodel.query import Query, resolve
+from perfmodel.answers.query import Query, resolve
+from perfmodel.plots.widgets import DEFAULT, Sliders, drafts_of, kv_at
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -101,7 +101,7 @@ def test_words_stand_between_the_cells(notebook: Path) -> None:
         "speedup = a * b / c",
         "x += 1",
         "f = lambda x: x",
-        "from perfmodel.whatif import _verdict",
+        "from perfmodel.answers.whatif import _verdict",
         "import os",
         "from perfmodel.plots import *",
         "scenario._times",

@@ -31,7 +31,7 @@ COMMANDS = {
     "models": ("perfmodel.cli.models", "The models: list, show, check."),
     "kv": ("perfmodel.cli.kv", "The draft's KV methods: list, show, check."),
     "calibrations": ("perfmodel.cli.calibrations", "The calibrations: list, show, check."),
-    "validate": ("validate.cli", "Measure, calibrate and compare against a clock (extra: validate)."),
+    "validate": ("perfmodel.validate.cli", "Measure, calibrate and compare against a clock (extra: validate)."),
 }
 """Verb -> (module that holds its `app`, what it is for)."""
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from perfmodel.advise import advise as answer
-from perfmodel.advise_space import Objective, Request
-from perfmodel.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.answers.advise import advise as answer
+from perfmodel.answers.advise_space import Objective, Request
 from perfmodel.cli.counts import parse_count, parse_counts, parse_methods
 from perfmodel.cli.options import COUNTS, Json, _option, asks
 from perfmodel.errors import InputError, refuse
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 VERDICTS = {

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.batching import chunked, compose, disaggregate
-from perfmodel.batching import compare as both_ways
+from perfmodel.answers.compare import chunked, compose, disaggregate
+from perfmodel.answers.compare import compare as both_ways
+from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.options import Json, Question, _option, asks
 from perfmodel.errors import InputError, refuse
-from perfmodel.query import Query, resolve
-from perfmodel.speculative import Scenario
+from perfmodel.speculation.chain import Scenario
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

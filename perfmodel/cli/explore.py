@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.answers.sweep import Grid
 from perfmodel.cli.options import COUNTS, Question, _option, asks
 from perfmodel.errors import InputError, refuse
-from perfmodel.sweep import Grid
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: an .html file, replaced.")]
@@ -59,7 +59,7 @@ def explore(question: Exploration, output: Output) -> None:
     One HTML file for every combination of --model, --hardware, --tp and --draft-kv: no server, no network. Sliders for
     acceptance and draft length; --batch and --context take lists and ranges and make the map.
     """
-    from perfmodel import explore as explorer
+    from perfmodel.explorer import page as explorer
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise refuse("--output", None, "a file name ending in .html", output.name)

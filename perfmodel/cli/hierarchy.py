@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.advise_space import parse_rate
+from perfmodel.answers.advise_space import parse_rate
+from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.counts import parse_counts
 from perfmodel.cli.options import Json, Question, _option, asks, fit
 from perfmodel.errors import InputError, refuse
-from perfmodel.hierarchy import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
-from perfmodel.query import Query, resolve
-from perfmodel.speculative import Scenario
-from perfmodel.tree import TreeAcceptance
+from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

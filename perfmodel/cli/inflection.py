@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.answers.inflection import inflection as lengths
+from perfmodel.answers.query import resolve
+from perfmodel.answers.sweep import Grid
 from perfmodel.cli.options import COUNTS, Json, Question, asks
 from perfmodel.errors import InputError
-from perfmodel.inflection import inflection as lengths
-from perfmodel.query import resolve
-from perfmodel.sweep import Grid
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 LENGTHS = ("memory_bound_context", "break_even_context", "inflection_context")

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.answers.inverse import solve
 from perfmodel.cli.options import Json, Question, asks
-from perfmodel.inverse import solve
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 Speedup = Annotated[float, typer.Option("--speedup", metavar="X", help="The speedup to reach; 1 is break even.")]

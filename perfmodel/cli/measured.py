@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from perfmodel.answers.query import Query
 from perfmodel.kv import parse_kv
-from perfmodel.query import Query
 
 FIGURES = {
     "target_s": ("target_step", "predicted_s"),
@@ -24,7 +24,7 @@ def measured(query: Query, answer: dict[str, Any]) -> list[dict[str, Any]]:
     figure, predicted, measured and error (predicted / measured - 1); `fitted_on` is true where the calibration was
     fitted on this very set, so that the error is no test of it. Empty where nobody measured this.
     """
-    from validate.records import published_points
+    from perfmodel.specs.published import published_points
 
     asked = answer["query"]
     if asked["kv_dtype"] != "bf16" or asked["draft_kv_dtype"] != "bf16" or asked["draft_weights"] != asked["weights"]:

@@ -7,12 +7,20 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from perfmodel.capacity import memory_of
+from perfmodel.answers.moe import (
+    MAX_BATCH,
+    experts_of,
+    independence_of,
+    peak,
+    target_efficiency,
+    touched,
+    with_independence,
+)
+from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.options import COUNTS, Json, Question, _option, asks, fit
 from perfmodel.errors import InputError, refuse
-from perfmodel.moe import MAX_BATCH, experts_of, independence_of, peak, target_efficiency, touched, with_independence
-from perfmodel.query import Query, resolve
-from perfmodel.speculative import Scenario, speedups
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.chain import Scenario, speedups
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

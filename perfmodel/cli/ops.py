@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import step_dict
 from perfmodel.cli.options import Json, Question, asks
+from perfmodel.costs.roofline import Machine
 from perfmodel.errors import unknown_name
 from perfmodel.ops import Op
-from perfmodel.query import Query, resolve
-from perfmodel.roofline import Machine
-from perfmodel.speculative import predict
-from perfmodel.whatif import step_dict
-from perfmodel.workload import Workload
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.workload import Workload
 
 PASSES = ("target", "draft", "verify")
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

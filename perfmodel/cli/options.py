@@ -8,7 +8,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from perfmodel.capacity import DEFAULT_MEMORY_FRACTION, Memory
+from perfmodel.answers.inflection import DEFAULT_BATCH_RANGE
+from perfmodel.answers.query import Query
+from perfmodel.answers.sweep import AXES, Grid
 from perfmodel.cli.counts import (
     parse_count,
     parse_counts,
@@ -19,10 +21,8 @@ from perfmodel.cli.counts import (
     parse_span,
 )
 from perfmodel.errors import InputError, unknown_name
-from perfmodel.inflection import DEFAULT_BATCH_RANGE
-from perfmodel.query import Query
-from perfmodel.speculative import Accounting
-from perfmodel.sweep import AXES, Grid
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, Memory
+from perfmodel.speculation.chain import Accounting
 
 COUNTS = "COUNTS"
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel import plots
+from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.advise import Search
 from perfmodel.cli.catalogue import Verbs
 from perfmodel.cli.counts import parse_counts
 from perfmodel.cli.options import COUNTS, Question, _option, asks
 from perfmodel.errors import InputError, refuse, unknown_name
-from perfmodel.query import Query, resolve
-from perfmodel.speculative import Scenario, predict
-from perfmodel.workload import Workload
+from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.workload import Workload
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,7 +191,7 @@ def gamma(question: Lengths, output: Output, map: Map = False) -> None:
 @asks
 def pareto(search: Search, output: Output) -> None:
     """Throughput against time per token: the fronts of plain decoding and of speculation, as `perfmodel advise`."""
-    from perfmodel.advise import advise
+    from perfmodel.answers.advise import advise
 
     _save(plots.pareto(advise(search.request())), output)
 
@@ -199,7 +199,7 @@ def pareto(search: Search, output: Output) -> None:
 @app.command()
 def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> None:
     """Predicted against measured times of the committed results, and the errors over the context."""
-    from validate.accuracy import compare
+    from perfmodel.validate.accuracy import compare
 
     known = (*compare.SETS, *compare.own_sets())
     for name in sets or ():
@@ -236,7 +236,7 @@ def _at_gamma(query: Query, points: Sequence[tuple[float, float]]) -> tuple[Scen
 
 def _published(query: Query) -> list[tuple[float, float, float]]:
     """Batch, context and speedup of the published measurements. Raises InputError where there is none."""
-    from validate.records import published_points
+    from perfmodel.specs.published import published_points
 
     scenario = resolve(query)
     kv, gpu = scenario.draft.kv, scenario.machine.gpu.name

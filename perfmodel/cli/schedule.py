@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from perfmodel import capacity
-from perfmodel.advise_space import parse_rate
+from perfmodel.answers.advise_space import parse_rate
+from perfmodel.answers.engine_lines import Export, Served, export, five_item_rows
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.schedule import DEFAULT_HYSTERESIS, CatchUp, Schedule, catch_up, schedule_by_context
+from perfmodel.answers.schedule import schedule as one_table
+from perfmodel.answers.whatif import warnings
 from perfmodel.cli.counts import parse_count, parse_counts
 from perfmodel.cli.options import COUNTS, Json, Question, _option, asks
 from perfmodel.errors import InputError, refuse
-from perfmodel.query import Query, resolve
-from perfmodel.schedule import DEFAULT_HYSTERESIS, CatchUp, Schedule, catch_up, schedule_by_context
-from perfmodel.schedule import schedule as one_table
-from perfmodel.schedule_export import Export, Served, export, five_item_rows
-from perfmodel.speculative import Scenario
-from perfmodel.tree import TreeAcceptance
-from perfmodel.whatif import warnings
+from perfmodel.speculation import capacity
+from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.tree import TreeAcceptance
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 MOST_BATCHES = 256

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.answers.query import resolve
+from perfmodel.answers.serving import VLLM_GRAPH_SIZES, best_gamma, mixed_memory, served
 from perfmodel.cli.counts import parse_count, parse_counts, parse_gammas, parse_numbers
 from perfmodel.cli.options import COUNTS, Json, Question, _option, asks, fit
 from perfmodel.errors import refuse
-from perfmodel.query import resolve
-from perfmodel.serving import VLLM_GRAPH_SIZES, best_gamma, mixed_memory, served
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 MOST_SEQUENCES = 4096

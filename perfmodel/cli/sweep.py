@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from perfmodel import sweep as grids
+from perfmodel.answers import sweep as grids
+from perfmodel.answers.sweep_files import sink_for
 from perfmodel.cli.options import Question, asks
 from perfmodel.errors import InputError
-from perfmodel.sweep_files import sink_for
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 Output = Annotated[

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from perfmodel.capacity import memory_of
+from perfmodel.answers.query import resolve
 from perfmodel.cli.counts import parse_numbers
 from perfmodel.cli.options import Json, Question, _option, asks, fit
 from perfmodel.errors import InputError, refuse
-from perfmodel.query import resolve
 from perfmodel.specs.files import read_mapping
-from perfmodel.tree import TreeAcceptance
-from perfmodel.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth, levels_within
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth, levels_within
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.answers.whatif import answer
 from perfmodel.cli.measured import measured
 from perfmodel.cli.options import Json, Question, asks
-from perfmodel.whatif import answer
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -29,7 +29,7 @@ def whatif(question: Question, sensitivity: Sensitivity = False, json: Json = Fa
         found = answer(query)
         found |= {"measured": measured(query, found)}
         if sensitivity:
-            from perfmodel.sensitivity import sensitivity as ranked
+            from perfmodel.answers.sensitivity import sensitivity as ranked
 
             found["sensitivity"] = ranked(query)
         answers.append(found)

@@ -5,9 +5,9 @@ from typing import Literal
 import numpy as np
 
 from perfmodel.costs.shards import Attention, Experts, Linear, Shard, Small, span
-from perfmodel.formats import Format
 from perfmodel.kv.base import KVMethod
 from perfmodel.ops import Cost, Floats, Op
+from perfmodel.specs.formats import Format
 
 UNBOUNDED = 2.0**60
 """A context longer than any, where infinity would turn 0 times it into NaN."""

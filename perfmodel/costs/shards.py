@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.formats import Precision
 from perfmodel.kv.base import KVLayout
 from perfmodel.ops import Floats
+from perfmodel.specs.formats import Precision
 from perfmodel.specs.model import ModelSpec
 
 

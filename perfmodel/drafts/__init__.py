@@ -11,8 +11,8 @@ from importlib import import_module
 
 from perfmodel.drafts.base import Draft, DraftFields
 from perfmodel.errors import InputError, refuse
-from perfmodel.formats import Precision, weight_format
 from perfmodel.kv.base import KVMethod
+from perfmodel.specs.formats import Precision, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 
 _BASE = {field.name for field in dataclasses.fields(DraftFields)}

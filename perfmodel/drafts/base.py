@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from perfmodel import costs
-from perfmodel.formats import Precision
 from perfmodel.kv.base import KVMethod
 from perfmodel.ops import Cost, Floats, Op
+from perfmodel.specs.formats import Precision
 from perfmodel.specs.model import ModelSpec
 
 

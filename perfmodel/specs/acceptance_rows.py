@@ -1,6 +1,6 @@
 """Acceptance rates that somebody measured, published rows or a user's file, looked up by what they were measured on.
 
-Plain data only; `perfmodel.acceptance` turns a found row into tokens per iteration.
+Plain data only; `perfmodel.speculation.acceptance` turns a found row into tokens per iteration.
 """
 
 import csv
@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from perfmodel.errors import InputError
+from perfmodel.specs import PACKAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class AcceptanceRow:
 @cache
 def published_rows() -> tuple[AcceptanceRow, ...]:
     """The rows of the bundled ``results/published/acceptance_vs_context.csv``."""
-    path = files("results").joinpath("published", "acceptance_vs_context.csv")
+    path = PACKAGE / "results" / "published" / "acceptance_vs_context.csv"
     with path.open(encoding="utf-8") as file:
         return tuple(
             AcceptanceRow(

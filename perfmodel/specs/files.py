@@ -5,7 +5,6 @@ Names resolve to bundled files (or aliases); anything with a path separator or a
 
 import json
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from perfmodel.errors import InputError, unknown_name
+from perfmodel.specs import PACKAGE
 
 MAX_FILE_BYTES = 4 * 2**20
 MAX_DEPTH = 50
@@ -39,8 +39,7 @@ class _StrictLoader(SafeLoader):  # type: ignore[misc]
 
 def data_directory(kind: str) -> Path:
     """Folder of the bundled files of one kind: ``gpus``, ``calibrations`` or ``models``."""
-    package = "perfmodel" if kind == "models" else "hardware"
-    return Path(str(files(package))) / kind
+    return PACKAGE / ("models" if kind == "models" else f"hardware/{kind}")
 
 
 @cache

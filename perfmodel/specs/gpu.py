@@ -6,9 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from perfmodel import units
 from perfmodel.errors import InputError
-from perfmodel.specs import files
+from perfmodel.specs import files, units
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 

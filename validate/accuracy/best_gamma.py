@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.acceptance import Acceptance
 from perfmodel.specs.calibration import Calibration
-from perfmodel.speculative import predict, speedups
-from perfmodel.workload import Workload
-from validate.accuracy.compare import Mode, calibration_for
-from validate.fit.counted import scenario_of
-from validate.fit.folds import held_out
-from validate.fit.recipes import RECIPES
-from validate.records import MeasuredPoint, published_points
+from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.workload import Workload
+from perfmodel.validate.accuracy.compare import Mode, calibration_for
+from perfmodel.validate.fit.counted import scenario_of
+from perfmodel.validate.fit.folds import held_out
+from perfmodel.validate.fit.recipes import RECIPES
 
 CONSTANTS = (1, 2, 3, 4, 5)
 """Draft lengths of the baseline that always drafts the same number of tokens."""

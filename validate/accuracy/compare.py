@@ -12,18 +12,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from perfmodel.acceptance import Acceptance
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.gpu import load_gpu
-from validate.fit.calibrate import Error, error_of
-from validate.fit.counted import Array, PointSet
-from validate.fit.folds import held_out
-from validate.fit.recipes import RECIPES
-from validate.measurements import records
-from validate.records import MeasuredPoint, published_points
-from validate.summaries import points as own_points
+from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.validate.fit.calibrate import Error, error_of
+from perfmodel.validate.fit.counted import Array, PointSet
+from perfmodel.validate.fit.folds import held_out
+from perfmodel.validate.fit.recipes import RECIPES
+from perfmodel.validate.records.record import records
+from perfmodel.validate.records.summary import points as own_points
 
 Mode = Literal["shipped", "held-out"]
 SETS = ("magicdec", "gptfast_decode", "speculation_other")

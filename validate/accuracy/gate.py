@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError
-from validate.fit.recipes import BOUNDS
+from perfmodel.validate.fit.recipes import BOUNDS
 
 OVERALL_POINTS = 1.0
 PARTITION_POINTS = 3.0

@@ -6,15 +6,15 @@ It says nothing about truth; it makes a review show which numbers a change moves
 import csv
 import io
 import math
-from importlib.resources import files
 from pathlib import Path
 
+from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.query import Query, resolve
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.speculative import predict
-from perfmodel.workload import Workload
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.workload import Workload
+from perfmodel.validate.records.record import RESULTS
 
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite")
 METHODS = ("full", "streamingllm:512", "quest:1024")
@@ -41,7 +41,7 @@ Row = dict[str, str]
 
 def path() -> Path:
     """Where the grid is kept."""
-    return Path(str(files("results"))) / "golden.csv"
+    return RESULTS / "golden.csv"
 
 
 def grid() -> list[Row]:

@@ -4,9 +4,10 @@ import csv
 import os
 import subprocess
 from collections.abc import Iterable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from perfmodel.validate.records.record import RESULTS
 
 COLUMNS = ("commit", "date", "set", "partition", "mape", "bias", "worst")
 MODE = "held-out"
@@ -15,7 +16,7 @@ MODE = "held-out"
 
 def path() -> Path:
     """Where history is kept."""
-    return Path(str(files("results"))) / "history.csv"
+    return RESULTS / "history.csv"
 
 
 def lines_of(found: dict[str, Any], commit: str, date: str) -> list[dict[str, str]]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
-from validate.accuracy import compare
-from validate.accuracy.systems import SLACK
-from validate.fit.fitting import points_of
-from validate.fit.recipes import RECIPES
+from perfmodel.validate.accuracy import compare
+from perfmodel.validate.accuracy.systems import SLACK
+from perfmodel.validate.fit.fitting import points_of
+from perfmodel.validate.fit.recipes import RECIPES
 
 NOTE = "<!-- Written by `perfmodel validate accuracy --write`, with prose from validate/accuracy/page.py. -->"
 WIDTH = 118
@@ -38,7 +38,7 @@ FOLD_WORDS = {
 
 def path() -> Path:
     """Where the page is, in a source checkout."""
-    return Path(__file__).parents[2] / "docs" / "accuracy.md"
+    return Path(__file__).parents[3] / "docs" / "accuracy.md"
 
 
 def render(found: dict[str, Any]) -> str:

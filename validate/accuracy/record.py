@@ -7,23 +7,23 @@ refits that have not seen the fold. Deterministic, and needs no GPU.
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from perfmodel.specs.calibration import Scatter, load_calibration
-from perfmodel.uncertainty import speedup_interval
-from validate.accuracy.best_gamma import CONSTANTS, best_gammas
-from validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
-from validate.accuracy.shapes import found as shapes_found
-from validate.accuracy.systems import SystemRow, borrowed, mean_error, systems
-from validate.fit.calibrate import Error, errors, literature_error, other_error, report, transfer_error
-from validate.fit.counted import Array, scenario_of
-from validate.fit.fitting import fit, points_of, start_of, with_fit
-from validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
-from validate.fit.recipes import RECIPES, Recipe
+from perfmodel.speculation.uncertainty import speedup_interval
+from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
+from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
+from perfmodel.validate.accuracy.shapes import found as shapes_found
+from perfmodel.validate.accuracy.systems import SystemRow, borrowed, mean_error, systems
+from perfmodel.validate.fit.calibrate import Error, errors, literature_error, other_error, report, transfer_error
+from perfmodel.validate.fit.counted import Array, scenario_of
+from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
+from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
+from perfmodel.validate.fit.recipes import RECIPES, Recipe
+from perfmodel.validate.records.record import RESULTS
 
 SCHEMA_VERSION = 1
 DIGITS = 6
@@ -40,7 +40,7 @@ ALSO_FITTED = {
 
 def path() -> Path:
     """Where the record is kept."""
-    return Path(str(files("results"))) / "accuracy.json"
+    return RESULTS / "accuracy.json"
 
 
 def record() -> dict[str, Any]:

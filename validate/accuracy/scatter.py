@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from validate.accuracy.compare import Cell
+from perfmodel.validate.accuracy.compare import Cell
 
 SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 

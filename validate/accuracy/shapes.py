@@ -10,13 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from perfmodel.acceptance import Acceptance
-from perfmodel.hierarchy import predict_two_levels
-from perfmodel.moe import peak
-from perfmodel.query import Query, resolve
-from perfmodel.speculative import Scenario, speedups
-from validate.accuracy.systems import CONTEXTS, SystemRow, systems
-from validate.accuracy.systems_rows import ShapeRow, shapes, step_law
+from perfmodel.answers.moe import peak
+from perfmodel.answers.query import Query, resolve
+from perfmodel.specs.published_systems import ShapeRow, shapes, step_law
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import Scenario, speedups
+from perfmodel.speculation.two_levels import predict_two_levels
+from perfmodel.validate.accuracy.systems import CONTEXTS, SystemRow, systems
 
 INNER = (1, 2, 3)
 """TriForce's draft lengths of the small model that are tried: the paper does not print it."""

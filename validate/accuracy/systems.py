@@ -13,14 +13,14 @@ from math import sqrt
 
 import numpy as np
 
-from perfmodel.query import Query, resolve
+from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.speculative import Scenario, predict
-from perfmodel.uncertainty import speedup_interval, with_calibration
-from perfmodel.workload import Workload
-from validate.accuracy.systems_rows import ServedRow, served, step_law
-from validate.records import MeasuredPoint, SpeculationOtherRow, published_points, published_rows
+from perfmodel.specs.published import MeasuredPoint, SpeculationOtherRow, published_points, published_rows
+from perfmodel.specs.published_systems import ServedRow, served, step_law
+from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.uncertainty import speedup_interval, with_calibration
+from perfmodel.speculation.workload import Workload
 
 SLACK = 0.05
 """What a row leaves open may move its prediction by this share between its ends."""

@@ -3,9 +3,9 @@
 import typer
 
 from perfmodel.cli.catalogue import Verbs
-from validate.cli import calibrate, measure
-from validate.cli.acceptance import acceptance
-from validate.cli.generate import generate
+from perfmodel.validate.cli import calibrate, measure
+from perfmodel.validate.cli.acceptance import acceptance
+from perfmodel.validate.cli.generate import generate
 
 app = typer.Typer(
     cls=Verbs, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,

@@ -32,9 +32,9 @@ def acceptance(
 ) -> int:
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures."""
     from perfmodel.cli.counts import parse_counts
-    from validate.harness import acceptance as observe
-    from validate.harness.imports import Subject, import_file
-    from validate.lm.data import held_out_prompts
+    from perfmodel.validate.harness import acceptance as observe
+    from perfmodel.validate.harness.imports import Subject, import_file
+    from perfmodel.validate.lm.data import held_out_prompts
 
     if out is not None:
         _check_writable(out)

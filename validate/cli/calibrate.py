@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.errors import InputError, unknown_name
-from validate.fit.recipes import RECIPES, recipe_of
+from perfmodel.validate.fit.recipes import RECIPES, recipe_of
 
 EXIT_RED = 1
 
@@ -34,7 +34,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Every figure as JSON.")] = False,
 ) -> None:
     """Published measurements beside what the model predicts for them."""
-    from validate.accuracy import compare as module
+    from perfmodel.validate.accuracy import compare as module
 
     known = (*module.SETS, *module.own_sets())
     for name in sets or ():
@@ -45,7 +45,7 @@ def compare(
             raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
     cells = module.compare(sets or module.gated_sets(), "held-out" if held_out else "shipped", calibration)
     if plot:
-        from validate.accuracy.scatter import draw
+        from perfmodel.validate.accuracy.scatter import draw
 
         draw(cells, plot)
     if as_json:
@@ -55,14 +55,14 @@ def compare(
 
 
 def _print_compare_json(cells: list[Any]) -> None:
-    from validate.accuracy import compare as module
+    from perfmodel.validate.accuracy import compare as module
 
     cut = {name: asdict(module.error(part)) for name, part in module.partitions(cells).items()}
     typer.echo(json.dumps({"schema_version": 1, "cells": [c.as_dict() for c in cells], "partitions": cut}, indent=1))
 
 
 def _print_compare(cells: list[Any], by: tuple[str, ...], worst: int) -> None:
-    from validate.accuracy import compare as module
+    from perfmodel.validate.accuracy import compare as module
 
     typer.echo(f"{'partition':58} {'rows':>5} {'mean %':>8} {'bias %':>8} {'worst %':>8}")
     for name, part in module.partitions(cells, by).items():
@@ -115,8 +115,8 @@ def calibrate(
         if passes is not None and stack is not None:
             raise InputError("--judge, --stack: must not both be given; --stack judges itself, by halves")
         return _from_microbench(from_microbench, hardware, name, statistic, passes, stack, out)
-    from validate.fit import calibrate as module
-    from validate.fit.split import judge, report_lines, split_report
+    from perfmodel.validate.fit import calibrate as module
+    from perfmodel.validate.fit.split import judge, report_lines, split_report
 
     recipes = [recipe_of(name, "NAME")] if name else list(RECIPES.values())
     if write and (fit or hold_out):
@@ -149,10 +149,10 @@ def accuracy(
     as_json: Annotated[bool, typer.Option("--json", help="The record as it is now.")] = False,
 ) -> None:
     """The gate: replay every published set and compare with results/accuracy.json; exit status 1 where it is red."""
-    from validate.accuracy import gate, golden
-    from validate.accuracy import history as trend
-    from validate.accuracy import page as accuracy_page
-    from validate.accuracy import record as module
+    from perfmodel.validate.accuracy import gate, golden
+    from perfmodel.validate.accuracy import history as trend
+    from perfmodel.validate.accuracy import page as accuracy_page
+    from perfmodel.validate.accuracy import record as module
 
     found = module.record()
     if write:
@@ -186,7 +186,7 @@ def history(
     ] = None,
 ) -> None:
     """How accuracy moved from record to record: a Markdown summary, and a picture."""
-    from validate.accuracy import history as module
+    from perfmodel.validate.accuracy import history as module
 
     lines = module.read(module.path())
     if not lines:
@@ -213,14 +213,14 @@ def _from_microbench(
 
     For a CPU without a device file, `hardware` NAME.yaml that does not exist yet is written from the record too.
     judge: a record of whole passes, not used to fit, whose errors the calibration is to state. stack: one that the
-    calibration is stretched to (`validate.fit.stack`).
+    calibration is stretched to (`perfmodel.validate.fit.stack`).
     """
-    from validate.fit.stack import with_stack
-    from validate.harness.estimate import Bench
-    from validate.harness.micro.write import as_yaml, calibrate_from_microbench, device_from, write_yaml
-    from validate.measurements import newest, read_record
-    from validate.report.beside import bench_of, observed
-    from validate.summaries import points, quiet_line
+    from perfmodel.validate.accuracy.beside import bench_of, observed
+    from perfmodel.validate.fit.stack import with_stack
+    from perfmodel.validate.harness.estimate import Bench
+    from perfmodel.validate.harness.micro.write import as_yaml, calibrate_from_microbench, device_from, write_yaml
+    from perfmodel.validate.records.record import newest, read_record
+    from perfmodel.validate.records.summary import points, quiet_line
 
     if statistic not in ("median", "best"):
         raise InputError(f"--statistic: must be median or best, given {statistic!r}")

@@ -7,16 +7,16 @@ import typer
 
 from perfmodel.cli.counts import parse_count, parse_numbers
 from perfmodel.errors import InputError, refuse
-from perfmodel.formats import weight_format
+from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
-from validate.cli.predicted import predicted
+from perfmodel.validate.cli.predicted import predicted
 
 if TYPE_CHECKING:
-    from validate.decoder.compare import Run
-    from validate.decoder.job import Job
-    from validate.decoder.model import Model
-    from validate.decoder.tokens import Tokenizer
+    from perfmodel.validate.decoder.compare import Run
+    from perfmodel.validate.decoder.job import Job
+    from perfmodel.validate.decoder.model import Model
+    from perfmodel.validate.decoder.tokens import Tokenizer
 
 BUNDLED = Path(__file__).parents[1] / "lm" / "checkpoint"
 DEFAULT_CONTEXT = 4096
@@ -62,14 +62,14 @@ def generate(
     """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and measured."""
     import torch
 
-    from validate.decoder.compare import compare
-    from validate.decoder.job import Job
-    from validate.decoder.levels import check_levels, level_lines
-    from validate.decoder.parallel import joined
-    from validate.decoder.sampling import Sampling
-    from validate.decoder.table import lines
-    from validate.decoder.tokens import tokenizer
-    from validate.decoder.tree_plan import check_spec, planned
+    from perfmodel.validate.decoder.compare import compare
+    from perfmodel.validate.decoder.job import Job
+    from perfmodel.validate.decoder.levels import check_levels, level_lines
+    from perfmodel.validate.decoder.parallel import joined
+    from perfmodel.validate.decoder.sampling import Sampling
+    from perfmodel.validate.decoder.table import lines
+    from perfmodel.validate.decoder.tokens import tokenizer
+    from perfmodel.validate.decoder.tree_plan import check_spec, planned
 
     if checkpoint and model:
         raise InputError("--checkpoint and --model: only one of them may be given")
@@ -144,7 +144,7 @@ def _prompts(
     """From the file, from the bundled model's held-out text, or random."""
     import torch
 
-    from validate.decoder.cache import check_fits
+    from perfmodel.validate.decoder.cache import check_fits
 
     if file is not None:
         return [_from_file(file, reader, length)] * job.batch
@@ -152,7 +152,7 @@ def _prompts(
     tokens = job.batch * (length + job.new_tokens)
     check_fits("KV cache", tokens * model.spec.kv_bytes_per_token(model.dtype.itemsize) / job.tp, model.device)
     if job.folder == BUNDLED:
-        from validate.lm.data import held_out_prompts
+        from perfmodel.validate.lm.data import held_out_prompts
 
         return held_out_prompts(job.batch, length, seed)
     generator = torch.Generator().manual_seed(seed)

@@ -8,8 +8,8 @@ import typer
 from perfmodel.errors import InputError
 
 if TYPE_CHECKING:
-    from validate.harness.plans import Plan
-    from validate.measurements import Record
+    from perfmodel.validate.harness.plans import Plan
+    from perfmodel.validate.records.record import Record
 
 MACHINE = typer.Option(help="Label of this machine, such as h200-1: the folder under results/. Never a host name.")
 HARDWARE = typer.Option(help="Device predictions are for, by name or path [the plan's].")
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def plans() -> None:
     """List the plans that ship."""
-    from validate.harness.plans import load_plan, plan_names
+    from perfmodel.validate.harness.plans import load_plan, plan_names
 
     for name in plan_names():
         plan = load_plan(name)
@@ -49,7 +49,7 @@ def measure(
     results: Annotated[Path | None, RESULTS] = None,
 ) -> int:
     """Time every point of a plan with the real decoder and print predicted beside measured."""
-    from validate.harness.plans import load_plan
+    from perfmodel.validate.harness.plans import load_plan
 
     chosen = _for_hardware(load_plan(plan), hardware, threads)
     if dry_run:
@@ -69,10 +69,10 @@ def microbench(
     results: Annotated[Path | None, RESULTS] = None,
 ) -> int:
     """Time kernels alone, at the shapes of a plan's models."""
-    from validate.harness.micro.grid import jobs
-    from validate.harness.plans import load_plan
-    from validate.measurements import read_record
-    from validate.summaries import quiet_line
+    from perfmodel.validate.harness.micro.grid import jobs
+    from perfmodel.validate.harness.plans import load_plan
+    from perfmodel.validate.records.record import read_record
+    from perfmodel.validate.records.summary import quiet_line
 
     chosen = _for_hardware(load_plan(plan), hardware, threads, known=False)
     if dry_run:
@@ -100,12 +100,12 @@ def run(
 
     For a CPU the device file is made too; a GPU is named by --hardware where it is not the plan's.
     """
-    from validate.harness.micro.write import calibrate_from_microbench, device_from, write_yaml
-    from validate.harness.plans import load_plan
-    from validate.harness.recorder import RESULTS as DEFAULT
-    from validate.harness.recorder import machine_folder
-    from validate.measurements import read_record
-    from validate.summaries import is_quiet, quiet_line
+    from perfmodel.validate.harness.micro.write import calibrate_from_microbench, device_from, write_yaml
+    from perfmodel.validate.harness.plans import load_plan
+    from perfmodel.validate.harness.recorder import machine_folder
+    from perfmodel.validate.records.record import RESULTS as DEFAULT
+    from perfmodel.validate.records.record import read_record
+    from perfmodel.validate.records.summary import is_quiet, quiet_line
 
     chosen = _for_hardware(load_plan(plan), hardware, threads, known=hardware is not None)
     typer.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
@@ -141,9 +141,9 @@ def report(
     check: Annotated[bool, typer.Option("--check", help="Fail where the page is not up to date.")] = False,
 ) -> int:
     """Write the page of a machine: every figure predicted beside measured, with pictures."""
-    from validate.harness.recorder import machine_folder
-    from validate.measurements import RESULTS as DEFAULT
-    from validate.report import page
+    from perfmodel.validate.accuracy import report as page
+    from perfmodel.validate.harness.recorder import machine_folder
+    from perfmodel.validate.records.record import RESULTS as DEFAULT
 
     machine_folder(machine, results or DEFAULT)
     text = page.text(machine, results or DEFAULT, hardware, calibration)
@@ -172,15 +172,15 @@ def _for_hardware(plan: "Plan", hardware: str | None, threads: int | None, known
 
 
 def _warn_where_busy(plan: "Plan") -> None:
-    from validate.harness.environment import busy_share
+    from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
         typer.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True)
 
 
 def _microbench(plan: "Plan", machine: str, resume: bool, results: Path | None, only: tuple[str, ...]) -> Path | None:
-    from validate.harness.micro.run import run_micro
-    from validate.harness.recorder import RESULTS as DEFAULT
+    from perfmodel.validate.harness.micro.run import run_micro
+    from perfmodel.validate.records.record import RESULTS as DEFAULT
 
     _warn_where_busy(plan)
     try:
@@ -191,11 +191,11 @@ def _microbench(plan: "Plan", machine: str, resume: bool, results: Path | None, 
 
 
 def _measure(plan: "Plan", machine: str, calibration: str | None, resume: bool, results: Path | None) -> int:
-    from validate.harness.estimate import Bench, check
-    from validate.harness.measure import run_plan
-    from validate.harness.recorder import RESULTS as DEFAULT
-    from validate.measurements import read_record
-    from validate.report.beside import bench_of
+    from perfmodel.validate.accuracy.beside import bench_of
+    from perfmodel.validate.harness.estimate import Bench, check
+    from perfmodel.validate.harness.measure import run_plan
+    from perfmodel.validate.records.record import RESULTS as DEFAULT
+    from perfmodel.validate.records.record import read_record
 
     check(plan, Bench.of(plan, None, calibration))
     _warn_where_busy(plan)
@@ -214,8 +214,8 @@ def _measure(plan: "Plan", machine: str, calibration: str | None, resume: bool, 
 
 
 def _show_plan(plan: "Plan", calibration: str | None) -> None:
-    from validate.harness.estimate import Bench, estimate
-    from validate.report.page import table
+    from perfmodel.validate.accuracy.report import table
+    from perfmodel.validate.harness.estimate import Bench, estimate
 
     bench = Bench.of(plan, None, calibration)
     found = estimate(plan, bench)
@@ -233,9 +233,9 @@ def _show_plan(plan: "Plan", calibration: str | None) -> None:
 
 
 def _show_record(record: "Record", name: str, hardware: str, calibration: str | None) -> None:
-    from validate.report.beside import below_bounds, bench_of, sides
-    from validate.report.page import error_lines, point_lines
-    from validate.summaries import quiet_line
+    from perfmodel.validate.accuracy.beside import below_bounds, bench_of, sides
+    from perfmodel.validate.accuracy.report import error_lines, point_lines
+    from perfmodel.validate.records.summary import quiet_line
 
     compared = sides(record, bench_of(record, hardware, calibration))
     typer.echo(f"{record.name}: predicted with {name} / measured / error")

@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfmodel.query import Query
-    from validate.decoder.compare import Run
-    from validate.decoder.job import Job
-    from validate.decoder.table import Predicted
+    from perfmodel.answers.query import Query
+    from perfmodel.validate.decoder.compare import Run
+    from perfmodel.validate.decoder.job import Job
+    from perfmodel.validate.decoder.table import Predicted
 
 
 def predicted(job: "Job", run: "Run", hardware: str | None) -> "Predicted | None":
     """Plain tokens/s and the speedup, None where there is nothing to predict with.
 
-    A chain is asked of `perfmodel.whatif`, a tree of `perfmodel.tree_cost`, two levels of `perfmodel.hierarchy`.
+    Chains, trees and two levels each by the engine part of that name.
     """
-    from validate.decoder.table import Predicted
+    from perfmodel.validate.decoder.table import Predicted
 
     request = run.request
     if hardware is None or request.draft.startswith("ngram"):
@@ -24,14 +24,14 @@ def predicted(job: "Job", run: "Run", hardware: str | None) -> "Predicted | None
     query = _query(job, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
     if request.tree is not None:
         return Predicted(*_tree(query, request.tree, run.generation.tokens_per_iteration))
-    from perfmodel.whatif import answer
+    from perfmodel.answers.whatif import answer
 
     told = answer(query)
     return Predicted(told["ar_throughput_tokens_per_s"], told["speedup"])
 
 
 def _query(job: "Job", run: "Run", hardware: str, **more: Any) -> "Query":
-    from perfmodel.query import Query
+    from perfmodel.answers.query import Query
 
     request, precision = run.request, job.precision()
     asked: dict[str, Any] = {
@@ -49,10 +49,10 @@ def _query(job: "Job", run: "Run", hardware: str, **more: Any) -> "Query":
 def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float) -> tuple[float, float]:
     from dataclasses import replace
 
-    from perfmodel.query import resolve
-    from perfmodel.tree import Tree
-    from perfmodel.tree_cost import speedup
-    from validate.decoder.topology import depths
+    from perfmodel.answers.query import resolve
+    from perfmodel.speculation.tree import Tree
+    from perfmodel.speculation.tree_cost import speedup
+    from perfmodel.validate.decoder.topology import depths
 
     # acceptance is the tree's, by rank; the chain's is not used, and 0 stands in for it
     scenario = resolve(replace(query, tokens_per_iteration=None, alpha=0.0))
@@ -64,9 +64,9 @@ def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float)
 
 
 def _two_levels(job: "Job", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:
-    from perfmodel.hierarchy import predict_two_levels
-    from perfmodel.query import resolve
-    from validate.decoder.two_level import LevelCounts
+    from perfmodel.answers.query import resolve
+    from perfmodel.speculation.two_levels import predict_two_levels
+    from perfmodel.validate.decoder.two_level import LevelCounts
 
     assert isinstance(run.counts, LevelCounts)
     request, (inner, outer) = run.request, run.counts.alphas

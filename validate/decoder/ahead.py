@@ -7,12 +7,12 @@ sequences have lengths of their own, so that each query is told which slots it s
 import torch
 from torch import Tensor
 
-from validate.decoder.cache import KVCache
-from validate.decoder.drafts import ModelDraft
-from validate.decoder.kv import View
-from validate.decoder.model import Model
-from validate.decoder.runner import Runner
-from validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.runner import Runner
+from perfmodel.validate.decoder.sampling import Sampling
 
 
 class Ahead(Runner):

@@ -5,7 +5,7 @@ import os
 import torch
 
 from perfmodel.errors import InputError
-from validate.decoder.attention import Attention, Folded
+from perfmodel.validate.decoder.attention import Attention, Folded
 
 NAMES = ("auto", "math", "sdpa", "triton")
 
@@ -28,7 +28,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, masked: bool = F
     runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
     if not (_has_triton() and runs) or dtype == torch.float64:
         raise InputError("--attention: triton needs the package triton, a CUDA device and a dtype of at most 32 bits")
-    from validate.decoder.triton_attention import SplitKV
+    from perfmodel.validate.decoder.triton_attention import SplitKV
 
     return SplitKV()
 

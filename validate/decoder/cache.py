@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import Span
 
 BLOCK = 64
 REMEDY = "lower batch, context or new tokens"

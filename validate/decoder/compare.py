@@ -8,11 +8,11 @@ from statistics import median
 
 import torch
 
-from validate.decoder.graphs import capture, record
-from validate.decoder.model import Model
-from validate.decoder.setup import Request, decoder, start_random
-from validate.decoder.speculative import Decoder, Generation, collect
-from validate.decoder.state import State
+from perfmodel.validate.decoder.graphs import capture, record
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.speculative import Decoder, Generation, collect
+from perfmodel.validate.decoder.state import State
 
 PHASE_REPEATS = 5
 

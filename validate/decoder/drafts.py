@@ -5,10 +5,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from validate.decoder.kv import View
-from validate.decoder.runner import Observed, Runner
-from validate.decoder.sampling import Sampling, draw
-from validate.decoder.state import State
+from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.sampling import Sampling, draw
+from perfmodel.validate.decoder.state import State
 
 
 class Draft(Protocol):

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import torch
 
 from perfmodel.errors import InputError
-from validate.decoder.drafts import ModelDraft
-from validate.decoder.speculative import Decoder
-from validate.decoder.state import State
+from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
 
 WARM_UP = 3
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 
 from perfmodel.errors import refuse
-from validate.decoder import kv
-from validate.decoder.model import Model
-from validate.decoder.parallel import for_draft, local_device
-from validate.decoder.sampling import Sampling, scripted_weights
-from validate.decoder.setup import Request
-from validate.decoder.shard import Shard
-from validate.decoder.tokens import end_tokens
-from validate.decoder.weights import load
+from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.parallel import for_draft, local_device
+from perfmodel.validate.decoder.sampling import Sampling, scripted_weights
+from perfmodel.validate.decoder.setup import Request
+from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.tokens import end_tokens
+from perfmodel.validate.decoder.weights import load
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
 LEAST_BUDGET = 64

@@ -1,12 +1,12 @@
-"""Two levels as lines of text: what each level gained, beside what `perfmodel.hierarchy` makes of the two rates."""
+"""Two levels as lines of text: what each level gained, beside what the engine makes of the two rates."""
 
 import numpy as np
 
-from perfmodel.acceptance import Acceptance
 from perfmodel.errors import InputError
-from perfmodel.hierarchy import inner_rounds
-from validate.decoder.compare import Run
-from validate.decoder.two_level import LevelCounts
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.two_levels import inner_rounds
+from perfmodel.validate.decoder.compare import Run
+from perfmodel.validate.decoder.two_level import LevelCounts
 
 
 def check_levels(draft: str, tree: str | None, alpha: float | None) -> None:

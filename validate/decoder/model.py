@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from perfmodel.errors import InputError
 from perfmodel.specs.model import ModelSpec
-from validate.decoder import rope
-from validate.decoder.shard import Shard
+from perfmodel.validate.decoder import rope
+from perfmodel.validate.decoder.shard import Shard
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from validate.decoder.runner import Observed
-from validate.decoder.state import State
+from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.state import State
 
 
 class NGramDraft:

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from perfmodel.errors import InputError
-from validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import Shard
 
 
 def local_device(kind: str) -> torch.device:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from validate.decoder.attention import Attention
-from validate.decoder.cache import KVCache
-from validate.decoder.model import Model
+from perfmodel.validate.decoder.attention import Attention
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.model import Model
 
 PREFILL_CHUNK = 512
 

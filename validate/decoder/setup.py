@@ -6,21 +6,21 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from validate.decoder import backends, kv
-from validate.decoder.ahead import Ahead, AheadDraft
-from validate.decoder.cache import KVCache
-from validate.decoder.drafts import Draft, ModelDraft
-from validate.decoder.kv import View
-from validate.decoder.model import Model
-from validate.decoder.ngram import NGramDraft
-from validate.decoder.runner import Observed, Runner
-from validate.decoder.sampling import Sampling, Script
-from validate.decoder.speculative import Decoder, check_vocabulary
-from validate.decoder.state import State
-from validate.decoder.topology import Topology, check_parents, depths
-from validate.decoder.tree import TreeDecoder
-from validate.decoder.tree_draft import TreeDraft
-from validate.decoder.two_level import Inner, TwoLevelDecoder, TwoLevelDraft
+from perfmodel.validate.decoder import backends, kv
+from perfmodel.validate.decoder.ahead import Ahead, AheadDraft
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.drafts import Draft, ModelDraft
+from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.ngram import NGramDraft
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.sampling import Sampling, Script
+from perfmodel.validate.decoder.speculative import Decoder, check_vocabulary
+from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.topology import Topology, check_parents, depths
+from perfmodel.validate.decoder.tree import TreeDecoder
+from perfmodel.validate.decoder.tree_draft import TreeDraft
+from perfmodel.validate.decoder.two_level import Inner, TwoLevelDecoder, TwoLevelDraft
 
 
 @dataclass(frozen=True)

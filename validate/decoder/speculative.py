@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from validate.decoder.drafts import Draft
-from validate.decoder.runner import Observed, Runner
-from validate.decoder.sampling import Sampling, Script, Verdict, draw, verify_greedy, verify_sampled
-from validate.decoder.state import State, check_prompts
+from perfmodel.validate.decoder.drafts import Draft
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.sampling import Sampling, Script, Verdict, draw, verify_greedy, verify_sampled
+from perfmodel.validate.decoder.state import State, check_prompts
 
 READ_EVERY = 4
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from validate.decoder.compare import Run
+from perfmodel.validate.decoder.compare import Run
 
 COLUMNS = ("draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms", "tokens/it")
 WIDTHS = (28, 9, 8, 10, 9, 8, 8, 8, 9)

@@ -1,6 +1,6 @@
 """The shape of a token tree, as tables on the device; one tree serves all sequences and iterations.
 
-Nodes are numbered level by level, the root 0 first, siblings in order of rank: `perfmodel.tree.Tree.parents`.
+Nodes are numbered level by level, the root 0 first, siblings in order of rank, as in `Tree.parents`.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 import torch
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.tree import MAX_LEVELS, MAX_SIZE, Growth, TreeAcceptance, expected_tokens
+from perfmodel.speculation.tree import MAX_LEVELS, MAX_SIZE, Growth, TreeAcceptance, expected_tokens
 
 
 class Topology:
@@ -87,7 +87,7 @@ def sequoia_nodes(text: str) -> int | None:
 def sequoia(nodes: int, levels: int, rates: TreeAcceptance) -> tuple[int, ...]:
     """Parents of the best tree for `rates`, of at most so many nodes and levels, the root's included.
 
-    Raises InputError where no drafted token gains anything, and as `perfmodel.tree.Growth` does.
+    Raises InputError where no drafted token gains anything, and as `perfmodel.speculation.tree.Growth` does.
     """
     levels = min(levels, nodes, rates.max_levels)
     parents = Growth(rates, nodes, levels).best(nodes, levels).parents
@@ -115,5 +115,5 @@ def branching(text: str) -> tuple[int, ...]:
 
 
 def expectation(parents: Sequence[int], rates: Sequence[float]) -> float:
-    """Tokens per iteration (F of `perfmodel.tree`) if a node's k-th child is accepted at `rates[k]` at every level."""
+    """Tokens per iteration (F) if a node's k-th child is accepted at `rates[k]` at every level."""
     return expected_tokens(parents, TreeAcceptance((tuple(rates),)))

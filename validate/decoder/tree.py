@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from validate.decoder.runner import Runner
-from validate.decoder.sampling import Sampling, Verdict
-from validate.decoder.speculative import Decoder
-from validate.decoder.state import State
-from validate.decoder.tree_draft import TreeDraft
-from validate.decoder.tree_sampling import TreeVerdict, walk_greedy, walk_sampled
+from perfmodel.validate.decoder.runner import Runner
+from perfmodel.validate.decoder.sampling import Sampling, Verdict
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.tree_draft import TreeDraft
+from perfmodel.validate.decoder.tree_sampling import TreeVerdict, walk_greedy, walk_sampled
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TreeCounts:
 
     @property
     def rates(self) -> list[float]:
-        """P(k-th child is accepted | its parent was reached), for `perfmodel.tree.TreeAcceptance`."""
+        """P(k-th child is accepted | its parent was reached), for `perfmodel.speculation.tree.TreeAcceptance`."""
         return [taken / tried if tried else 0.0 for taken, tried in zip(self.taken, self.tried, strict=True)]
 
 

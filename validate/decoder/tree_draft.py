@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from validate.decoder.drafts import ModelDraft
-from validate.decoder.kv import View
-from validate.decoder.runner import Runner
-from validate.decoder.sampling import Sampling, race
-from validate.decoder.state import State
-from validate.decoder.topology import Topology
+from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.runner import Runner
+from perfmodel.validate.decoder.sampling import Sampling, race
+from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.topology import Topology
 
 
 class TreeDraft(ModelDraft):

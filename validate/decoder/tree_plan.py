@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 
 from perfmodel.errors import InputError
-from perfmodel.tree import TreeAcceptance
-from validate.decoder.compare import Run, run
-from validate.decoder.model import Model
-from validate.decoder.setup import Request
-from validate.decoder.topology import branching, depths, expectation, sequoia, sequoia_nodes
-from validate.decoder.tree import TreeCounts
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.validate.decoder.compare import Run, run
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.setup import Request
+from perfmodel.validate.decoder.topology import branching, depths, expectation, sequoia, sequoia_nodes
+from perfmodel.validate.decoder.tree import TreeCounts
 
 PROBE_CHILDREN = 8
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from validate.decoder.sampling import Verdict, draw
-from validate.decoder.topology import Topology
+from perfmodel.validate.decoder.sampling import Verdict, draw
+from perfmodel.validate.decoder.topology import Topology
 
 
 @dataclass(frozen=True)

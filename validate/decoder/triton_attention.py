@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from validate.decoder.attention import Folded, Span, fold, unfold
+from perfmodel.validate.decoder.attention import Folded, Span, fold, unfold
 
 BLOCK = 64
 PROGRAMS_PER_PROCESSOR = 4

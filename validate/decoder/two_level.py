@@ -4,7 +4,7 @@ Inner rounds of gamma_1 small-model tokens, each verified by the target over its
 has gamma_2 tokens or more (at most gamma_1 more); one pass of the full target verifies them. An inner round's tokens
 are distributed as the sparse target's own, so that they are drafts like any other. That takes a sparse cache whose
 selection does not depend on the tokens that it verifies (`View.by_query`), but for greedy decoding.
-Sun et al. 2024 (TriForce), arXiv 2404.11912; `perfmodel.hierarchy` predicts it.
+Sun et al. 2024 (TriForce), arXiv 2404.11912; `perfmodel.speculation.two_levels` predicts it.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from validate.decoder.ahead import Ahead, AheadDraft
-from validate.decoder.runner import Observed, Runner
-from validate.decoder.sampling import Sampling, Verdict, verify_greedy, verify_sampled
-from validate.decoder.speculative import Decoder
-from validate.decoder.state import State
+from perfmodel.validate.decoder.ahead import Ahead, AheadDraft
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.sampling import Sampling, Verdict, verify_greedy, verify_sampled
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
 
 
 @dataclass(frozen=True)

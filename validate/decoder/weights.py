@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from perfmodel.errors import InputError
 from perfmodel.specs.files import read_mapping
 from perfmodel.specs.model import ModelSpec, load_model
-from validate.decoder.cache import check_fits
-from validate.decoder.model import Model, check_supported
-from validate.decoder.shard import Shard
+from perfmodel.validate.decoder.cache import check_fits
+from perfmodel.validate.decoder.model import Model, check_supported
+from perfmodel.validate.decoder.shard import Shard
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.files import data_directory
-from validate.fit.counted import TIMES, Array, PointSet
-from validate.fit.fitting import Fit, points_of
-from validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
-from validate.fit.recipes import RECIPES, Recipe
+from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+from perfmodel.validate.fit.fitting import Fit, points_of
+from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
+from perfmodel.validate.fit.recipes import RECIPES, Recipe
 
 LEFT_OUT = ("point", "batch", "draft", "model")
 """Kinds of fold that the observed error is taken from: the largest of them."""

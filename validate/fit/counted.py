@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.answers.query import Query, resolve
+from perfmodel.costs.roofline import Machine, PassTime
 from perfmodel.ops import Op
-from perfmodel.query import Query, resolve
-from perfmodel.roofline import Machine, PassTime
 from perfmodel.specs.calibration import Calibration
-from perfmodel.speculative import Scenario
-from perfmodel.uncertainty import with_calibration
-from validate.records import MeasuredPoint
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.uncertainty import with_calibration
 
 Array = NDArray[np.float64]
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from perfmodel.specs.calibration import Calibration, Constant, load_calibration
 from perfmodel.specs.calibration import Fit as StatedFit
-from perfmodel.uncertainty import with_values
-from validate.fit.counted import TIMES, PointSet
-from validate.fit.recipes import BOUNDS, NEW_CONSTANTS, Recipe
-from validate.records import MeasuredPoint, published_points
+from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.speculation.uncertainty import with_values
+from perfmodel.validate.fit.counted import TIMES, PointSet
+from perfmodel.validate.fit.recipes import BOUNDS, NEW_CONSTANTS, Recipe
 
 Array = NDArray[np.float64]
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}

@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from validate.fit.counted import TIMES, Array, PointSet
-from validate.fit.fitting import Fit, fit, points_of, start_of
-from validate.fit.recipes import Recipe
-from validate.records import MeasuredPoint
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+from perfmodel.validate.fit.fitting import Fit, fit, points_of, start_of
+from perfmodel.validate.fit.recipes import Recipe
 
 Key = Callable[[MeasuredPoint], tuple[object, ...]]
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, unknown_name
-from validate.fit.calibrate import Report, errors
-from validate.fit.counted import Array
-from validate.fit.fitting import Fit, fit, points_of, start_of
-from validate.fit.recipes import Recipe
-from validate.records import MeasuredPoint
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.validate.fit.calibrate import Report, errors
+from perfmodel.validate.fit.counted import Array
+from perfmodel.validate.fit.fitting import Fit, fit, points_of, start_of
+from perfmodel.validate.fit.recipes import Recipe
 
 FIELDS: dict[str, Callable[[MeasuredPoint], str]] = {
     "set": lambda p: p.set_name,

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration, Scatter
-from perfmodel.uncertainty import with_values
-from validate.fit.calibrate import Error, errors
-from validate.fit.counted import TIMES, Array, PointSet
-from validate.fit.fitting import SOFT, WEIGHTS
-from validate.fit.folds import folds_of
-from validate.records import MeasuredPoint
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.speculation.uncertainty import with_values
+from perfmodel.validate.fit.calibrate import Error, errors
+from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
+from perfmodel.validate.fit.folds import folds_of
 
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "linear ops": (

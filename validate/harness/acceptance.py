@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from perfmodel.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.acceptance_rows import positions_from_histogram
-from validate.decoder.model import Model
-from validate.decoder.sampling import Sampling
-from validate.decoder.setup import Request, decoder
-from validate.decoder.weights import load
-from validate.harness import environment
+from perfmodel.speculation.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.weights import load
+from perfmodel.validate.harness import environment
 
 HeldOut = Callable[[int, int, int], list[list[int]]]
 BUNDLED = Path(__file__).parents[1] / "lm" / "checkpoint"

@@ -14,7 +14,7 @@ import torch
 
 from perfmodel.errors import InputError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 
-from perfmodel import capacity
-from perfmodel.acceptance import Acceptance
+from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
 from perfmodel.errors import InputError
-from perfmodel.formats import Precision
 from perfmodel.kv import parse_kv
-from perfmodel.roofline import Machine
 from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.formats import Precision
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import load_model
-from perfmodel.speculative import Scenario, predict
-from perfmodel.workload import Workload
-from validate.harness.plans import Plan, Point, model_reference
+from perfmodel.speculation import capacity
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.workload import Workload
+from perfmodel.validate.harness.plans import Plan, Point, model_reference
 
 
 @dataclass(frozen=True)

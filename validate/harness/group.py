@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from perfmodel.errors import InputError
-from validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import Shard
 
 
 class Group:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from perfmodel.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration, conditional_from_survival
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv import parse_kv
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import AcceptanceFile
+from perfmodel.speculation.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration, conditional_from_survival
 
 CONVENTIONS = {
     "vllm": "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)",

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
-from validate.harness import environment
-from validate.harness.clock import Clock, PeakMemory, clock_for, overhead_s, synchronize
-from validate.harness.group import Group
-from validate.harness.plans import Mode, Plan, Point
-from validate.harness.progress import Progress
-from validate.harness.recorder import RESULTS, Recorder, machine_folder, open_recorder
-from validate.harness.rig import Models, Phases, Rig
+from perfmodel.validate.harness import environment
+from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, overhead_s, synchronize
+from perfmodel.validate.harness.group import Group
+from perfmodel.validate.harness.plans import Mode, Plan, Point
+from perfmodel.validate.harness.progress import Progress
+from perfmodel.validate.harness.recorder import Recorder, machine_folder, open_recorder
+from perfmodel.validate.harness.rig import Models, Phases, Rig
+from perfmodel.validate.records.record import RESULTS
 
 PHASES = ("propose_s", "verify_s", "decide_s", "commit_s")
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from perfmodel.errors import InputError, unknown_name
-from perfmodel.formats import Precision, kv_format, weight_format
 from perfmodel.kv import parse_kv
 from perfmodel.specs import files
+from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 
 FOLDER = Path(__file__).parents[1] / "plans"

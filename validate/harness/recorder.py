@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
-from validate.harness.environment import ROOT, fingerprint
-from validate.harness.journal import Journal
+from perfmodel.validate.harness.environment import fingerprint
+from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.records.record import RESULTS
 
 SCHEMA_VERSION = 1
-RESULTS = ROOT / "results"
 SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calls", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
 

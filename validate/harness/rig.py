@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from validate.decoder import graphs
-from validate.decoder.drafts import ModelDraft
-from validate.decoder.model import Model
-from validate.decoder.sampling import scripted_weights
-from validate.decoder.setup import Request, decoder, start_random
-from validate.decoder.shard import Shard
-from validate.decoder.speculative import Decoder
-from validate.decoder.state import State
-from validate.decoder.weights import load
-from validate.harness.plans import Plan, Point, model_reference
+from perfmodel.validate.decoder import graphs
+from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.sampling import scripted_weights
+from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.weights import load
+from perfmodel.validate.harness.plans import Plan, Point, model_reference
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 

@@ -1,4 +1,6 @@
-"""Train the small model: ``python -m validate.lm.train --minutes 45``; with a GPU, ``--shape large --device cuda``.
+"""Train the small model: ``python -m perfmodel.validate.lm.train --minutes 45``.
+
+On a GPU: ``--shape large --device cuda``.
 
 Most of the time goes to short contexts, the last part to long ones, so that attention over thousands of bytes is learnt
 where it is paid for. The learning rate follows the share of the time that is used up: a run always ends annealed.
@@ -18,9 +20,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from perfmodel.specs.model import ModelSpec
-from validate.decoder.model import Model
-from validate.decoder.weights import RandomWeights, build, save_tensors
-from validate.lm import data
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensors
+from perfmodel.validate.lm import data
 
 SHAPES: dict[str, dict[str, int]] = {
     "small": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "intermediate": 704},

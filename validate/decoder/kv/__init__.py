@@ -6,9 +6,9 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
-from validate.decoder.attention import Attention
-from validate.decoder.cache import KVCache
-from validate.decoder.kv.base import View
+from perfmodel.validate.decoder.attention import Attention
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.kv.base import View
 
 __all__ = ["View", "names", "view", "view_class"]
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
-from validate.decoder.attention import Attention, Span
-from validate.decoder.cache import KVCache, allocate, pick_tokens, write_tokens
-from validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import Attention, Span
+from perfmodel.validate.decoder.cache import KVCache, allocate, pick_tokens, write_tokens
+from perfmodel.validate.decoder.runner import Observed
 
 Meter = Callable[[str, Tensor | float], None]
 """Told what a draft step reads: "kv" or "select", and bytes, of all sequences of one layer. Tests count with it."""

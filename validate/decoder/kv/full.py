@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from validate.decoder.kv.base import View
+from perfmodel.validate.decoder.kv.base import View
 
 
 class FullView(View):

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.quantized import Quantized
-from validate.decoder.attention import Attention
-from validate.decoder.cache import KVCache, allocate, write_tokens
-from validate.decoder.kv.base import View, only
-from validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import Attention
+from perfmodel.validate.decoder.cache import KVCache, allocate, write_tokens
+from perfmodel.validate.decoder.kv.base import View, only
+from perfmodel.validate.decoder.runner import Observed
 
 SCALE = torch.float16
 

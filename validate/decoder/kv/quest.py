@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.quest import Quest
-from validate.decoder.attention import Attention, Span, fold
-from validate.decoder.cache import KVCache, pick_tokens
-from validate.decoder.kv.base import View
-from validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import Attention, Span, fold
+from perfmodel.validate.decoder.cache import KVCache, pick_tokens
+from perfmodel.validate.decoder.kv.base import View
+from perfmodel.validate.decoder.runner import Observed
 
 
 class QuestView(View):

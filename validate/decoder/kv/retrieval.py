@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.retrieval import Retrieval
-from validate.decoder.attention import Attention, fold
-from validate.decoder.cache import KVCache
-from validate.decoder.kv.base import Packed, only
-from validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import Attention, fold
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.kv.base import Packed, only
+from perfmodel.validate.decoder.runner import Observed
 
 
 class RetrievalView(Packed):

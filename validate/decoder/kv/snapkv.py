@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.kv.snapkv import SnapKV
-from validate.decoder.attention import Attention, fold
-from validate.decoder.cache import KVCache
-from validate.decoder.kv.base import Packed
-from validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import Attention, fold
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.kv.base import Packed
+from perfmodel.validate.decoder.runner import Observed
 
 
 class SnapView(Packed):

@@ -5,10 +5,10 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
-from validate.decoder.attention import Attention
-from validate.decoder.cache import KVCache
-from validate.decoder.kv.base import Packed, only
-from validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import Attention
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.kv.base import Packed, only
+from perfmodel.validate.decoder.runner import Observed
 
 
 class StreamingView(Packed):

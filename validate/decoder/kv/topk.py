@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.topk import TopK
-from validate.decoder.attention import Attention, fold, merge, new_bias, partial_math, unfold
-from validate.decoder.cache import KVCache
-from validate.decoder.kv.base import View
+from perfmodel.validate.decoder.attention import Attention, fold, merge, new_bias, partial_math, unfold
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.kv.base import View
 
 
 class TopKView(View):

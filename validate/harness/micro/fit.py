@@ -1,7 +1,7 @@
 """From kernel times to the engine's op-level constants: a calibration that has seen no whole pass.
 
-Every constant is that of `perfmodel.roofline.Machine`, fitted to the kernels that it describes, by least squares on
-the logarithm of the time. Standard errors are those of the fit.
+Every constant is that of `perfmodel.costs.roofline.Machine`, fitted to the kernels that it describes, by least squares
+on the logarithm of the time. Standard errors are those of the fit.
 """
 
 import datetime
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.gpu import GPUSpec
-from validate.harness.micro.grid import linear_shapes, shell_smalls, small_bytes
-from validate.harness.plans import Plan
-from validate.measurements import MicroRow, Record
+from perfmodel.validate.harness.micro.grid import linear_shapes, shell_smalls, small_bytes
+from perfmodel.validate.harness.plans import Plan
+from perfmodel.validate.records.record import MicroRow, Record
 
 Array = NDArray[np.float64]
 Statistic = Literal["median", "best"]

@@ -4,7 +4,7 @@ from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.specs.gpu import GPUSpec
-from validate.measurements import MicroRow, Record
+from perfmodel.validate.records.record import MicroRow, Record
 
 LARGE_BYTES = 2**27
 """Bandwidth counts where at least so much is touched before anything is touched again."""

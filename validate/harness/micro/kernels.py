@@ -13,14 +13,14 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from validate.decoder import backends, graphs, rope
-from validate.decoder.attention import Span
-from validate.decoder.setup import Request, decoder, start_random
-from validate.decoder.speculative import Decoder
-from validate.decoder.weights import RandomWeights, build
-from validate.harness.micro.grid import Job, linear_shapes, shell_spec
-from validate.harness.plans import Plan
-from validate.harness.rig import Lane, Rewinder
+from perfmodel.validate.decoder import backends, graphs, rope
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.weights import RandomWeights, build
+from perfmodel.validate.harness.micro.grid import Job, linear_shapes, shell_spec
+from perfmodel.validate.harness.plans import Plan
+from perfmodel.validate.harness.rig import Lane, Rewinder
 
 SPREAD_BYTES = 2**28
 """Buffers take turns until they are this large together (or one alone is)."""

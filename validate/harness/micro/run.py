@@ -6,16 +6,17 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
-from validate.harness import environment
-from validate.harness.clock import Clock, clock_for, overhead_s, synchronize
-from validate.harness.group import Group
-from validate.harness.measure import OUT_OF_MEMORY, failure
-from validate.harness.micro.grid import Job, jobs
-from validate.harness.micro.kernels import Kernel, Workshop
-from validate.harness.plans import MIN_SAMPLES, Plan
-from validate.harness.progress import Progress
-from validate.harness.recorder import RESULTS, Recorder, machine_folder, open_recorder
-from validate.harness.rig import DTYPES
+from perfmodel.validate.harness import environment
+from perfmodel.validate.harness.clock import Clock, clock_for, overhead_s, synchronize
+from perfmodel.validate.harness.group import Group
+from perfmodel.validate.harness.measure import OUT_OF_MEMORY, failure
+from perfmodel.validate.harness.micro.grid import Job, jobs
+from perfmodel.validate.harness.micro.kernels import Kernel, Workshop
+from perfmodel.validate.harness.plans import MIN_SAMPLES, Plan
+from perfmodel.validate.harness.progress import Progress
+from perfmodel.validate.harness.recorder import Recorder, machine_folder, open_recorder
+from perfmodel.validate.harness.rig import DTYPES
+from perfmodel.validate.records.record import RESULTS
 
 STRETCH_S = 4e-3
 """Calls are timed in stretches of about this long, so that the clock's own cost does not count."""

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.gpu import GPUSpec, load_gpu
-from validate.harness.micro.fit import Statistic, calibration_from
-from validate.harness.micro.host import host_spec
-from validate.measurements import read_record
+from perfmodel.validate.harness.micro.fit import Statistic, calibration_from
+from perfmodel.validate.harness.micro.host import host_spec
+from perfmodel.validate.records.record import read_record
 
 
 def device_from(record: Path, name: str) -> GPUSpec:

@@ -1,1 +1,0 @@
-"""Data only: vendor facts in gpus/, fitted and published constants in calibrations/."""

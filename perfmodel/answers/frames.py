@@ -1,0 +1,153 @@
+"""Answers as tidy tables: a row a point, a column a figure with its unit in its name; pandas is needed only here.
+
+`to_frame` makes them from a `Prediction` or a `Grid`, `write_frame` and `read_frame` keep them as CSV or Parquet, and
+`read_frame` also reads what `perfmodel sweep` wrote.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from perfmodel.answers.sweep import COLUMNS, LABELS, WHOLE, Grid, blocks
+from perfmodel.errors import InputError, refuse
+from perfmodel.speculation.chain import Prediction
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+MEMORY = ("fits", "max_batch", "ar_max_batch")
+POINT = ("batch", "context_tokens", "gamma")
+RATIOS = ("draft_to_target", "verify_to_target")
+SUFFIXES = (".csv", ".parquet")
+REMEDY = "pip install 'perfmodel[notebooks]'"
+TEXTS = {name: str for name in LABELS if name not in ("tp", "draft_tp", "alpha")} | {"fits": str}
+"""Columns of a CSV file that hold text even where it reads like a number; `fits` is read by `_truth`."""
+TRUTH = {True: True, False: False, "True": True, "False": False, "1": True, "0": False}
+Label = str | int | float | None
+
+
+def to_frame(found: Prediction | Grid, *, context: ArrayLike | None = None, **labels: Label) -> "DataFrame":
+    """A row for every point of a prediction, or of a grid of questions, which is answered here.
+
+    context: cached tokens per sequence of a prediction, which does not hold them (`Workload.context`, or anything that
+    broadcasts to it). labels: more columns, the same in every row, such as ``model="llama-3.1-8b"``; a grid has its
+    own. Raises InputError where rows could not be told apart, or pandas is not installed.
+    """
+    if isinstance(found, Grid):
+        if context is not None or labels:
+            raise InputError("to_frame: a grid has its own contexts and labels; leave context and labels out")
+        return _pandas().concat(list(_parts(found)), ignore_index=True)
+    columns = _columns(found, context)
+    clash = [name for name in labels if name in columns]
+    if clash:
+        raise InputError(f"to_frame: {clash[0]}: must be a new name, and the prediction has such a column")
+    return _pandas().DataFrame(labels | columns, index=range(columns["gamma"].size))
+
+
+def write_frame(frame: "DataFrame", path: str | Path) -> None:
+    """Keep a table as .csv (numbers in full) or .parquet.
+
+    A .csv holds no types: a label of your own that reads like a number comes back as one. Raises InputError for another
+    suffix, a place that cannot be written to, or without pyarrow.
+    """
+    where = _checked(path)
+    try:
+        if where.suffix == ".csv":
+            frame.to_csv(where, index=False)
+        else:
+            frame.to_parquet(where, index=False)
+    except OSError as error:
+        raise InputError(f"{where}: cannot be written: {error.strerror or error}") from None
+
+
+def read_frame(path: str | Path) -> "DataFrame":
+    """The table in a .csv or .parquet file of `write_frame` or `perfmodel sweep`.
+
+    `fits` is boolean, or pandas' nullable boolean where some rows have none. Raises InputError.
+    """
+    where, pandas = _checked(path), _pandas()
+    if not where.is_file():
+        raise InputError(f"{where}: must be a readable file, and there is none of this name")
+    try:
+        if where.suffix == ".csv":
+            frame = pandas.read_csv(where, keep_default_na=False, na_values=[""], dtype=TEXTS, **_exact(pandas))
+        else:
+            frame = pandas.read_parquet(where)
+    except ValueError as error:  # pandas and pyarrow say so of what they cannot parse
+        raise InputError(f"{where}: must be {where.suffix[1:]}: {' '.join(str(error).split())[:200]}") from None
+    if "alpha" in frame and (frame["alpha"].isna().all() or pandas.api.types.is_numeric_dtype(frame["alpha"])):
+        frame["alpha"] = frame["alpha"].astype(np.float64)
+    if "fits" in frame:
+        frame["fits"] = _truth(frame["fits"], where)
+    return frame
+
+
+def _truth(column: Any, where: Path) -> Any:
+    odd = column[column.notna() & ~column.isin(list(TRUTH))]
+    if odd.size:
+        raise refuse(str(where), "fits", "True, False or nothing", odd.iloc[0])
+    return column.map(TRUTH).astype("boolean" if column.isna().any() else bool)
+
+
+def _columns(p: Prediction, context: ArrayLike | None) -> dict[str, Any]:
+    """Name -> flat array. Columns of a sweep keep its names and order; the cost ratios follow."""
+    shape = np.shape(p.speedup)
+    found: dict[str, Any] = {"batch": p.batch, "gamma": p.gamma}
+    if context is not None:
+        found["context_tokens"] = _over(context, shape)
+    elif np.unique(np.stack([p.batch.ravel(), p.gamma.ravel()]), axis=1).shape[1] < p.gamma.size:
+        raise InputError("to_frame: several rows have the same batch and gamma: give context=workload.context")
+    names = [name for name in (*COLUMNS, *RATIOS) if name not in MEMORY and (name in found or name not in POINT)]
+    values = {name: found[name] if name in found else getattr(p, name) for name in names}
+    return {name: np.broadcast_to(array, shape).reshape(-1) for name, array in values.items()}
+
+
+def _over(context: ArrayLike, shape: tuple[int, ...]) -> Any:
+    try:
+        values = np.asarray(context, np.float64)
+    except (TypeError, ValueError):
+        raise refuse("to_frame", "context", "cached tokens per sequence", context) from None
+    try:
+        return np.broadcast_to(values, shape)
+    except ValueError:
+        raise refuse("to_frame", "context", f"of a shape that broadcasts to {shape}", values.shape) from None
+
+
+def _parts(grid: Grid) -> Iterator["DataFrame"]:
+    pandas = _pandas()
+    for block in blocks(grid):
+        labels: dict[str, Any] = {name: block.labels[name] for name in LABELS}
+        labels["alpha"] = np.nan if labels["alpha"] is None else labels["alpha"]
+        whole = {name: block.columns[name].astype(np.int64) for name in COLUMNS if name in WHOLE}
+        columns: dict[str, Any] = {name: whole.get(name, block.columns[name]) for name in COLUMNS}
+        columns["fits"] = columns["fits"].astype(np.bool_)
+        yield pandas.DataFrame(labels | columns, index=range(block.rows))
+
+
+def _checked(path: str | Path) -> Path:
+    where = Path(path)
+    if where.suffix not in SUFFIXES:
+        raise refuse("frame file", None, "a file name ending in .csv or .parquet", where.name)
+    if where.suffix == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ModuleNotFoundError:
+            raise InputError(f"{where}: Parquet needs pyarrow, which is not installed: {REMEDY}") from None
+    return where
+
+
+def _exact(pandas: Any) -> dict[str, str]:
+    """What makes `read_csv` return the number that was written; its default from pandas 3.1 on."""
+    version = tuple(int(part) for part in pandas.__version__.split(".")[:2])
+    return {} if version >= (3, 1) else {"float_precision": "round_trip"}
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise InputError(f"to_frame: needs pandas, which is not installed: {REMEDY}") from None
+    return pandas

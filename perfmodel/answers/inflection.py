@@ -1,0 +1,160 @@
+"""Three context lengths that people mix up, found on whatever model is in use, with their ideal closed forms.
+
+* `memory_bound_context`: from here on a decoding step loads for longer than it computes.
+* `break_even_context`: from here on speculation is faster than plain decoding, at one batch.
+* `inflection_context` (S_inflection): from here on speedup does not fall as the batch grows.
+
+Lengths are real numbers of tokens (round up for a whole one); None means there is none up to `SEARCH_TO`.
+The closed forms are derived in docs/model.md and hold for self-speculation on the ideal roofline.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.ops import Floats
+from perfmodel.speculation.chain import Scenario, speedups
+
+SEARCH_TO = 2.0**24
+POINTS = 64
+ROUNDS = 5
+DEFAULT_BATCH_RANGE = (32.0, 256.0)
+BATCHES_PER_OCTAVE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Inflection:
+    """The three lengths in tokens; None where there is none."""
+
+    memory_bound_context: float | None
+    break_even_context: float | None
+    inflection_context: float | None
+
+
+def inflection(
+    scenario: Scenario,
+    batch: float,
+    gamma: int,
+    batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE,
+    tolerance: float = 0.0,
+) -> Inflection:
+    """All three lengths for one batch, gamma and batch range."""
+    return Inflection(
+        memory_bound_context(scenario, batch),
+        break_even_context(scenario, batch, gamma),
+        inflection_context(scenario, gamma, batch_range, tolerance),
+    )
+
+
+def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
+    """From where on a pass loads KV and weights for at least as long as it computes: 1 if at every length.
+
+    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs a byte.
+    Counts every linear op and attention, not the input embedding; efficiencies are the calibration's, fixed costs none.
+    """
+
+    def computes_longer(context: NDArray[np.float64]) -> NDArray[np.bool_]:
+        load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(batch, context, query))
+        return np.broadcast_to(np.less(load, compute), context.shape)
+
+    return last_where(computes_longer)
+
+
+def break_even_context(scenario: Scenario, batch: float, gamma: int, wanted: float = 1.0) -> float | None:
+    """Smallest context at which speedup reaches `wanted` (1: break even) at this batch and gamma."""
+    if gamma == 0:
+        return 1.0 if wanted <= 1.0 else None
+    gammas = np.array([gamma])
+    return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= wanted)
+
+
+def inflection_context(
+    scenario: Scenario, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE, tolerance: float = 0.0
+) -> float | None:
+    """Smallest context from which on speedup at `gamma` does not fall anywhere in the batch range as the batch grows.
+
+    The range is walked in quarter octaves; tolerance: relative fall between two steps that still counts as none. The
+    attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend, and would hide one.
+    """
+    if gamma == 0:
+        return 1.0
+    low, high = batch_range
+    steps = max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1)
+    batches = np.geomspace(low, high, steps + 1)[:, None]
+    gammas = np.array([gamma])
+    smooth = without_waves(scenario)
+
+    def falls(context: NDArray[np.float64]) -> NDArray[np.bool_]:
+        surface = speedups(smooth, batches, context, gammas)[..., 0]
+        slack = tolerance + 1e-12
+        return np.any(surface[1:] < surface[:-1] * (1.0 - slack), axis=0)
+
+    return last_where(falls)
+
+
+def without_waves(scenario: Scenario) -> Scenario:
+    """The same question without the waves of the attention kernel."""
+    calibration = scenario.machine.calibration
+    if calibration.attention_blocks_per_multiprocessor is None:
+        return scenario
+    smooth = calibration.model_copy(update={"attention_blocks_per_multiprocessor": None})
+    return replace(scenario, machine=replace(scenario.machine, calibration=smooth))
+
+
+def first_where(holds: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
+    """Smallest context in 1 ... SEARCH_TO for which `holds` (as seen on a log grid, then refined), or None."""
+    low, high = 1.0, SEARCH_TO
+    for _ in range(ROUNDS):
+        grid = np.geomspace(low, high, POINTS)
+        hits = np.flatnonzero(holds(grid))
+        if hits.size == 0:
+            return None
+        if hits[0] == 0:
+            return float(grid[0])
+        low, high = float(grid[hits[0] - 1]), float(grid[hits[0]])
+    return high
+
+
+def last_where(fails: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
+    """Context from which on `fails` is false up to SEARCH_TO, or None if it fails at the end."""
+    low, high = 1.0, SEARCH_TO
+    for _ in range(ROUNDS):
+        grid = np.geomspace(low, high, POINTS)
+        hits = np.flatnonzero(fails(grid))
+        if hits.size == 0:
+            return float(grid[0])
+        if hits[-1] == POINTS - 1:
+            return None
+        low, high = float(grid[hits[-1]]), float(grid[hits[-1] + 1])
+    return high
+
+
+def closed_form_break_even(
+    tokens_per_iteration: Floats, gamma: Floats, kv_budget: Floats, kv_bytes_per_token: Floats, parameter_bytes: Floats
+) -> Floats:
+    """S_break_even = [(2 gamma + 1 - Omega) p + gamma kappa K] / (kappa (Omega - 1)) for B -> infinity, ideal roofline.
+
+    parameter_bytes: p = `compute_as_bytes`, the bytes that could be loaded while one token's parameters are computed.
+    """
+    gained = np.asarray(tokens_per_iteration) - 1.0
+    numerator = (2.0 * gamma - gained) * parameter_bytes + gamma * kv_bytes_per_token * kv_budget
+    return numerator / (kv_bytes_per_token * gained)
+
+
+def closed_form_inflection(
+    gamma: int, kv_budget: float, kv_bytes_per_token: float, parameter_bytes: float
+) -> float | None:
+    """S_inflection = [gamma kappa K + (gamma + 1) p] / (kappa (gamma - 1)); none at gamma = 1.
+
+    Holds for a batch range that reaches from below ridge / (gamma + 1) to the ridge.
+    """
+    if gamma <= 1:
+        return None
+    return (gamma * kv_bytes_per_token * kv_budget + (gamma + 1) * parameter_bytes) / (kv_bytes_per_token * (gamma - 1))
+
+
+def compute_as_bytes(active_params: float, peak_flops: float, bytes_per_s: float) -> float:
+    """p = 2 P_active BW / F: FLOP time of one token's parameters, in bytes loaded meanwhile."""
+    return 2.0 * active_params * bytes_per_s / peak_flops

@@ -1,0 +1,121 @@
+"""What a verdict hangs on: each uncertain input moved on its own by a stated amount, ranked by what that does."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.specs.calibration import Calibration, Constant
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Scenario, predict
+from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation.workload import Workload
+
+ALPHA_STEP = 0.05
+BANDWIDTH_STEP = 0.10
+FIXED_STEP = 0.30
+FIXED = (
+    "gemm_fixed_s",
+    "attention_fixed_s",
+    "small_kernel_s",
+    "allreduce_multiplier",
+    "pass_fixed_s",
+    "token_s",
+    "full_cache_pass_s",
+    "sparse_cache_sequence_s",
+    "iteration_fixed_s",
+    "iteration_sequence_s",
+)
+"""Constants that cost time whatever is loaded or computed."""
+
+
+def sensitivity(query: Query) -> list[dict[str, Any]]:
+    """What moves the speedup of a query, most first: ``{"input", "low", "high", "speedup_low", "speedup_high", "swing",
+    "flips"}``. `low` and `high` are the moved values in words, `flips` says whether the speedup crosses 1 between them.
+
+    gamma stays at the query's, or at the best one where the query seeks it. Raises InputError.
+    """
+    scenario = resolve(query)
+    gamma = query.gamma
+    if gamma is None:
+        gamma = int(predict(scenario, Workload.of(query.batch, query.context, 0), query.max_gamma).gamma_optimal)
+
+    def speedup(changed: Scenario) -> float:
+        workload = Workload.of(query.batch, query.context, gamma)
+        return float(predict(changed, workload, min(gamma, DEFAULT_MAX_GAMMA)).speedup)
+
+    rows = []
+    for name, low, high, below, above in _moves(scenario, gamma):
+        pair = speedup(below), speedup(above)
+        rows.append(
+            {
+                "input": name,
+                "low": low,
+                "high": high,
+                "speedup_low": pair[0],
+                "speedup_high": pair[1],
+                "swing": abs(pair[1] - pair[0]),
+                "flips": (pair[0] > 1.0) != (pair[1] > 1.0),
+            }
+        )
+    return sorted(rows, key=lambda row: -row["swing"])
+
+
+def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scenario, Scenario]]:
+    """Name, both values in words, and the two moved scenarios."""
+    if gamma:
+        yield _alpha(scenario, gamma)
+    yield (
+        "memory bandwidth",
+        f"-{BANDWIDTH_STEP:.0%}",
+        f"+{BANDWIDTH_STEP:.0%}",
+        _with_bandwidth(scenario, 1.0 - BANDWIDTH_STEP),
+        _with_bandwidth(scenario, 1.0 + BANDWIDTH_STEP),
+    )
+    if _has_fixed(scenario.machine.calibration):
+        yield (
+            "fixed costs",
+            f"-{FIXED_STEP:.0%}",
+            f"+{FIXED_STEP:.0%}",
+            _with_fixed(scenario, 1.0 - FIXED_STEP),
+            _with_fixed(scenario, 1.0 + FIXED_STEP),
+        )
+    if gamma:
+        yield (
+            "KV re-read factor of verification",
+            "1",
+            f"{gamma + 1}",
+            replace(scenario, machine=replace(scenario.machine, kv_reread=1.0)),
+            replace(scenario, machine=replace(scenario.machine, kv_reread=float(gamma + 1))),
+        )
+
+
+def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Scenario]:
+    """Acceptance moved from the alpha that gives the query's own tokens per iteration at this gamma."""
+    alpha = float(scenario.acceptance.effective_alpha(gamma))
+    low, high = max(alpha - ALPHA_STEP, 0.0), min(alpha + ALPHA_STEP, 1.0)
+    below, above = (replace(scenario, acceptance=Acceptance.from_alpha(a, source="sensitivity")) for a in (low, high))
+    return "acceptance alpha", f"{low:.3g}", f"{high:.3g}", below, above
+
+
+def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
+    gpu = scenario.machine.gpu
+    bandwidth = gpu.memory_bandwidth.model_copy(update={"value": gpu.memory_bandwidth.value * factor})
+    moved = gpu.model_copy(update={"memory_bandwidth": bandwidth})
+    return replace(scenario, machine=replace(scenario.machine, gpu=moved))
+
+
+def _has_fixed(c: Calibration) -> bool:
+    return any(_value(c, name) > 0 for name in FIXED if name != "allreduce_multiplier") or c.allreduce is not None
+
+
+def _with_fixed(scenario: Scenario, factor: float) -> Scenario:
+    c = scenario.machine.calibration
+    return with_calibration(
+        scenario, with_values(c, {name: _value(c, name) * factor for name in FIXED if getattr(c, name)})
+    )
+
+
+def _value(c: Calibration, name: str) -> float:
+    constant: Constant | None = getattr(c, name)
+    return constant.value if constant else 0.0

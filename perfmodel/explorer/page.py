@@ -1,0 +1,212 @@
+"""The explorer: every time of a set of speedup surfaces, computed here once, in one HTML file that needs nothing else.
+
+Acceptance enters a speedup through the tokens of an iteration alone, so the page holds seconds and works out Omega,
+speedup and the best draft length itself, for any alpha (``explorer/surface.js``, some ten lines of arithmetic). What
+it holds are the engine's own numbers at the points of the grid, in 32 bits; nothing is fitted or interpolated.
+"""
+
+import base64
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from perfmodel.answers.inflection import inflection_context
+from perfmodel.answers.query import Query
+from perfmodel.answers.sweep import Grid
+from perfmodel.answers.whatif import calibration_dict
+from perfmodel.costs.roofline import LIMITERS, PassTime
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs.acceptance_rows import find_acceptance
+from perfmodel.speculation import capacity
+from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.uncertainty import COVERAGE, Z, is_transferred, log_error
+
+MOST_POINTS = 4096
+MOST_VALUES = 5_000_000
+PARTS = ("page.css", "surface.js", "map.js", "page.js")
+TERMS = ("param_load_s", "kv_load_s", "flop_s", "activation_s", "comm_s", "fixed_s")
+"""The terms of a pass, in the order of `LIMITERS`."""
+SHOWN = ("predicted_s", "lower_s", *TERMS)
+POINT = ("model", "hardware", "tp", "draft_kv", "batch", "context", "gamma", "alpha")
+Array = NDArray[np.float64]
+
+
+class Pool:
+    """Arrays by content, each kept once, as 32-bit floats over ``[batch, context, gamma]`` in base64.
+
+    An axis along which nothing changes is kept at length 1: the weights load as long whatever the context.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[dict[str, Any]] = []
+        self._known: dict[tuple[tuple[int, ...], bytes], int] = {}
+
+    def add(self, values: ArrayLike) -> int:
+        """The number under which the page finds the values."""
+        kept = np.atleast_3d(np.asarray(values)).astype("<f4")
+        for axis in range(kept.ndim):
+            first = kept.take([0], axis)
+            kept = first if np.all(kept == first) else kept
+        raw = kept.tobytes()
+        number = self._known.setdefault((kept.shape, raw), len(self.arrays))
+        if number == len(self.arrays):
+            self.arrays.append({"shape": list(kept.shape), "f32": base64.b64encode(raw).decode()})
+        return number
+
+
+def payload(grid: Grid, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Any]:
+    """All that the page shows, in JSON types; `progress` is told how many cases are done, of how many.
+
+    `grid` has one alpha and one gamma, where the sliders start; batch and context rise. Raises InputError for a
+    question that cannot be answered, and for more than a page can hold.
+    """
+    heads = list(_heads(grid))
+    last = [_last_gamma(query, scenario) for query, scenario in heads]
+    points = len(grid.batch) * len(grid.context)
+    if points > MOST_POINTS:
+        raise refuse("--batch, --context", None, f"at most {MOST_POINTS} points a surface", points)
+    everywhere = points * sum(end + 1 for end in last)
+    if everywhere > MOST_VALUES:
+        lists = "--model, --hardware, --tp, --draft-kv, --batch, --context, --max-gamma"
+        raise refuse(lists, None, f"at most {MOST_VALUES} points of all surfaces", everywhere)
+    start, pool = grid.gamma[0], Pool()
+    cases: list[dict[str, Any]] = []
+    if start is not None and not 1 <= start <= min(last):
+        raise refuse("--gamma", None, f"auto or from 1 to {min(last)}, where the slider of draft lengths ends", start)
+    for (query, scenario), end in zip(heads, last, strict=True):
+        progress(len(cases), len(heads))
+        cases.append(_case(pool, grid, query, scenario, end))
+    progress(len(cases), len(heads))
+    return {
+        "version": version("perfmodel"),
+        "coverage": COVERAGE,
+        "z": Z,
+        "batch": grid.batch,
+        "context": grid.context,
+        "limiters": list(LIMITERS.values()),
+        "start": {"alpha": grid.alpha[0], "gamma": start},
+        "cases": cases,
+        "pool": pool.arrays,
+    }
+
+
+def page(content: dict[str, Any]) -> str:
+    """The HTML file: template, style, scripts and a payload in one. Equal payloads give equal bytes."""
+    folder = Path(__file__).parent
+    text = (folder / "template.html").read_text(encoding="utf-8")
+    data = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    parts = {name: (folder / name).read_text(encoding="utf-8") for name in PARTS} | {"payload.json": data}
+    for name, part in parts.items():
+        text = text.replace(f"/* {name} */", part.strip("\n"))
+    return text
+
+
+def write(path: Path, text: str) -> None:
+    """Put a page where it belongs, whole or not at all. Raises InputError where that place cannot be written."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        fresh.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise InputError(f"--output: {path}: {error.strerror or error}") from None
+    finally:
+        if fresh.is_file():
+            fresh.unlink()
+
+
+def _heads(grid: Grid) -> Iterator[tuple[Query, Scenario]]:
+    """One question for each surface. Raises InputError where two of them would read the same in the page."""
+    seen = set()
+    for query, _, scenario in grid.resolved():
+        name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
+        if name in seen:
+            flags = "--model, --hardware, --tp, --draft-kv"
+            raise InputError(f"{flags}: {name[0]} on {name[2]} x {name[1]} through {name[3]} is given twice")
+        seen.add(name)
+        yield query, scenario
+
+
+def _last_gamma(query: Query, scenario: Scenario) -> int:
+    ends = (query.max_gamma, scenario.draft.max_gamma)
+    last = min(end for end in ends if end is not None)
+    if last < 1:
+        raise refuse("--max-gamma", None, "a whole number from 1", query.max_gamma)
+    return last
+
+
+def _case(pool: Pool, grid: Grid, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
+    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; the pass at 0 is the plain step."""
+    batch = np.asarray(grid.batch, float)[:, None, None]
+    context = np.asarray(grid.context, float)[None, :, None]
+    gammas: Array = np.arange(last + 1.0)
+    draft, target, kv = scenario.draft, scenario.target, scenario.draft.kv
+    error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
+    room = capacity.memory(
+        scenario.target_shard,
+        scenario.draft_shard,
+        draft,
+        scenario.machine.gpu,
+        batch,
+        context,
+        gammas,
+        query.memory_fraction,
+    )
+    return {
+        "model": target.name,
+        "hardware": scenario.machine.gpu.name,
+        "tp": query.tp,
+        "draft": draft.name,
+        "draft_kv": kv.label(),
+        "method": query.draft_kv,
+        "flags": _flags(query),
+        "calibration": calibration_dict(scenario) | {"stack": scenario.machine.calibration.stack},
+        "transferred_from": scenario.machine.calibration.gpu if is_transferred(scenario) else None,
+        "max_context": {m.name: m.max_position_embeddings for m in (target, draft.model)},
+        "vocabulary": {m.name: m.vocab_size for m in (target, draft.model)},
+        "kv_budget": kv.budget,
+        "available_bytes": room.available_bytes if np.isfinite(room.available_bytes) else None,
+        "last_gamma": last,
+        "target": _pass(pool, scenario.target_step(batch, context, gammas + 1.0)),
+        "draft_step": _pass(pool, scenario.draft_step(batch, context, draft.query(np.maximum(gammas, 1.0)))),
+        "draft_passes": np.broadcast_to(draft.passes(gammas), gammas.shape).tolist(),
+        "overhead_s": pool.add(scenario.overhead_s(batch, context)),
+        "max_batch": pool.add(np.where(gammas > 0, room.max_batch, room.ar_max_batch)),
+        "log_error": None if error is None else pool.add(error),
+        "inflection_context": [inflection_context(scenario, g, query.batch_range) for g in range(last + 1)],
+        "published": [_published(scenario, float(length)) for length in grid.context],
+    }
+
+
+def _pass(pool: Pool, time: PassTime) -> dict[str, int]:
+    return {name: pool.add(getattr(time, name)) for name in SHOWN}
+
+
+def _published(scenario: Scenario, context: float) -> list[float | str] | None:
+    """A measured alpha of exactly this pair at this context, and whose; None where there is none."""
+    draft = scenario.draft
+    try:
+        row = find_acceptance(scenario.target.name, draft.name, draft.kv.name, draft.kv.budget, context)
+    except InputError:
+        return None
+    return None if row.alpha is None else [row.alpha, row.source]
+
+
+def _flags(query: Query) -> str:
+    """The flags of ``perfmodel whatif`` that make this surface: what it is of, and what is not as by default."""
+    given = {name: getattr(query, name) for name in POINT[:4]}
+    for field in fields(Query):
+        value = getattr(query, field.name)
+        if field.name not in POINT and value != field.default:
+            given[field.name] = value
+    if "batch_range" in given:
+        given["batch_range"] = "..".join(f"{end:.0f}" for end in query.batch_range)
+    parts = [("--" + name.replace("_", "-"), str(value)) for name, value in given.items()]
+    return shlex.join(text for part in parts for text in part)

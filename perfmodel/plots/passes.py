@@ -1,0 +1,282 @@
+"""Single passes: operations under the roofline, what the time is spent on, and what a pass costs in plain steps."""
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfmodel.ops import Op
+from perfmodel.plots.theme import (
+    DARK,
+    PARTS,
+    STAGE_NAMES,
+    STAGES,
+    above,
+    canvas,
+    canvases,
+    caption,
+    figure_of,
+    label,
+    log_axis,
+    shades,
+    styled,
+    tokens,
+    told_apart,
+)
+from perfmodel.costs.roofline import LIMITERS, Machine
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.speculation.chain import Prediction, Scenario, predict
+from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation.workload import Workload
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from perfmodel.plots.surfaces import Span
+
+SHIFTS = {"plain": -0.28, "draft": 0.0, "verify": 0.28}
+"""Where the bar of a pass stands beside its point."""
+MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), "pass": ("whole pass", "o")}
+TERA = 1e12
+
+
+@styled
+def roofline(scenario: Scenario, batch: float, context: float, gamma: int, *, axes: "Axes | None" = None) -> "Figure":
+    """FLOP/s over FLOPs per byte of the linear layers, of attention and of whole passes, on one device.
+
+    The lines are what the device can do at best, one for each peak that is computed at; points lie below them by what
+    the calibration says of the software. Rings are the plain step, so that a draft step equal to it shows in them.
+    Passes that are not made (a draft without a model, all but the plain step at gamma 0) have no points. Returns the
+    figure.
+    """
+    from matplotlib.lines import Line2D
+
+    own = axes is None
+    figure, axes = canvas(axes)
+    passes = _passes(scenario, batch, context, gamma)
+    reached, shown = [], []
+    for stage, (timer, ops, new) in passes.items():
+        ring = stage == "plain"
+        look: dict[str, Any] = {
+            "linestyle": "none",
+            "color": STAGES[stage],
+            "markerfacecolor": "none" if ring else STAGES[stage],
+            "markeredgecolor": STAGES[stage] if ring else "white",
+            "markeredgewidth": 1.5 if ring else 1.0,
+        }
+        for kind, (_, marker) in MARKERS.items():
+            if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
+                reached.append(_reached(timer, of_kind, kind, new))
+                size = (9 if kind == "pass" else 6) + 4 * ring
+                axes.plot(*reached[-1], marker=marker, markersize=size, zorder=3, **look)
+        limiter = LIMITERS[str(timer.time(ops, new).limiter)]
+        shown.append(Line2D([], [], marker="o", label=f"{STAGE_NAMES[stage]}, limited by {limiter}", **look))
+    x, y = (np.array(values) for values in zip(*reached, strict=True))
+    bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
+    roofs = _roofs(scenario.machine, [op for _, ops, _ in passes.values() for op in ops])
+    top = max(roofs)
+    low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), top / bandwidth)
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * top))
+    axes.set(xlabel="intensity, FLOPs per byte moved", ylabel="TFLOP/s of one device")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    _draw_roofs(axes, bandwidth, roofs)
+    kinds = [
+        Line2D([], [], marker=marker, linestyle="none", color=DARK, label=name) for name, marker in MARKERS.values()
+    ]
+    above(axes, 3, [handle for column in zip_longest(shown, kinds) for handle in column if handle is not None])
+    where = f"batch {batch:g}, context {tokens(context)}"
+    label(axes, own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
+    return figure
+
+
+@styled
+def breakdown(
+    scenario: Scenario,
+    points: Iterable[tuple[float, float]],
+    gamma: int,
+    *,
+    axes: "Sequence[Axes] | None" = None,
+) -> "Figure":
+    """What the predicted time of each pass is spent on (left), and the time per token (right), at (batch, context)s.
+
+    The parts add up to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns the figure.
+    """
+    from matplotlib.patches import Patch
+
+    where, own = list(points), axes is None
+    figure, (left, right) = canvases(axes, 1, 2, (max(7.6, 2.6 + 2.0 * len(where)), 4.4))
+    names, same = told_apart(where)
+    used: dict[str, None] = {}
+    for place, (batch, context) in enumerate(where):
+        p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
+        stages = _passes(scenario, batch, context, gamma)
+        for stage, (timer, ops, new) in stages.items():
+            shift, spent = SHIFTS[stage], _spent(timer, ops, new)
+            used |= dict.fromkeys(_stack(left, place + shift, 0.24, spent))
+            bound = 1e3 * float(timer.time(ops, new).lower_s)
+            left.plot([place + shift - 0.12, place + shift + 0.12], [bound, bound], color="black", linewidth=1.4)
+        _per_token(right, place, p)
+    for one, bars, unit in (
+        (left, ("plain", "draft", "verify"), "one pass, ms"),
+        (right, ("plain", "spec."), "time per token, ms"),
+    ):
+        _bar_names(one, names, bars)
+        one.set(ylabel=unit)
+    parts = [Patch(color=colour, label=word) for name, (word, colour) in PARTS.items() if name in used]
+    from matplotlib.lines import Line2D
+
+    above(left, 2, [*parts, Line2D([], [], color="black", label="lower bound")])
+    above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
+    label(left, own, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
+    return figure
+
+
+@styled
+def ratios(
+    scenario: Scenario,
+    lines: Sequence[float],
+    span: "Span",
+    gamma: int,
+    *,
+    over: str = "context",
+    ideal: bool = True,
+    points: int = 121,
+    axes: "Sequence[Axes] | None" = None,
+) -> "Figure":
+    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or the other way round.
+
+    ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
+    """
+    from matplotlib.lines import Line2D
+
+    own = axes is None
+    figure, panels = canvases(axes, 1, 2, (7.6, 4.0))
+    steps, values = np.geomspace(*span, points), np.asarray(lines, float)[:, None]
+    batch, context = (values, steps) if over == "context" else (steps, values)
+    kinds: list[tuple[Scenario, Any]] = [(scenario, "-")]
+    if ideal and scenario.machine.calibration.name != "ideal":
+        kinds.append((with_calibration(scenario, load_calibration("ideal")), (0, (3, 2))))
+    handles = []
+    for kind, dashes in kinds:
+        p = predict(kind, Workload.of(batch, context, gamma), max(gamma, 1))
+        for axes_, ratio in zip(panels, (p.draft_to_target, p.verify_to_target), strict=True):
+            for line, colour, number in zip(
+                np.broadcast_to(ratio, (len(lines), points)), shades(len(lines)), lines, strict=True
+            ):
+                name = f"batch {number:g}" if over == "context" else f"context {tokens(number)}"
+                (drawn,) = axes_.plot(steps, line, linestyle=dashes, color=colour, label=name)
+                if dashes == "-" and axes_ is panels[0]:
+                    handles.append(drawn)
+    words = "context, cached tokens per sequence" if over == "context" else "batch, sequences"
+    for axes_, name in zip(panels, ("T_D / T_T: one draft step", "T_V / T_T: one verification"), strict=True):
+        log_axis(axes_, "x", *span, words, 6)
+        axes_.set(ylabel=name)
+        axes_.axhline(1.0, color="black", linewidth=1.0)
+    panels[0].set_ylim(bottom=0.0, top=max(panels[0].get_ylim()[1], 1.05))
+    panels[1].set_ylim(bottom=min(panels[1].get_ylim()[0], 0.9))
+    above(panels[0], 2, handles)
+    if len(kinds) > 1:
+        styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
+        above(panels[1], 2, [Line2D([], [], color=DARK, linestyle=dash, label=word) for dash, word in styles])
+    label(panels[0], own, "Cost of a draft step and of verification, in plain steps",
+          caption(scenario, gamma, acceptance=False))  # fmt: skip
+    return figure
+
+
+def _passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, tuple[Machine, list[Op], float]]:
+    """Stage -> machine, ops and new tokens of its pass, of those that are made."""
+    passes = {"plain": (scenario.machine, scenario.target_ops(batch, context), batch)}
+    if np.any(scenario.draft.passes(gamma)):
+        query = float(scenario.draft.query(gamma))
+        passes["draft"] = (scenario.draft_machine, scenario.draft_ops(batch, context, query), batch * query)
+    if gamma:
+        passes["verify"] = (scenario.machine, scenario.target_ops(batch, context, gamma + 1.0), batch * (gamma + 1.0))
+    return passes
+
+
+def _reached(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[float, float]:
+    """FLOPs per byte, and TFLOPs per predicted second."""
+    flops = sum((float(op.cost.flops) for op in ops), start=0.0)
+    moved = sum((float(op.cost.bytes) for op in ops), start=0.0)
+    seconds = sum((float(timer.op_predicted_s(op)) for op in ops), start=0.0)
+    seconds = float(timer.predicted_s(ops, new)) if kind == "pass" else seconds
+    return flops / moved, flops / seconds / TERA
+
+
+def _spent(timer: Machine, ops: list[Op], new: float) -> dict[str, float]:
+    """Part -> seconds of a pass; they add up to its predicted time. Launches are taken out of their kinds."""
+    base = timer.time([], 0.0)
+    spent = {}
+    for part in ("linear", "attention", "small", "allreduce"):
+        alone = timer.time([op for op in ops if op.kind == part], 0.0)
+        launches = float(alone.fixed_s) - float(base.fixed_s)
+        spent[part] = float(alone.predicted_s) - float(base.predicted_s) - launches
+    return spent | {"fixed": float(timer.predicted_s(ops, new)) - sum(spent.values())}
+
+
+def _stack(axes: "Axes", place: float, width: float, spent: dict[str, float]) -> list[str]:
+    bottom = 0.0
+    for part, seconds in spent.items():
+        axes.bar(place, 1e3 * seconds, width, bottom=bottom, color=PARTS[part][1], zorder=2)
+        bottom += 1e3 * seconds
+    return [part for part, seconds in spent.items() if seconds > 0]
+
+
+def _per_token(axes: "Axes", place: float, p: Prediction) -> None:
+    axes.bar(place - 0.18, 1e3 * float(p.target_s), 0.32, color=STAGES["plain"], zorder=2)
+    gained, bottom = float(p.tokens_per_iteration), 0.0
+    stages = {"draft": p.gamma * p.draft_s, "verify": p.verify_s, "overhead": p.overhead_s}
+    for stage, seconds in stages.items():
+        height = 1e3 * float(seconds) / gained
+        axes.bar(place + 0.18, height, 0.32, bottom=bottom, color=STAGES[stage], zorder=2)
+        bottom += height
+    axes.annotate(f"{float(p.speedup):.2f}×", (place + 0.18, bottom), (0, 3), textcoords="offset points", ha="center")
+
+
+def _bar_names(axes: "Axes", names: list[str], bars: tuple[str, ...]) -> None:
+    """Names of points below names of bars."""
+    shifts = tuple(SHIFTS.values()) if len(bars) == 3 else (-0.18, 0.18)
+    ticks = [(place + shift, bar) for place in range(len(names)) for shift, bar in zip(shifts, bars, strict=True)]
+    axes.set_xticks([at for at, _ in ticks], [bar for _, bar in ticks], rotation=90 if len(names) > 1 else 0)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(False, axis="x")
+    lower = axes.secondary_xaxis("bottom")
+    lower.set_xticks(range(len(names)), [name.replace(", ", "\n") for name in names])
+    lower.tick_params(length=0, pad=36 if len(names) > 1 else 18)
+    lower.spines["bottom"].set_visible(False)
+
+
+def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
+    """Peak in TFLOP/s -> the formats that compute at it, of those that occur."""
+    roofs: dict[float, str] = {}
+    for compute in sorted({op.compute for op in ops if float(op.cost.flops) > 0}):
+        peak = machine.peak(compute) / TERA
+        roofs[peak] = f"{roofs[peak]}, {compute}" if peak in roofs else compute
+    return roofs
+
+
+def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str]) -> None:
+    """The bandwidth's slope up to a level for each peak: the peaks named beside the axes, the slope above itself."""
+    from matplotlib.transforms import offset_copy
+
+    low, high = axes.get_xlim()
+    start = max(low, axes.get_ylim()[0] / bandwidth)
+    falling = sorted(roofs, reverse=True)
+    for peak in falling:
+        roof = np.array([low, peak / bandwidth, high])
+        axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
+        outer = "top" if peak == falling[-1] else "center"
+        axes.annotate(
+            f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte", (1.0, peak), (4, 0),
+            xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8,
+            va="center" if len(falling) == 1 else "bottom" if peak == falling[0] else outer,
+        )  # fmt: skip
+    at = start * (falling[0] / bandwidth / start) ** 0.1
+    axes.text(
+        at, at * bandwidth, f"{1e3 * bandwidth:,.0f} GB/s", fontsize=8, rotation=np.degrees(np.arctan(bandwidth)),
+        rotation_mode="anchor", transform_rotates_text=True,
+        transform=offset_copy(axes.transData, figure_of(axes), -4, 8, units="points"),
+    )  # fmt: skip

@@ -1,0 +1,243 @@
+"""Over batch and context: where speculation pays and by how much, and which draft length is best there."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.speculation import capacity
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.answers.inflection import DEFAULT_BATCH_RANGE, inflection_context
+from perfmodel.ops import Array
+from perfmodel.plots.theme import (
+    ABOVE,
+    BELOW,
+    GREY,
+    above,
+    canvas,
+    caption,
+    label,
+    limits,
+    log_axis,
+    shades,
+    styled,
+    told_apart,
+)
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Scenario, predict, speedups
+from perfmodel.speculation.workload import Workload
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
+POINTS = 65
+SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+FASTER = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0)
+LEVELS = (*SLOWER, *FASTER)
+MOST_TICKS = 16
+HEADROOM = 0.06
+"""Share of the height that a number above its dot needs."""
+Span = tuple[float, float]
+Measured = tuple[float, float, float]
+"""Batch, context and measured speedup."""
+
+
+@styled
+def surface(
+    scenario: Scenario,
+    *,
+    gamma: int | None = None,
+    batch: Span = BATCHES,
+    context: Span = CONTEXTS,
+    max_gamma: int = DEFAULT_MAX_GAMMA,
+    batch_range: Span = DEFAULT_BATCH_RANGE,
+    memory_fraction: float = DEFAULT_MEMORY_FRACTION,
+    measured: Iterable[Measured] = (),
+    points: int = POINTS,
+    axes: "Axes | None" = None,
+) -> "Figure":
+    """Predicted speedup over both spans, at one gamma or (None) at the best one from 1 on of every point.
+
+    The black line is break even; dashed is S_inflection, from which on a larger batch of `batch_range` costs no speedup
+    (one gamma only); what does not fit in memory is paler. Returns the figure.
+    """
+    batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
+    gammas = _gammas(scenario, max_gamma)[1:] if gamma is None else np.array([gamma])
+    every = speedups(scenario, batches[:, None], contexts, gammas)
+    values, drafted = every.max(-1), gammas[every.argmax(-1)]
+    own = axes is None
+    figure, axes = canvas(axes)
+    levels, colours = _levels(values)
+    beyond = ("neither", "min", "max", "both")[int(values.min() < levels[0]) + 2 * int(values.max() > levels[-1])]
+    filled = axes.contourf(contexts, batches, values, levels, colors=colours, extend=beyond)
+    handles = [
+        *_break_even(axes, contexts, batches, values),
+        *_inflection(axes, scenario, gamma, batch_range, context),
+    ]
+    handles += _memory(axes, scenario, batches, contexts, drafted, memory_fraction)
+    _axes(axes, batch, context)
+    handles += _dots(axes, measured, batch, context)
+    above(axes, 4, handles)
+    every_so_many = -(-len(levels) // MOST_TICKS)
+    ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
+    bar = figure.colorbar(filled, ax=axes, label="predicted speedup over plain decoding", ticks=ticks, pad=0.02)
+    bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
+    at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
+    ranged = [f"S_inflection over batches {batch_range[0]:g} to {batch_range[1]:g}"]
+    told = [*limits(None if gamma else max_gamma, memory_fraction), *ranged * (batch_range != DEFAULT_BATCH_RANGE)]
+    label(axes, own, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
+    return figure
+
+
+@styled
+def gamma_map(
+    scenario: Scenario,
+    *,
+    batch: Span = BATCHES,
+    context: Span = CONTEXTS,
+    max_gamma: int = DEFAULT_MAX_GAMMA,
+    memory_fraction: float = DEFAULT_MEMORY_FRACTION,
+    points: int = POINTS,
+    axes: "Axes | None" = None,
+) -> "Figure":
+    """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey. Returns the figure."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
+    best = predict(scenario, Workload.of(batches[:, None], contexts), max_gamma).gamma_optimal
+    own = axes is None
+    figure, axes = canvas(axes)
+    top = max(int(best.max()), 1)
+    colours = ListedColormap([GREY, *shades(top)])
+    drawn = axes.pcolormesh(
+        contexts, batches, best, cmap=colours, norm=BoundaryNorm(np.arange(-0.5, top + 1), top + 1), shading="nearest",
+        rasterized=True,
+    )  # fmt: skip
+    above(axes, 4, _memory(axes, scenario, batches, contexts, best, memory_fraction))
+    _axes(axes, batch, context)
+    bar = figure.colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
+    bar.ax.set_yticklabels(["0 (plain)", *map(str, range(1, top + 1))])
+    bar.ax.tick_params(length=0)
+    told = [caption(scenario), *limits(max_gamma, memory_fraction)]
+    label(axes, own, "Draft length with the largest speedup", "; ".join(told))
+    return figure
+
+
+@styled
+def gamma_curves(
+    scenario: Scenario,
+    points: Iterable[tuple[float, float]],
+    *,
+    max_gamma: int = DEFAULT_MAX_GAMMA,
+    axes: "Axes | None" = None,
+) -> "Figure":
+    """Speedup over the draft length, a line for each (batch, context), its best length marked. Returns the figure."""
+    where = list(points)
+    batch, context = (np.asarray(values)[:, None] for values in zip(*where, strict=True))
+    gammas = _gammas(scenario, max_gamma)
+    p = predict(scenario, Workload.of(batch, context, gammas), max_gamma)
+    own = axes is None
+    figure, axes = canvas(axes)
+    axes.axhline(1.0, color="black", linewidth=1.0)
+    names, same = told_apart(where)
+    for row, colour in enumerate(shades(len(where))):
+        axes.plot(gammas, p.speedup[row], "-", color=colour, label=names[row], marker=".", markersize=4)
+        best = int(p.gamma_optimal[row, 0])
+        axes.plot(best, p.speedup[row, best], "o", color="black", markersize=9, markerfacecolor="none")
+    axes.set(xlabel="draft length γ, tokens per iteration", ylabel="predicted speedup", xlim=(-0.3, gammas[-1] + 0.3))
+    axes.set_xticks(range(0, int(gammas[-1]) + 1, 1 + int(gammas[-1]) // 17))
+    above(axes, 3 if "," in names[0] else 5)
+    label(axes, own, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)]))
+    return figure
+
+
+def _gammas(scenario: Scenario, max_gamma: int) -> NDArray[np.int64]:
+    """From 0 to the longest draft that is asked for, possible, and of known acceptance."""
+    known = (max_gamma, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
+    return np.arange(min(end for end in known if end is not None) + 1)
+
+
+def _levels(values: Array) -> tuple[list[float], list[Any]]:
+    """The levels from just below the values, and 1, to just above, and a colour for each band of them.
+
+    Values beyond all levels have a band more. A colour depends on its speedup alone, so that two pictures can be
+    compared, and no two bands share one.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    low, high = min(float(values.min()), 1.0), max(float(values.max()), 1.0)
+    first, last = int(np.searchsorted(LEVELS, low, "right")) - 1, int(np.searchsorted(LEVELS, high))
+    last += first == last  # never without a band: all values are 1
+    slower = LinearSegmentedColormap.from_list("slower", BELOW[::-1])(np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2)
+    faster = LinearSegmentedColormap.from_list("faster", ABOVE)(np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8)
+    bands = [*slower, *faster]  # the first is below all levels, the last beyond
+    return list(LEVELS[max(first, 0) : last + 1]), [tuple(colour) for colour in bands[first + 1 : last + 1]]
+
+
+def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    if not values.min() < 1.0 < values.max():
+        return []
+    axes.contour(contexts, batches, values, [1.0], colors="black", linewidths=2.0)
+    return [Line2D([], [], color="black", linewidth=2.0, label="break even")]
+
+
+def _inflection(axes: "Axes", scenario: Scenario, gamma: int | None, batches: Span, context: Span) -> list[Any]:
+    at = inflection_context(scenario, gamma, batches) if gamma else None
+    if at is None or not context[0] < at < context[1]:
+        return []
+    return [axes.axvline(at, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=f"S_inflection ({at:,.0f})")]
+
+
+def _memory(
+    axes: "Axes", scenario: Scenario, batches: Array, contexts: Array, gamma: NDArray[np.int64], fraction: float
+) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    if scenario.machine.gpu.memory is None:
+        return []
+    room = capacity.memory(
+        scenario.target_shard,
+        scenario.draft_shard,
+        scenario.draft,
+        scenario.machine.gpu,
+        batches[:, None],
+        contexts,
+        gamma.astype(np.float64),
+        fraction,
+    )
+    outside = np.broadcast_to(~room.fits, (batches.size, contexts.size)).astype(float)
+    if not outside.any():
+        return []
+    axes.contourf(contexts, batches, outside, [0.5, 1.5], colors=["white"], alpha=0.6)
+    if not outside.all():
+        axes.contour(contexts, batches, outside, [0.5], colors=[GREY], linewidths=1.0)
+    return [Patch(facecolor="#e8eef4", edgecolor=GREY, label="does not fit in memory")]
+
+
+def _dots(axes: "Axes", measured: Iterable[Measured], batch: Span, context: Span) -> list[Any]:
+    """Dots within both spans, whole at the edges too; their numbers above them, or beside at the upper edge."""
+    from matplotlib.patheffects import withStroke
+
+    found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
+    if not found:
+        return []
+    (dots,) = axes.plot([c for _, c, _ in found], [b for b, _, _ in found], "o", color="black", markersize=4.5)
+    dots.set(label="measured", clip_on=False, zorder=3)
+    for sequences, tokens, speedup in found:
+        beside = np.log(batch[1] / sequences) < HEADROOM * np.log(batch[1] / batch[0])
+        axes.annotate(
+            f"{speedup:.2f}", (tokens, sequences), (5, 0) if beside else (0, 5), textcoords="offset points", fontsize=8,
+            ha="left" if beside else "center", va="top" if beside else "bottom",
+            path_effects=[withStroke(linewidth=2.0, foreground="white", alpha=0.85)],
+        )  # fmt: skip
+    return [dots]
+
+
+def _axes(axes: "Axes", batch: Span, context: Span) -> None:
+    log_axis(axes, "x", *context, "context, cached tokens per sequence")
+    log_axis(axes, "y", *batch, "batch, sequences", 9)
+    axes.grid(False)

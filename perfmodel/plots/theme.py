@@ -1,0 +1,281 @@
+"""One look for every picture: the palette, figures, axes of batches and contexts, captions, and files with equal bytes.
+
+Colours are Paul Tol's schemes (his technical note SRON/EPS/TN/09-002), told apart by people with any colour vision;
+nothing is said by colour alone where a line style or a marker can say it too. matplotlib is loaded on use.
+"""
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError, refuse
+from perfmodel.kv import parse_kv
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Scenario
+from perfmodel.answers.whatif import calibration_kind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
+"""For lines and points, in this order (Tol's "bright")."""
+GREY, DARK, PALE = "#bbbbbb", "#444444", "#eeeeee"
+STAGES = {"plain": BRIGHT[0], "draft": BRIGHT[1], "verify": BRIGHT[2], "overhead": GREY}
+"""The parts of an iteration, in every picture."""
+STAGE_NAMES = {"plain": "plain step", "draft": "draft step", "verify": "verification", "overhead": "outside the passes"}
+PARTS = {
+    "linear": ("linear layers: weights", "#77aadd"),
+    "attention": ("attention: KV", "#ee8866"),
+    "small": ("small kernels", "#eedd88"),
+    "allreduce": ("all-reduce", "#ffaabb"),
+    "fixed": ("launches, fixed costs", "#aaaa00"),
+    "overhead": ("outside the passes", "#dddddd"),
+}
+"""What the time of a pass is spent on: word and colour (Tol's "light")."""
+BELOW = ("#f6d3c9", "#e58267", "#b2182b", "#4d0712")
+ABOVE = ("#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b")
+"""From break even to the largest slowdown and speedup; red and blue also differ in how fast they darken."""
+SEQUENCE = ("#cae0e4", "#90c2cf", "#5a9fb8", "#3b7a9e", "#2b5680", "#22335c", "#160f30")
+"""From few to many, light to dark."""
+RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters, and bytes, everywhere
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "axes.edgecolor": DARK,
+    "axes.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    "figure.facecolor": "white",
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.wspace": 0.05,
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "perfmodel",
+}
+REMEDY = "pip install 'perfmodel[notebooks]'"
+FORMATS = (".png", ".svg")
+DPI = 160
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """matplotlib set up as all pictures have it. Raises InputError where it is not installed."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise InputError(f"plot: needs matplotlib, which is not installed: {REMEDY}") from None
+    with matplotlib.rc_context():
+        for name, value in RC.items():
+            matplotlib.rcParams[name] = value  # type: ignore[index, unused-ignore]
+        yield
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """A drawing function in the style."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> T:
+        with style():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def canvas(axes: "Axes | None", size: tuple[float, float] = (7.2, 4.4)) -> "tuple[Figure, Axes]":
+    """The figure and axes to draw on: those given, or new ones that no window manager knows of."""
+    if axes is not None:
+        return figure_of(axes), axes
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    return figure, figure.subplots()
+
+
+def canvases(
+    axes: "Sequence[Axes] | None", rows: int, columns: int, size: tuple[float, float]
+) -> "tuple[Figure, list[Axes]]":
+    """As `canvas`, for several panels, row by row. Raises InputError where another number of axes is given."""
+    if axes is not None:
+        if len(axes) != rows * columns:
+            raise refuse("plot", "axes", f"{rows * columns} of them", len(axes))
+        return figure_of(axes[0]), list(axes)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
+
+
+def figure_of(axes: "Axes") -> "Figure":
+    """The whole figure that axes belong to."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def label(axes: "Axes", own: bool, title: str, caption: str) -> None:
+    """Say what a picture shows (above) and of what (below); both above axes that somebody else made."""
+    figure = figure_of(axes)
+    if not own:
+        legend = axes.get_legend()
+        rows = 0 if legend is None else -(-len(legend.get_texts()) // getattr(legend, "_ncols", 1))
+        wide = int(max(axes.get_position().width * figure.get_figwidth() * 19, 30))
+        above_it = "\n".join(textwrap.wrap(f"{title}. {caption}", wide))
+        axes.set_title(above_it, loc="left", fontsize=8, pad=6 + 14 * rows)
+        return
+    figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
+    text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
+    figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
+
+
+def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> None:
+    """A legend between title and axes, where it covers no data."""
+    if handles is None:
+        handles = axes.get_legend_handles_labels()[0]
+    if handles:
+        axes.legend(
+            handles=list(handles), loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2,
+            borderpad=0.2, handlelength=1.8, columnspacing=1.4,
+        )  # fmt: skip
+
+
+def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
+    """Everything a reader needs to ask the same question again; what is at its default is left out."""
+    machine, draft, precision = scenario.machine, scenario.draft, scenario.precision
+    degree, own = machine.tensor_parallel, draft.precision
+    device = f"{degree} × {machine.gpu.name}" if degree > 1 else machine.gpu.name
+    parts = [f"{scenario.target.name} on {device}", f"drafted by {_drafter(draft)} through {kv_name(scenario)}"]
+    if draft.tensor_parallel != degree:
+        parts[1] += f" on {draft.tensor_parallel}"
+    if gamma is not None:
+        parts.append(f"γ {gamma}" if gamma else "γ 0: plain decoding")
+    if acceptance:
+        parts.append(accepted(scenario.acceptance.alpha, scenario.acceptance.source))
+    parts.append(formats(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
+    if machine.kv_reread is not None:
+        parts.append(f"verification reads the KV {machine.kv_reread:g} times")
+    parts += counting(scenario.kv_page, scenario.accounting, scenario.new_tokens)
+    if scenario.routing_independence != 1:
+        parts.append(f"routing independence {scenario.routing_independence:g}")
+    if scenario.core_ops:
+        parts.append("linear layers and attention alone")
+    made, kind = machine.calibration.name, calibration_kind(scenario)
+    return "; ".join([*parts, f"calibration {made}" if made == kind else f"calibration {made} ({kind})"])
+
+
+def accepted(alpha: Any, source: str) -> str:
+    """What is assumed of acceptance: its constant, or where its positions are from."""
+    constant = alpha is not None and np.ndim(alpha) == 0
+    return f"acceptance α {float(alpha):g}" if constant else f"acceptance by position ({source})"
+
+
+def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
+    """Formats of weights and KV, the draft's where they are its own."""
+    its_own = [f"{draft_weights} weights"] * (draft_weights != weights) + [f"{draft_kv} KV"] * (draft_kv != kv)
+    return f"{weights} weights, {kv} KV" + (f" (draft: {', '.join(its_own)})" if its_own else "")
+
+
+def counting(kv_page: int, accounting: str, new_tokens: int) -> list[str]:
+    """How pages and the advance of sequences are counted, where not by default."""
+    pages = [f"KV pages of {kv_page} tokens"] if kv_page != 1 else []
+    if accounting == "ragged":
+        return pages
+    return [*pages, f"{accounting} batch" + (f" of {new_tokens} new tokens" if accounting == "static" else "")]
+
+
+def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY_FRACTION) -> list[str]:
+    """Words for how far a search went, where not as far as by default."""
+    longest = [f"γ at most {max_gamma}"] if max_gamma not in (None, DEFAULT_MAX_GAMMA) else []
+    return longest + [f"{memory_fraction:.4g} of the memory"] * (memory_fraction != DEFAULT_MEMORY_FRACTION)
+
+
+def _drafter(draft: Draft) -> str:
+    """The draft as it would be typed, its options among it."""
+    common = {"model", "kv", "tensor_parallel", "precision", "target_weights"}
+    own = [f"{f.name}={getattr(draft, f.name)}" for f in fields(draft) if f.name not in common]  # type: ignore[arg-type]
+    return "itself" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
+
+
+def kv_name(scenario: Scenario) -> str:
+    """The draft's KV method as it would be typed: without options that are at their defaults."""
+    full = scenario.draft.kv.label()
+    short = full.partition(",")[0]
+    with suppress(InputError):
+        return short if parse_kv(short).label() == full else full
+    return full
+
+
+def told_apart(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
+    """What differs between (batch, context) points, a name for each, and what does not, for the caption."""
+    columns = [[f"batch {b:g}" for b, _ in points], [f"context {tokens(c)}" for _, c in points]]
+    same = [column[0] for column in columns if len({*column}) == 1 and len(points) > 1]
+    kept = [column for column in columns if column[0] not in same] or columns
+    return [", ".join(names) for names in zip(*kept, strict=True)], same
+
+
+def tokens(value: float) -> str:
+    """A count of tokens or sequences on an axis: 4096 is 4k, 100000 is 98k, 1.5k where that is exact."""
+    if value < 1000:
+        return f"{value:.4g}"
+    for suffix, unit in (("M", 2**20), ("k", 2**10)):
+        if value >= unit and (value / unit * 10).is_integer():
+            return f"{value / unit:.4g}{suffix}"
+    return f"{value:,.0f}"
+
+
+def octaves(low: float, high: float, most: int = 8) -> list[float]:
+    """Powers of two within a span, thinned out evenly to about `most`; its ends where it holds fewer than two."""
+    first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
+    step = max(1, -(-(last - first + 1) // most))
+    return [float(2**power) for power in range(first, last + 1, step)] if last > first else [low, high]
+
+
+def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, most: int = 8) -> None:
+    """Make x or y logarithmic over a span, with ticks at powers of two."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log", f"{which}lim": (low, high), f"{which}label": name})
+    ticks = octaves(low, high, most)
+    axis.set_ticks(ticks, [tokens(tick) for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def shades(count: int) -> list[Any]:
+    """So many colours from light to dark, none too light for a line on white."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ramp = LinearSegmentedColormap.from_list("perfmodel", SEQUENCE[1:])
+    return [ramp(place) for place in np.linspace(0.1, 1.0, count)] if count > 1 else [ramp(0.55)]
+
+
+def save(figure: "Figure", path: str | Path) -> Path:
+    """Write a picture as .png or .svg; the same numbers give the same bytes. Raises InputError for a wrong path."""
+    where = Path(path)
+    if where.suffix.lower() not in FORMATS:
+        raise refuse("--output", None, f"a file name ending in {' or '.join(FORMATS)}", where.name)
+    undated: dict[str, None] = {"Date": None} if where.suffix.lower() == ".svg" else {"Software": None}
+    with style():
+        try:
+            figure.savefig(where, dpi=DPI, metadata=undated)
+        except OSError as error:
+            raise InputError(f"--output: {where}: {error.strerror or error}") from None
+    return where

@@ -1,0 +1,100 @@
+"""Does it fit, and what is the largest batch that does, with and without speculation."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.costs import Shard, span
+from perfmodel.costs.roofline import Machine
+from perfmodel.drafts.base import Draft
+from perfmodel.ops import Floats
+from perfmodel.specs.gpu import GPUSpec
+
+DEFAULT_MEMORY_FRACTION = 0.9
+"""Share of device memory a serving engine takes; vLLM's default of --gpu-memory-utilization up to 0.10 (its docs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on the fullest device of the group; batch sizes are whole sequences (0: not even one fits)."""
+
+    weight_bytes: Floats
+    kv_bytes: Floats
+    draft_weight_bytes: Floats
+    draft_kv_bytes: Floats
+    available_bytes: float
+    fits: NDArray[np.bool_]
+    max_batch: Floats
+    ar_max_batch: Floats
+
+    def shortage(self, batch: float) -> list[str]:
+        """Of a single point: the sentence that this batch does not fit, or nothing where it does."""
+        most, room = int(self.max_batch), self.available_bytes / 1e9
+        said = f"batch {batch:.0f} does not fit in {room:.1f} GB; the largest that does is {most}"
+        return [] if self.fits else [said]
+
+
+def memory(
+    target: Shard,
+    drafter: Shard,
+    draft: Draft,
+    gpu: GPUSpec,
+    batch: Floats,
+    context: Floats,
+    gamma: Floats,
+    fraction: float,
+) -> Memory:
+    """Weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) against `fraction` of memory.
+
+    Broadcasts over ``[batch, context, gamma]``; gamma = 0 needs nothing of the draft.
+    """
+    speculates = np.greater(gamma, 0)
+    draft_weights = np.where(speculates, draft.own_weight_bytes(drafter), 0.0)
+    draft_kv = np.where(speculates, draft_stored_bytes(drafter, draft, context), 0.0)
+    room = gpu.memory_bytes * fraction
+    target_kv = target.stored_kv_bytes(np.asarray(context) + gamma + 1)
+    used = target.stored_weight_bytes + draft_weights + batch * (target_kv + draft_kv)
+    return Memory(
+        weight_bytes=target.stored_weight_bytes,
+        kv_bytes=batch * target_kv,
+        draft_weight_bytes=draft_weights,
+        draft_kv_bytes=batch * draft_kv,
+        available_bytes=room,
+        fits=np.less_equal(used, room),
+        max_batch=_sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
+        ar_max_batch=_sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(np.asarray(context) + 1)),
+    )
+
+
+class Placed(Protocol):
+    """A question whose models are placed on devices, as `perfmodel.speculation.chain.Scenario` is."""
+
+    @property
+    def target_shard(self) -> Shard: ...
+    @property
+    def draft_shard(self) -> Shard: ...
+    @property
+    def draft(self) -> Draft: ...
+    @property
+    def machine(self) -> Machine: ...
+
+
+def memory_of(placed: Placed, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory:
+    """`memory` of a scenario's own models and devices."""
+    gpu = placed.machine.gpu
+    return memory(placed.target_shard, placed.draft_shard, placed.draft, gpu, batch, context, gamma, fraction)
+
+
+def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
+    """KV bytes per sequence that the draft keeps beside the target's cache, on one device."""
+    per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
+    return sum(
+        (a.layers * per_layer(drafter.paged(span(context, a.window)), drafter.layout) for a in drafter.attentions),
+        start=0.0,
+    )
+
+
+def _sequences(room: Floats, each: Floats) -> Floats:
+    return np.floor(np.maximum(room, 0.0) / each)

@@ -1,0 +1,155 @@
+"""What a tree of drafted tokens costs, and which tree is best for a batch and a context.
+
+    speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(level width) + overhead)
+
+A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1.
+Verification is counted as a chain of n query tokens: a tree's mask hides pairs, but kernels compute the whole block.
+n = 1 is plain decoding: speedup exactly 1. The first-order rule (the largest tree that keeps verification memory-bound)
+stands beside the search. Chen et al. 2024, arXiv 2402.12374, section 4.1.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.errors import refuse
+from perfmodel.ops import Array, Floats
+from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.tree import Growth, Tree, TreeAcceptance
+
+DEFAULT_SIZE = 128
+DEFAULT_LEVELS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChoice:
+    """The best tree at each point of ``[batch, context]``; times are calibrated seconds of the whole group.
+
+    size and levels count the root; size 1 is plain decoding. `tokens_per_iteration` is G(size, levels).
+    `rule_size` and `rule_speedup` are the first-order rule's tree of the same acceptance, at its best number of levels.
+    """
+
+    size: NDArray[np.int64]
+    levels: NDArray[np.int64]
+    tokens_per_iteration: Array
+    speedup: Array
+    iteration_s: Array
+    target_s: Array
+    rule_size: NDArray[np.int64]
+    rule_speedup: Array
+
+
+@lru_cache(maxsize=8)
+def growth(acceptance: TreeAcceptance, size: int, levels: int) -> Growth:
+    """The programme's table, kept: it does not depend on hardware, batch or context."""
+    return Growth(acceptance, size, levels)
+
+
+def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
+    """Time of one iteration with this tree; broadcasts over ``[batch, context]``. Plain decoding for a root alone."""
+    check_draftable(scenario, tree.levels)
+    if tree.size == 1:
+        return scenario.target_s(batch, context)
+    drafts = sum((scenario.draft_s(batch, context, float(w)) for w in tree.widths[:-1]), start=0.0)
+    return drafts + scenario.target_s(batch, context, float(tree.size)) + scenario.overhead_s(batch, context)
+
+
+def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
+    """Against plain decoding of the same batch; broadcasts over ``[batch, context]``."""
+    gained = tree.tokens_per_iteration * scenario.target_s(batch, context)
+    return gained / iteration_s(scenario, batch, context, tree)
+
+
+def surface(
+    scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: NDArray[np.int64] | None = None
+) -> tuple[Array, Array, Array]:
+    """Speedup and iteration time over ``[batch, context, levels, size]``, plain decoding over ``[batch, context]``.
+
+    sizes: rising sizes from 1 to look at; all of the table's unless given.
+    """
+    b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
+    at = np.arange(1, table.size + 1) if sizes is None else sizes
+    verify = np.asarray(scenario.target_s(b, c, at.astype(float)))
+    widths = table.widths[:, at - 1]
+    each = np.asarray(scenario.draft_s(b, c, np.arange(1.0, int(widths.max(initial=1)) + 1)))
+    overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)
+    drafts = np.stack([each @ _passes(of, each.shape[-1]).T for of in widths], axis=-2)
+    total = drafts + verify[..., None, :] + overhead[..., None]
+    target = verify[..., 0]
+    total[..., :, 0] = target[..., None]
+    total[..., 0, :] = target[..., None]
+    return table.tokens[:, at - 1] * target[..., None, None] / total, total, target
+
+
+def _passes(widths: NDArray[np.int64], widest: int) -> Array:
+    """How many draft passes of each width ``1 ... widest`` trees run, from their ``[tree, level]`` widths."""
+    counts = np.zeros((widths.shape[0], widest))
+    for level in range(widths.shape[1] - 1):
+        run = np.flatnonzero(widths[:, level + 1])  # a level that has nodes below it is run
+        counts[run, widths[run, level] - 1] += 1.0
+    return counts
+
+
+def choose(
+    scenario: Scenario,
+    acceptance: TreeAcceptance,
+    batch: Floats,
+    context: Floats,
+    size: int = DEFAULT_SIZE,
+    levels: int | None = None,
+) -> TreeChoice:
+    """The (size, levels) with the largest speedup at each point of ``[batch, context]``, the smaller tree on a tie.
+
+    levels: the most there may be; `DEFAULT_LEVELS`, or as many as the draft makes, unless given. Raises InputError as
+    `check_draftable` and `Growth` do.
+    """
+    table = growth(acceptance, size, levels_within(scenario, acceptance, size, levels))
+    fast, total, target = surface(scenario, batch, context, table)
+    flat = fast.reshape(*fast.shape[:-2], -1)
+    best = np.argmax(flat, -1)
+    d, n = np.divmod(best, table.size)
+    gained = table.tokens[d, n]
+    rule = first_order_size(scenario, batch, context, size)
+    rule = np.broadcast_to(rule, best.shape)
+    at_rule = np.take_along_axis(fast, (rule - 1)[..., None, None], -1)[..., 0]
+    return TreeChoice(
+        size=n + 1,
+        levels=np.where(n == 0, 1, d + 1),
+        tokens_per_iteration=gained,
+        speedup=np.take_along_axis(flat, best[..., None], -1)[..., 0],
+        iteration_s=np.take_along_axis(total.reshape(flat.shape), best[..., None], -1)[..., 0],
+        target_s=np.broadcast_to(target, best.shape),
+        rule_size=rule,
+        rule_speedup=at_rule.max(-1),
+    )
+
+
+def levels_within(scenario: Scenario, acceptance: TreeAcceptance, size: int, levels: int | None) -> int:
+    """The levels that `choose` searches. Raises InputError as `check_draftable` does."""
+    if levels is None:
+        longest = scenario.draft.max_gamma
+        levels = DEFAULT_LEVELS if longest is None else min(DEFAULT_LEVELS, longest + 1)
+    levels = min(levels, size, acceptance.max_levels)
+    check_draftable(scenario, levels)
+    return levels
+
+
+def first_order_size(scenario: Scenario, batch: Floats, context: Floats, size: int) -> NDArray[np.int64]:
+    """The largest tree up to `size` whose verification still loads for longer than it computes, at calibrated rates."""
+    b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
+    tokens = np.arange(1.0, size + 1)
+    load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(b, c, tokens))
+    return np.asarray(np.maximum(np.sum(np.greater_equal(load, compute) & np.isfinite(tokens), -1), 1))
+
+
+def check_draftable(scenario: Scenario, levels: int) -> None:
+    """Refuse (InputError) drafts that do not run once per level, or not for so many, and all but ragged accounting."""
+    draft = scenario.draft
+    if scenario.accounting != "ragged":
+        raise refuse("--accounting", None, "ragged here, where trees are drafted", scenario.accounting)
+    if levels > 1 and not float(draft.passes(2.0)) == 2.0:
+        raise refuse("--draft", None, "a draft that runs once per level of a tree", draft.name)
+    if draft.max_gamma is not None and levels > draft.max_gamma + 1:
+        raise refuse("--levels", None, f"at most {draft.max_gamma + 1} with {draft.name}, the root included", levels)

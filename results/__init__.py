@@ -1,1 +1,0 @@
-"""Numbers that were measured: published ones under published/, own measurements by machine."""

@@ -1,0 +1,131 @@
+"""Speculation or batching: the textbook cases, in closed form and through the engine's own counts."""
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.compare import chunked, compare, compose, crossover_context, disaggregate, idle_tokens
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import speedups
+
+
+def scenario(model="llama-3.1-8b", hardware="h100-sxm-80gb", **flags):
+    """alpha for Omega = 4 at gamma 9 unless given."""
+    alpha = float(Acceptance.from_tokens_per_iteration(4.0, 9).alpha)
+    return resolve(Query(**({"model": model, "hardware": hardware, "batch": 1, "context": 1, "alpha": alpha} | flags)))
+
+
+def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
+    """m = 10, Omega = 4, W = 2 x 7,504,924,672 bytes, kappa = 131,072: W (10 - 4) / (kappa x 10 x 3)."""
+    assert crossover_context(2 * 7_504_924_672, 131_072, 10, 4.0) == pytest.approx(22_903, abs=1)
+    found = compare(scenario(), 23_000, 10)
+    assert found.speculating.tokens == pytest.approx(4.0)
+    assert found.crossover_context == pytest.approx(22_900, rel=2e-3)  # norms are not projections
+    at = compare(scenario(), found.crossover_context, 10)
+    assert at.bytes_per_token_ratio == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "phi-3-mini-4k", "deepseek-v2-lite", "mixtral-8x7b"])
+def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
+    """Also where layers slide, whose cache stops growing; None where all do, before there is enough of it."""
+    s = scenario(model)
+    crossover = compare(s, 2048, 10).crossover_context
+    if crossover is None:
+        assert model == "phi-3-mini-4k"
+        assert compare(s, 10**9, 10).bytes_per_token_ratio > 1
+    else:
+        assert compare(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
+    assert compare(s, 100, 2).bytes_per_token_ratio > 1
+
+
+def test_ten_tokens_either_way_move_ten_times_the_cache() -> None:
+    """1,000 cached tokens, equal activations: all that differs is the KV traffic, tenfold."""
+    found = compare(scenario(), 1000, 10)
+    assert found.kv_ratio == pytest.approx(10.0, rel=1e-12)
+    assert found.batching.weight_bytes == found.speculating.weight_bytes
+    assert found.batching.activation_bytes == pytest.approx(found.speculating.activation_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize(("context", "per_pass", "per_token"), [(2048, 1.04, 2.4), (131_072, 3.12, 0.80)])
+def test_llama_70b_is_about_equal_at_2_k_and_far_apart_at_128_k(context, per_pass, per_token) -> None:
+    found = compare(scenario("llama-3.1-70b"), context, 10)
+    assert found.bytes_per_pass_ratio == pytest.approx(per_pass, rel=5e-3)
+    assert found.bytes_per_token_ratio == pytest.approx(per_token, rel=5e-3)
+    assert found.crossover_context == pytest.approx(85_000, rel=5e-3)
+
+
+def test_time_per_token_includes_the_draft() -> None:
+    s = scenario(draft="llama-3.2-1b")
+    found = compare(s, 8192, 5)
+    iteration = 4 * float(s.draft_s(1, 8192)) + float(s.target_s(1, 8192, 5)) + float(s.overhead_s(1, 8192))
+    assert found.speculating.predicted_s + found.draft_s == pytest.approx(iteration, rel=1e-12)
+    plain = float(s.target_s(5, 8192)) / 5
+    assert found.seconds_per_token_ratio == pytest.approx(iteration / found.speculating.tokens / plain, rel=1e-12)
+
+
+def test_batching_never_loses_where_nothing_is_accepted() -> None:
+    assert compare(scenario(alpha=0.0), 10**6, 10).crossover_context is None
+
+
+def test_both_compose_under_capacity() -> None:
+    s = scenario(draft="eagle", alpha=0.8)
+    short, long = compose(s, 2048, 6, 0.9), compose(s, 65_536, 6, 0.9)
+    for c in (short, long):
+        assert c.both >= max(c.batched, c.drafted) >= min(c.batched, c.drafted) >= c.alone > 0
+    # memory holds fewer long sequences, so that batching does less and speculation keeps its gain beside it
+    assert long.batched / long.alone < short.batched / short.alone
+    assert long.both / long.batched > short.both / short.batched
+    assert long.both_gamma >= short.both_gamma
+    with pytest.raises(InputError, match="one sequence to fit"):
+        compose(scenario("llama-3.1-405b"), 1000, 2, 0.9)
+
+
+def test_disaggregation() -> None:
+    s = scenario(draft="llama-3.2-1b", alpha=0.8)
+    plain, drafted = disaggregate(s, 8, 32_768, 3, 256)
+    assert plain.transfer_bytes == 32_768 * 131_072
+    assert drafted.transfer_bytes == 32_768 * (131_072 + 32_768)  # 16 layers x 2 x 8 heads x 64 x 2 bytes
+    speedup = float(speedups(s, 8.0, 32_768.0, np.array([3]))[..., 0])
+    assert drafted.requests_per_s / plain.requests_per_s == pytest.approx(speedup, rel=1e-12)
+    assert plain.requests_per_s == pytest.approx(8 / float(s.target_s(8, 32_768)) / 256, rel=1e-12)
+    assert drafted.prefill_groups > plain.prefill_groups
+    _, viewing = disaggregate(scenario(draft_kv="snapkv:1024", alpha=0.8), 8, 32_768, 3, 256)
+    assert viewing.transfer_bytes == plain.transfer_bytes
+    lone = disaggregate(scenario(hardware="l4-24gb", alpha=0.8), 1, 4096, 3, 256)[0]
+    assert lone.transfer_s is None or lone.transfer_s > 0
+
+
+def test_speculation_and_chunked_prefill_share_idle_flops() -> None:
+    """Ideal H100: 8B's layers turn compute-bound at 989.4 TFLOP/s / 3.35 TB/s = 295 tokens."""
+    s = scenario(calibration="ideal")
+    plain, verifying = (float(idle_tokens(s, 16.0, 4096.0, q)) for q in (1.0, 4.0))
+    assert plain + 16 == pytest.approx(989.4e12 / 3350e9, rel=5e-3)
+    assert plain - verifying == pytest.approx(16 * 3, rel=1e-9)
+    assert float(idle_tokens(s, 1024.0, 4096.0)) == 0.0
+    assert np.shape(idle_tokens(s, np.ones((3, 1)), np.ones(2))) in ((3, 1), (3, 2))
+
+
+def test_what_speculation_leaves_to_chunked_prefill() -> None:
+    """Ideal H100: a chunk that fits the idle FLOPs adds only its activations' bytes to the layers' loading time; what a
+    verification's own tokens take is gone, so that speculation gains output tokens and loses prompt tokens.
+    """
+    plain, drafted = chunked(scenario(calibration="ideal", draft="eagle", alpha=0.8), 16.0, 4096.0, 3)
+    assert plain.tokens - drafted.tokens == pytest.approx(16 * 3, rel=1e-9)
+    for c in (plain, drafted):
+        assert 1 <= c.chunk_pass_s / c.pass_s < 1.25
+    assert drafted.output_tokens_per_s > plain.output_tokens_per_s
+    assert drafted.prompt_tokens_per_s < plain.prompt_tokens_per_s
+    full, _ = chunked(scenario(calibration="ideal", alpha=0.8), 1024.0, 4096.0, 3)
+    assert (full.tokens, full.prompt_tokens_per_s) == (0.0, 0.0)
+    assert full.chunk_pass_s == pytest.approx(full.pass_s, rel=1e-12)
+    s = scenario(draft="eagle", alpha=0.8)
+    _, speculating = chunked(s, 1024.0, 4096.0, 3)
+    fast = float(speedups(s, 1024.0, 4096.0, np.array([3]))[..., 0]) * 1024 / float(s.target_s(1024.0, 4096.0))
+    assert speculating.output_tokens_per_s == pytest.approx(fast, rel=1e-12)
+
+
+@pytest.mark.parametrize("tokens", [1, 2000])
+def test_refusals(tokens: int) -> None:
+    with pytest.raises(InputError, match="--gamma"):
+        compare(scenario(), 1000, tokens)

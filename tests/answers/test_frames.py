@@ -1,0 +1,182 @@
+"""The pandas bridge: tidy tables with units in their names, and back from CSV and Parquet unchanged."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import perfmodel
+from perfmodel import cli
+from perfmodel.answers.frames import RATIOS
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.sweep import COLUMNS, LABELS, Grid
+from perfmodel.errors import InputError
+from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.workload import Workload
+
+BATCH, CONTEXT, GAMMA = [[[1.0]], [[64.0]]], [[1000.0], [32000.0], [64000.0]], [0, 2, 4]
+ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
+GRID = Grid(
+    ASK,
+    model=("llama-3.1-8b",),
+    hardware=("a100-sxm-80gb", "h100-sxm-80gb"),
+    tp=(8,),
+    draft_kv=("streamingllm:512", "snapkv:2048"),
+    alpha=(0.8,),
+    batch=(1, 64),
+    context=(4096, 32768),
+    gamma=(None, 2),
+)
+
+
+@pytest.fixture(scope="module")
+def prediction() -> Prediction:
+    return predict(resolve(ASK), Workload.of(BATCH, CONTEXT, GAMMA))
+
+
+def test_a_prediction_is_a_row_for_every_point(prediction: Prediction) -> None:
+    frame = perfmodel.to_frame(prediction, context=CONTEXT, model="llama-3.1-8b")
+    assert frame.shape[0] == 2 * 3 * 3
+    assert list(frame.columns) == ["model", *COLUMNS[:-2][:-1], *RATIOS]
+    assert not frame.duplicated(["batch", "context_tokens", "gamma"]).any()
+    (row,) = frame.query("batch == 64 and context_tokens == 32000 and gamma == 2").to_dict("records")
+    at = (1, 1, 1)
+    assert row["speedup"] == prediction.speedup[at]
+    assert row["tpot_s"] == prediction.tpot_s[at]
+    assert row["draft_to_target"] == prediction.draft_to_target[at]
+    assert row["gamma_optimal"] == prediction.gamma_optimal[at]
+    assert row["speedup"] == pytest.approx(
+        row["tokens_per_iteration"] * row["target_s"] / (2 * row["draft_s"] + row["verify_s"] + row["overhead_s"])
+    )
+
+
+def test_every_time_and_rate_has_its_unit_in_its_name(prediction: Prediction) -> None:
+    dimensionless = {"gamma", "speedup", "gamma_optimal", "speedup_at_gamma_optimal", "batch", *RATIOS}
+    counted = {"tokens_per_iteration", "context_tokens"}
+    for name in set(perfmodel.to_frame(prediction, context=CONTEXT).columns) - dimensionless - counted:
+        assert name.endswith(("_s", "_tokens_per_s")), name
+
+
+def test_rows_that_could_not_be_told_apart_are_refused(prediction: Prediction) -> None:
+    with pytest.raises(InputError, match=r"give context=workload\.context"):
+        perfmodel.to_frame(prediction)
+    single = predict(resolve(ASK), Workload.of(64, 32000, [1, 2, 3]))
+    assert "context_tokens" not in perfmodel.to_frame(single)
+    assert list(perfmodel.to_frame(single)["gamma"]) == [1, 2, 3]
+
+
+def test_a_scalar_prediction_is_one_row() -> None:
+    frame = perfmodel.to_frame(predict(resolve(ASK), Workload.of(64, 32000, 2)), context=32000)
+    assert frame.shape[0] == 1
+    assert frame["context_tokens"][0] == 32000
+
+
+def test_wrong_arguments_are_told(prediction: Prediction) -> None:
+    with pytest.raises(InputError, match=r"shape that broadcasts to \(2, 3, 3\), given \(5,\)"):
+        perfmodel.to_frame(prediction, context=np.ones(5))
+    with pytest.raises(InputError, match="context: must be cached tokens per sequence, given 'x'"):
+        perfmodel.to_frame(prediction, context="x")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="speedup: must be a new name"):
+        perfmodel.to_frame(prediction, context=CONTEXT, speedup=1.0)
+    with pytest.raises(InputError, match="leave context and labels out"):
+        perfmodel.to_frame(GRID, context=4096)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_round_trip(prediction: Prediction, tmp_path: Path, suffix: str) -> None:
+    """Bit for bit, types included."""
+    for number, frame in enumerate((perfmodel.to_frame(prediction, context=CONTEXT), perfmodel.to_frame(GRID))):
+        path = tmp_path / f"{number}{suffix}"
+        perfmodel.write_frame(frame, path)
+        pd.testing.assert_frame_equal(perfmodel.read_frame(path), frame, check_exact=True)
+
+
+def test_a_grid_is_what_sweep_writes(tmp_path: Path) -> None:
+    """Both files of `perfmodel sweep` read back as the frame of the same grid (CSV keeps 13 digits)."""
+    frame = perfmodel.to_frame(GRID)
+    assert list(frame.columns) == [*LABELS, *COLUMNS]
+    assert frame.shape[0] == GRID.rows
+    asked = "--model llama-3.1-8b --hardware a100,h100 --tp 8 --draft-kv streamingllm:512,snapkv:2048 --alpha 0.8 "
+    asked += "--batch 1,64 --context 4k,32k --gamma auto,2"
+    for name in ("grid.csv", "grid.parquet"):
+        assert cli.run(["sweep", *asked.split(), "--output", str(tmp_path / name)]) == 0
+        pd.testing.assert_frame_equal(perfmodel.read_frame(tmp_path / name), frame, rtol=1e-12)
+
+
+def test_an_acceptance_that_is_no_constant_stays_empty(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.yaml"
+    subject = "{target: llama-3.1-8b, draft: self, draft_kv: streamingllm, kv_budget_tokens: 512, context_tokens: 32000"
+    rows.write_text(
+        f"schema_version: 1\nsource: a test's own\nrows:\n  - {subject}, positions: [0.9, 0.7]}}\n", encoding="utf-8"
+    )
+    asked = Query(**{**ASK.as_dict(), "alpha": None, "acceptance": str(rows)})
+    one = ("a100-sxm-80gb",), (8,), ("streamingllm:512",), (None,), (64,), (32000,), (2,)
+    frame = perfmodel.to_frame(Grid(asked, ("llama-3.1-8b",), *one))
+    assert frame["alpha"].isna().all()
+    perfmodel.write_frame(frame, tmp_path / "one.csv")
+    pd.testing.assert_frame_equal(perfmodel.read_frame(tmp_path / "one.csv"), frame)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_rows_without_a_verdict_stay_without(prediction: Prediction, tmp_path: Path, suffix: str) -> None:
+    """A prediction does not say whether it fits; put under a grid, that is missing, neither true nor false."""
+    both = pd.concat([perfmodel.to_frame(GRID), perfmodel.to_frame(prediction, context=CONTEXT)], ignore_index=True)
+    perfmodel.write_frame(both, tmp_path / f"both{suffix}")
+    fits = perfmodel.read_frame(tmp_path / f"both{suffix}")["fits"]
+    assert fits.isna().sum() == prediction.speedup.size
+    assert list(fits.dropna()) == list(perfmodel.to_frame(GRID)["fits"])
+
+
+def test_text_stays_text(prediction: Prediction, tmp_path: Path) -> None:
+    perfmodel.write_frame(
+        perfmodel.to_frame(prediction, context=CONTEXT, model="007", alpha="0.8/0.7"), tmp_path / "a.csv"
+    )
+    found = perfmodel.read_frame(tmp_path / "a.csv")
+    assert set(found["model"]) == {"007"}
+    assert set(found["alpha"]) == {"0.8/0.7"}
+
+
+def test_a_verdict_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("model,fits\nx,True\ny,no\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"odd\.csv: fits: must be True, False or nothing, given 'no'"):
+        perfmodel.read_frame(tmp_path / "odd.csv")
+
+
+@pytest.mark.parametrize("name", ["no/such/x.csv", "no/such/x.parquet", "folder.csv"])
+def test_a_place_that_cannot_be_written_to(prediction: Prediction, tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InputError, match="cannot be written"):
+        perfmodel.write_frame(perfmodel.to_frame(prediction, context=CONTEXT), tmp_path / name)
+
+
+@pytest.mark.parametrize(("name", "said"), [("a.txt", "ending in .csv or .parquet"), ("none.csv", "there is none")])
+def test_bad_files(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        perfmodel.read_frame(tmp_path / name)
+
+
+def test_a_broken_file_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"no parquet")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    for name in ("broken.parquet", "empty.csv"):
+        with pytest.raises(InputError, match=f"{name}: must be"):
+            perfmodel.read_frame(tmp_path / name)
+
+
+@pytest.mark.parametrize(("missing", "said"), [("pandas", "needs pandas"), ("pyarrow", "needs pyarrow")])
+def test_what_is_missing_is_named_with_its_remedy(
+    prediction: Prediction, monkeypatch: pytest.MonkeyPatch, missing: str, said: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=rf"{said}.*pip install 'perfmodel\[notebooks\]'"):
+        perfmodel.read_frame("x.parquet") if missing == "pyarrow" else perfmodel.to_frame(prediction, context=CONTEXT)
+
+
+def test_the_bridge_is_reached_from_the_package_and_loads_on_use() -> None:
+    code = "import sys, perfmodel; assert 'pandas' not in sys.modules; perfmodel.to_frame; "
+    code += "print('pandas' in sys.modules, hasattr(perfmodel, 'no_such_thing'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

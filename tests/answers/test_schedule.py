@@ -1,0 +1,375 @@
+"""Tables of draft lengths: cover everything once, never below a constant, do not flicker, parse as engines want."""
+
+import itertools
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from perfmodel.answers.engine_lines import Served, export, five_item_rows
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.schedule import _table, catch_up, schedule, schedule_by_context
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+from perfmodel.specs.engine_config import ContextTable, SGLangFlags, VLLMConfig
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import load_model
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.workload import Workload
+
+
+def scenario(**flags):
+    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.7}
+    return resolve(Query(**(asked | {"draft": "eagle"} | flags)))
+
+
+def assert_covers(table, max_batch: int) -> None:
+    at = [k for r in table.ranges for k in range(r.low, r.high + 1)]
+    assert at == list(range(1, max_batch + 1))
+    assert all(a.tokens != b.tokens for a, b in itertools.pairwise(table.ranges))
+
+
+def expected_speedup(s, contexts, tokens_of, shares) -> float:
+    """The measure from its definition, one batch size after another."""
+    total = 0.0
+    for batch, share in enumerate(shares, 1):
+        values = speedups(s, float(batch), np.asarray(contexts, float), np.array([tokens_of(batch)]))[..., 0]
+        total += share * np.mean(1.0 / values)
+    return sum(shares) / total
+
+
+@pytest.mark.parametrize("draft", [{}, {"draft": "llama-3.2-1b"}, {"draft": "self", "draft_kv": "streamingllm:512"}])
+def test_never_below_a_constant_by_its_own_measure(draft: dict) -> None:
+    s, contexts = scenario(**draft), (2048.0, 16384.0)
+    shares = [1.0 + (b % 7) for b in range(1, 129)]
+    table = schedule(s, contexts, 128, 8, shares)
+    assert_covers(table, 128)
+    assert table.speedup == pytest.approx(expected_speedup(s, contexts, table.tokens, shares), rel=1e-12)
+    for k in range(9):
+        constant = expected_speedup(s, contexts, lambda batch, k=k: k, shares)
+        assert table.by_constant[k] == pytest.approx(constant, rel=1e-12)
+        assert table.speedup >= constant * (1 - 1e-12)
+    assert table.constant_speedup == max(table.by_constant)
+    assert table.gain >= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 40).flatmap(
+        lambda n: st.lists(st.lists(st.floats(0.2, 3.0), min_size=4, max_size=4), min_size=n, max_size=n)
+    ),
+    st.floats(0, 0.2),
+)
+def test_any_surface_gets_a_table_that_beats_constants_and_earns_its_borders(rows: list, toll: float) -> None:
+    """Also on surfaces that no model gives; checked against every table there is where that is feasible."""
+    slowness = np.array(rows)
+    slowness[:, 0] = 1.0
+    n = len(rows)
+    weights = np.full(n, 1 / n)
+    table = _table(slowness, weights, toll, 0, 1)
+    assert_covers(table, n)
+    assert table.speedup >= max(table.by_constant) * (1 - 1e-12)
+    chosen = np.array([table.tokens(b) for b in range(1, n + 1)])
+
+    def cost(ks: np.ndarray) -> float:
+        return float((slowness[np.arange(n), ks] * weights).sum() + toll * np.count_nonzero(np.diff(ks)))
+
+    if n <= 5:
+        every = min(cost(np.array(ks)) for ks in itertools.product(range(4), repeat=n))
+        assert cost(chosen) == pytest.approx(every, rel=1e-12)
+    for before, after in itertools.pairwise(table.ranges):
+        for kept, gone in ((before, after), (after, before)):
+            other = chosen.copy()
+            other[gone.low - 1 : gone.high] = kept.tokens
+            assert cost(other) >= cost(chosen) - 1e-12
+
+
+def test_unless_told_every_doubling_of_the_batch_counts_alike() -> None:
+    s = scenario()
+    shares = [np.log(1 + 1 / b) for b in range(1, 64)]
+    assert sum(shares[:1]) == pytest.approx(sum(shares[1:3])) == pytest.approx(sum(shares[31:63]))
+    default, given = schedule(s, (4096.0,), 63, 4), schedule(s, (4096.0,), 63, 4, shares)
+    assert default.speedup == pytest.approx(given.speedup, rel=1e-12)
+    assert default.by_constant == pytest.approx(given.by_constant, rel=1e-12)
+
+
+def test_hysteresis_takes_borders_away() -> None:
+    s = scenario()
+    counts = [len(schedule(s, (4096.0,), 256, 10, hysteresis=h).ranges) for h in (0.0, 0.002, 0.02, 1.0)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1] == 1
+
+
+def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
+    s = scenario(draft="self", draft_kv="streamingllm:512", calibration="ideal", alpha=0.8)
+    tables = schedule_by_context(s, (4096, 16384, 65536, 131072), 64, 6, hysteresis=0.0)
+    assert len(tables) >= 2
+    rows = five_item_rows(tables)
+    assert [rows[0][0], rows[0][2]] == [1, 0]
+    assert rows[-1][3] == 131072
+    points = {}
+    for low, high, first, last, k in rows:
+        for batch in range(low, high + 1):
+            for context in (first, last):
+                assert points.setdefault((batch, context), k) == k
+    for batch in range(1, 65):
+        ks = [t.tokens(batch) for t in tables]
+        assert ks == sorted(ks)
+
+
+def test_context_ranges_that_gain_nothing_apart_are_one() -> None:
+    s = scenario(draft="ngram", alpha=0.9)
+    assert len(schedule_by_context(s, (4096, 4200, 4300), 8, 4, hysteresis=0.05)) == 1
+
+
+def test_a_draft_that_was_off_reads_what_it_missed() -> None:
+    """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of its own."""
+    s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.6)
+    table = schedule(s, (1024.0,), 256, 5)
+    assert table.ranges[-1].tokens == 0
+    last = table.ranges[-2]
+    found = catch_up(s, table, 1024.0, 256)
+    assert found is not None
+    assert last.low <= found.batch <= last.high
+    assert (found.tokens, found.missed) == (last.tokens, 256)
+    assert found.seconds == pytest.approx(float(s.draft_s(float(found.batch), 1024.0, 256.0)), rel=0.2)  # its LM head
+    p = predict(s, Workload.of(found.batch, 1024, found.tokens), found.tokens)
+    saved = float(p.ar_tpot_s - p.tpot_s)
+    assert (found.new_tokens - 1) * saved < found.seconds <= found.new_tokens * saved
+    longer = catch_up(s, table, 1024.0, 1024)
+    assert longer.seconds > 2 * found.seconds
+    assert catch_up(s, table, 1024.0, 0).seconds == 0.0
+    for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
+        views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.6)
+        assert catch_up(views, table, 1024.0, 256).seconds == 0.0
+    assert catch_up(s, schedule(s, (1024.0,), 4, 3), 1024.0, 256) is None
+    with pytest.raises(InputError, match="--missed"):
+        catch_up(s, table, 1024.0, -1)
+
+
+def handed(draft: dict, path: str | None = None, **flags):
+    s = scenario(**draft)
+    table = schedule(s, (4096.0,), 64, 6, **flags)
+    return table, export(table, s.draft, Served("meta-llama/Llama-3.1-8B"), path)
+
+
+@pytest.mark.parametrize(
+    ("draft", "path", "method", "algorithm"),
+    [
+        ({"draft": "ngram"}, None, "ngram", "NGRAM"),
+        ({"draft": "eagle"}, "some/head", "eagle", "EAGLE"),
+        ({"draft": "eagle:features=3,vocab=32000"}, "some/head", "eagle3", "EAGLE3"),
+        ({"draft": "mtp"}, None, "mtp", "NEXTN"),
+        ({"draft": "medusa"}, "some/heads", "medusa", None),
+        ({"draft": "llama-3.2-1b"}, None, "draft_model", "STANDALONE"),
+        ({"draft": "parallel:llama-3.2-1b"}, "some/pard", "draft_model", None),
+    ],
+)
+def test_engine_configurations_parse_and_say_what_the_table_says(draft, path, method, algorithm) -> None:
+    table, out = handed(draft, path)
+    assert out.vllm is not None
+    back = VLLMConfig.model_validate_json(json.dumps(out.vllm))
+    assert back.method == method
+    assert [list(r) for r in back.num_speculative_tokens_per_batch_size] == [
+        [r.low, r.high, r.tokens] for r in table.ranges
+    ]
+    assert back.num_speculative_tokens == table.max_tokens
+    assert json.dumps(out.vllm) in out.vllm_line
+    if algorithm is None:
+        assert out.sglang is None
+        assert any("SGLang has no flag" in note for note in out.notes)
+    else:
+        assert out.sglang[:2] == ["--speculative-algorithm", algorithm]
+        at = out.sglang.index("--speculative-num-draft-tokens")
+        assert out.sglang[at + 1] == str(table.best_constant + 1)
+
+
+def test_no_method_is_invented_for_a_sparse_draft() -> None:
+    for draft in ({"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "llama-3.2-1b", "draft_kv": "snapkv:1024"}):
+        s = scenario(**draft, alpha=0.95)
+        table = schedule(s, (65536.0,), 16, 4)
+        out = export(table, s.draft, Served("x"))
+        assert (out.vllm, out.vllm_line, out.sglang) == (None, None, None)
+        assert any("open RFC" in note for note in out.notes)
+
+
+def test_a_head_without_a_path_is_asked_for() -> None:
+    _, out = handed({"draft": "eagle"})
+    assert out.vllm is None
+    assert any("--draft-path" in note for note in out.notes)
+
+
+def test_the_line_serves_what_was_modelled() -> None:
+    s = scenario()
+    table = schedule(s, (4096.0,), 64, 6)
+    served = Served("x", 4, "fp8", "fp8", 0.5)
+    out = export(table, replace(s.draft, tensor_parallel=4), served, "some/head")
+    assert out.vllm_line.startswith(
+        "vllm serve x --tensor-parallel-size 4 --quantization fp8 --kv-cache-dtype fp8 --gpu-memory-utilization 0.5 "
+        "--max-num-seqs 64 --speculative-config"
+    )
+    assert "--tp 4 --quantization fp8 --kv-cache-dtype fp8_e4m3 --mem-fraction-static 0.5" in out.sglang_line
+    notes = export(table, s.draft, Served("x", weights="int4-g32", kv_dtype="int8"), "some/head").notes
+    assert any("int4-g32 weights" in note for note in notes)
+    assert any("no int8 KV cache" in note for note in notes)
+
+
+def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
+    s = scenario()
+    table = schedule(s, (4096.0,), 64, 6)
+    for degree, fine in ((1, True), (2, False), (4, True)):
+        out = export(table, replace(s.draft, tensor_parallel=degree), Served("x", 4), "some/head")
+        assert (out.vllm is not None) == fine
+        assert any("on 1 or 4 devices, not on 2" in note for note in out.notes) == (not fine)
+    small = scenario(draft="llama-68m")
+    table = schedule(small, (1024.0,), 64, 6)
+    out = export(table, small.draft, Served("x", vocab_size=128_256))
+    assert (out.vllm, out.sglang) == (None, None)
+    assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
+
+
+def test_nothing_gained_nothing_served() -> None:
+    table, out = handed({"draft": "eagle", "alpha": 0.01}, "some/head")
+    assert table.max_tokens == 0
+    assert table.speedup == pytest.approx(1.0)
+    assert (out.vllm, out.sglang) == (None, None)
+
+
+@pytest.mark.parametrize("model", files.bundled_names("models"))
+def test_every_bundled_pair_gets_a_table(model: str) -> None:
+    """Every device; the JSON, read back by the schema, covers every batch size once and says what the table says."""
+    target = load_model(model)
+    for gpu in files.bundled_names("gpus"):
+        if "bf16" not in load_gpu(gpu).peak:
+            with pytest.raises(InputError, match="bf16"):
+                resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
+            continue
+        s = resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
+        table = schedule(s, (2048.0,), 64, 5)
+        assert_covers(table, 64)
+        assert max(table.by_constant) * (1 - 1e-12) <= table.speedup < 6
+        assert table.by_constant[0] == pytest.approx(1.0)
+        out = export(table, s.draft, Served(target.hf_id or model), "some/head")
+        if not table.max_tokens:
+            assert out.vllm is None
+            continue
+        back = VLLMConfig.model_validate_json(json.dumps(out.vllm))
+        drafted = {b: k for low, high, k in back.num_speculative_tokens_per_batch_size for b in range(low, high + 1)}
+        assert drafted == {b: table.tokens(b) for b in range(1, 65)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    model=st.sampled_from(files.bundled_names("models")),
+    gpu=st.sampled_from([g for g in files.bundled_names("gpus") if "bf16" in load_gpu(g).peak]),
+    draft=st.sampled_from(["eagle", "mtp", "ngram", "medusa", "self"]),
+    alpha=st.floats(0.05, 0.99),
+    context=st.sampled_from([256, 4096, 65536]),
+    most=st.integers(1, 200),
+    toll=st.sampled_from([0.0, 0.002, 0.05]),
+)
+def test_any_bundled_pair_draft_and_acceptance(model, gpu, draft, alpha, context, most, toll) -> None:
+    """Covers all batches once, beats every constant by the measure from its definition, never worse with more room."""
+    kv = "streamingllm:512" if draft == "self" else "full"
+    s = resolve(Query(model, gpu, 1, 1, draft=draft, draft_kv=kv, alpha=alpha))
+    tables = [schedule(s, (float(context),), most, longest, hysteresis=toll) for longest in (2, 5)]
+    for table in tables:
+        assert_covers(table, most)
+        assert all(0 <= r.tokens <= 5 and r.speedup > 0 for r in table.ranges)
+        assert table.speedup >= max(table.by_constant) * (1 - 1e-12)
+        assert table.speedup >= 1 - 1e-12  # off everywhere is a constant too
+    shares = [float(np.log(1 + 1 / b)) for b in range(1, most + 1)]
+    table = tables[-1]
+    values = speedups(s, np.arange(1.0, most + 1), np.full(most, float(context)), np.arange(6))
+    chosen = [values[b - 1, min(table.tokens(b), values.shape[1] - 1)] for b in range(1, most + 1)]
+    assert table.speedup == pytest.approx(sum(shares) / sum(w / v for w, v in zip(shares, chosen, strict=True)))
+    tolls = [toll * (len(t.ranges) - 1) for t in tables]
+    assert 1 / tables[1].speedup + tolls[1] <= 1 / tables[0].speedup + tolls[0] + 1e-12
+
+
+GOOD = {
+    "method": "ngram",
+    "num_speculative_tokens": 4,
+    "num_speculative_tokens_per_batch_size": [[1, 8, 4], [9, 64, 0]],
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_speculative_tokens_per_batch_size": [[2, 8, 4]]},
+        {"num_speculative_tokens_per_batch_size": [[1, 8, 4], [10, 64, 0]]},
+        {"num_speculative_tokens_per_batch_size": [[1, 8, 4], [8, 64, 0]]},
+        {"num_speculative_tokens_per_batch_size": [[1, 8, 5]]},
+        {"num_speculative_tokens_per_batch_size": [[1, 8, -1]]},
+        {"num_speculative_tokens_per_batch_size": []},
+        {"method": "sparse_self"},
+        {"method": "eagle"},
+        {"num_speculative_tokens": 0},
+        {"sparse": True},
+    ],
+)
+def test_the_vllm_schema_refuses(change: dict) -> None:
+    VLLMConfig.model_validate_json(json.dumps(GOOD))
+    with pytest.raises(ValidationError):
+        VLLMConfig.model_validate_json(json.dumps(GOOD | change))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1, 8, 1, 100, 2]],
+        [[2, 8, 0, 100, 2]],
+        [[1, 8, 0, 100, 2], [10, 16, 0, 100, 1]],
+        [[1, 8, 0, 100, 2], [1, 8, 102, 200, 2]],
+        [[1, 8, 0, 100, 2], [1, 9, 101, 200, 2]],
+        [[1, 8, 0, 100, 2], [1, 8, 50, 200, 2]],
+    ],
+)
+def test_the_five_item_schema_refuses(rows: list) -> None:
+    ContextTable.model_validate_json(json.dumps({"rows": [[1, 8, 0, 100, 2], [1, 8, 101, 200, 2]]}))
+    with pytest.raises(ValidationError):
+        ContextTable.model_validate_json(json.dumps({"rows": rows}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"speculative_num_draft_tokens": 9},
+        {"speculative_num_steps": None},
+        {"speculative_draft_model_path": None},
+        {"speculative_algorithm": "SPARSE"},
+    ],
+)
+def test_the_sglang_schema_refuses(change: dict) -> None:
+    good = {
+        "speculative_algorithm": "EAGLE",
+        "speculative_num_draft_tokens": 4,
+        "speculative_num_steps": 3,
+        "speculative_eagle_topk": 1,
+        "speculative_draft_model_path": "x",
+    }
+    SGLangFlags(**good)
+    with pytest.raises(ValidationError):
+        SGLangFlags(**(good | change))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda s: schedule(s, (4096.0,), 0, 4), "--max-batch"),
+        (lambda s: schedule(s, (4096.0,), 8, 0), "--max-gamma"),
+        (lambda s: schedule(s, (), 8, 4), "--context"),
+        (lambda s: schedule(s, (4096.0,), 8, 4, shares=[1.0]), "8 shares"),
+        (lambda s: schedule(s, (4096.0,), 2, 4, shares=[-1.0, 2.0]), "--shares"),
+        (lambda s: schedule(s, (4096.0,), 8, 4, hysteresis=-0.1), "--hysteresis"),
+        (lambda s: schedule_by_context(s, (4096, 1024), 8, 4), "rising"),
+    ],
+)
+def test_refusals(call, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call(scenario())

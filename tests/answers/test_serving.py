@@ -1,0 +1,183 @@
+"""Served batches: closed forms against sums, limits and a seeded discrete-event simulation."""
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.serving import (
+    VLLM_GRAPH_SIZES,
+    alternating_s,
+    best_gamma,
+    graph_target_s,
+    interleaved_s,
+    mixed_draft_s,
+    mixed_memory,
+    mixed_speedup,
+    mixed_target_s,
+    padded,
+    served,
+    tokens_per_slot_iteration,
+)
+from perfmodel.drafts import kinds
+from perfmodel.errors import InputError
+from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.workload import Workload
+
+
+def scenario(**flags):
+    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.7}
+    return resolve(Query(**(asked | {"draft_kv": "streamingllm:512"} | flags)))
+
+
+def simulate(alphas, shares, gamma: int, tokens: int, slots: int, iterations: int, seed: int) -> float:
+    """Tokens per slot and iteration of slots that are refilled at once; every request needs `tokens` tokens."""
+    rng = np.random.default_rng(seed)
+    alphas, shares = np.asarray(alphas), np.asarray(shares) / np.sum(shares)
+    alpha = rng.choice(alphas, slots, p=shares)
+    left, gained = rng.integers(1, tokens + 1, slots), 0
+    for _ in range(iterations):
+        run = np.cumprod(rng.random((slots, gamma)) < alpha[:, None], axis=1).sum(1) + 1
+        used = np.minimum(run, left)
+        gained += int(used.sum())
+        left = left - used
+        done = left == 0
+        left[done] = tokens
+        alpha[done] = rng.choice(alphas, int(done.sum()), p=shares)
+    return gained / slots / iterations
+
+
+def test_mixed_acceptances_in_refilled_slots_by_a_simulation() -> None:
+    """Hard requests hold their slots longer: the harmonic mean, not the mean over requests."""
+    alphas, shares, gamma = (0.9, 0.3), (1.0, 1.0), 4
+    closed = tokens_per_slot_iteration([Acceptance.from_alpha(a) for a in alphas], shares, gamma)
+    assert closed == pytest.approx(simulate(alphas, shares, gamma, 400, 256, 4000, 11), rel=0.015)
+    rates = [float(Acceptance.from_alpha(a).tokens_per_iteration(gamma)) for a in alphas]
+    assert min(rates) < closed < np.mean(rates)
+
+
+def test_a_static_batch_waits_for_its_slowest_by_a_simulation() -> None:
+    rng = np.random.default_rng(5)
+    gamma, tokens, batch, runs = 3, 64, 8, 3000
+    rounds = np.zeros((runs, batch))
+    left = np.full((runs, batch), tokens)
+    while np.any(left > 0):
+        run = np.cumprod(rng.random((runs, batch, gamma)) < 0.7, axis=2).sum(2) + 1
+        rounds += left > 0
+        left = left - run
+    simulated = tokens / rounds.max(1).mean()
+    closed = static_batch_tokens_per_iteration(Acceptance.from_alpha(0.7).survival(gamma), float(batch), tokens)
+    assert float(closed) == pytest.approx(simulated, rel=5e-3)
+
+
+def test_throughput_by_a_simulation_of_the_clock() -> None:
+    """Requests of three kinds in refilled slots, iterations timed by the model: closed form within 1.5 %."""
+    s, gamma, slots, context = scenario(), 3, 32, 16384.0
+    alphas, shares = (0.85, 0.6, 0.4), (2.0, 1.0, 1.0)
+    seconds = float(alternating_s(s, float(slots), context, gamma))
+    simulated = slots * simulate(alphas, shares, gamma, 300, slots, 20000, 2) / seconds
+    closed = slots * tokens_per_slot_iteration([Acceptance.from_alpha(a) for a in alphas], shares, gamma) / seconds
+    assert closed == pytest.approx(simulated, rel=0.015)
+
+
+def test_a_uniform_mixture_is_no_mixture() -> None:
+    s = scenario()
+    for query in (1.0, 4.0):
+        assert mixed_target_s(s, [8192.0] * 16, query) == pytest.approx(
+            float(s.target_s(16.0, 8192.0, query)), rel=1e-12
+        )
+    assert mixed_draft_s(s, [8192.0] * 16) == pytest.approx(float(s.draft_s(16.0, 8192.0)), rel=1e-12)
+    one = float(speedups(s, 16.0, 8192.0, np.array([3]))[..., 0])
+    assert mixed_speedup(s, [8192.0] * 16, [0.7] * 16, 3) == pytest.approx(one, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", sorted(kinds()))
+@pytest.mark.parametrize(("batch", "gamma"), [(8, 3), (256, 4)])
+def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind: str, batch: int, gamma: int) -> None:
+    s = scenario(draft=kinds()[kind].example, draft_kv="full")
+    found = served(s, [4096.0] * batch, [0.7] * batch, gamma)
+    exact = float(predict(s, Workload.of(batch, 4096, gamma)).speedup)
+    assert found.speedup == pytest.approx(exact, rel=1e-12)
+    assert found.mean_speedup == pytest.approx(exact, rel=1e-12)
+
+
+def test_the_best_gamma_of_a_uniform_batch_is_the_engine_s() -> None:
+    s = scenario(draft="eagle", draft_kv="full")
+    assert best_gamma(s, [4096.0] * 8, [0.7] * 8, 16) == int(predict(s, Workload.of(8, 4096, 0)).gamma_optimal)
+    assert best_gamma(scenario(draft="medusa:heads=2", draft_kv="full"), [4096.0] * 8, [0.9] * 8, 16) == 2
+
+
+def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
+    s = scenario(draft="llama-3.2-1b")
+    alike, one = mixed_memory(s, [8192.0] * 16, 3, 0.9), memory_of(s, 16.0, 8192.0, 3, 0.9)
+    assert float(alike.kv_bytes) == pytest.approx(float(one.kv_bytes), rel=1e-12)
+    assert (alike.max_batch, alike.ar_max_batch) == (one.max_batch, one.ar_max_batch)
+    mixed = mixed_memory(s, [4096.0, 65536.0], 3, 0.9)
+    each = [memory_of(s, 1.0, context, 3, 0.9) for context in (4096.0, 65536.0)]
+    assert float(mixed.kv_bytes) == pytest.approx(sum(float(m.kv_bytes) for m in each), rel=1e-12)
+    assert mixed.fits
+    assert not mixed_memory(s, [4096.0, 65536.0] * 8, 3, 0.9).fits
+
+
+def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
+    contexts = [1000.0, 3000.0, 60000.0, 64000.0]
+    mean = float(np.mean(contexts))
+    assert mixed_target_s(scenario(), contexts) == pytest.approx(float(scenario().target_s(4.0, mean)), rel=1e-9)
+    window = scenario(model="gemma-3-27b")
+    assert mixed_target_s(window, [100.0, 100.0, 8000.0, 8000.0]) < float(window.target_s(4.0, 4050.0))
+    # the short sequences are below the draft's budget
+    assert mixed_draft_s(scenario(), [100.0, 8000.0]) < float(scenario().draft_s(2.0, 4050.0))
+
+
+def test_graphs_round_the_batch_up() -> None:
+    assert list(padded(np.array([1, 3, 4, 5, 9, 512, 600]), VLLM_GRAPH_SIZES)) == [1, 4, 4, 8, 16, 512, 600]
+    s = scenario(hardware="h100-sxm-80gb")
+    at = np.arange(1.0, 65)
+    stairs, plain = np.asarray(graph_target_s(s, at, 4096.0)), np.asarray(s.target_s(at, 4096.0))
+    assert np.all(stairs >= plain * (1 - 1e-12))
+    on_size = np.isin(at, VLLM_GRAPH_SIZES)
+    np.testing.assert_allclose(stairs[on_size], plain[on_size], rtol=1e-12)
+    # 65 x 4 tokens pad to 264: a verification climbs other steps than a decoding pass
+    assert float(padded(65 * 4.0, VLLM_GRAPH_SIZES)) == 264
+    wide = float(graph_target_s(s, 65.0, 4096.0, 4.0))
+    assert wide > float(s.target_s(65.0, 4096.0, 4.0))
+
+
+def test_alternating_is_the_engines_iteration() -> None:
+    for draft in ({}, {"draft": "medusa", "draft_kv": "full"}, {"draft": "ngram", "draft_kv": "full"}):
+        s = scenario(**draft)
+        expected = float(predict(s, Workload.of(8, 4096, 3)).iteration_s)
+        assert float(alternating_s(s, 8.0, 4096.0, 3)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_mixed_steps_load_the_weights_fewer_times() -> None:
+    """Ideal, B = 1 sequence's share each: alternating reads W gamma + 1 times for gamma + 1 passes, so do mixed steps;
+    what mixing saves is compute-bound verification at large batches, spread evenly over the steps.
+    """
+    s = scenario(calibration="ideal")
+    small = float(interleaved_s(s, 4.0, 16384.0, 3)) / float(alternating_s(s, 4.0, 16384.0, 3))
+    large = float(interleaved_s(s, 160.0, 2048.0, 3)) / float(alternating_s(s, 160.0, 2048.0, 3))
+    assert small == pytest.approx(1.0, abs=0.02)
+    assert large < 0.95
+    with pytest.raises(InputError, match="cannot mix"):
+        interleaved_s(scenario(draft="llama-3.2-1b"), 4.0, 4096.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: padded(4.0, (4, 2)), "rising"),
+        (lambda: mixed_target_s(scenario(), []), "one context"),
+        (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
+        (lambda: mixed_speedup(scenario(accounting="lock-step"), [1000.0], [0.5], 3), "--accounting: must be ragged"),
+        (
+            lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
+            "--gamma: must be at most 3 with medusa, given 9",
+        ),
+        (lambda: tokens_per_slot_iteration([Acceptance.from_alpha(0.5)], [0.0], 3), "one share"),
+    ],
+)
+def test_refusals(call, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call()

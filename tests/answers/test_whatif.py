@@ -1,0 +1,299 @@
+"""The answer's contract, its edges, and every refusal in one line."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from perfmodel.answers.query import Query
+from perfmodel.answers.whatif import answer
+from perfmodel.costs.roofline import LIMITERS
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+
+README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
+
+STEP = {
+    *("lower_s", "upper_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"),
+}
+CONTRACT: dict[str, set[str] | None] = {
+    **dict.fromkeys(("schema_version", "query", "verdict", "reason", "overhead_s", "speedup", "speedup_interval")),
+    **dict.fromkeys(("interval_coverage", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s")),
+    **dict.fromkeys(("ar_throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal", "draft_setup_s")),
+    **dict.fromkeys(("break_even_new_tokens", "warnings")),
+    **dict.fromkeys(("target_step", "draft_step", "verify_step"), STEP),
+    "cost_ratios": {"draft_to_target", "verify_to_target"},
+    "acceptance": {"alpha", "tokens_per_iteration", "source"},
+    "inflection": {"memory_bound_context", "break_even_context", "inflection_context"},
+    "memory": {
+        *("weight_bytes", "kv_bytes", "draft_weight_bytes", "draft_kv_bytes"),
+        *("available_bytes", "fits", "max_batch", "ar_max_batch"),
+    },
+    "calibration": {"name", "kind", "fitted_on"},
+}
+
+
+def check(a: dict) -> dict:
+    """What holds of every answer: the contract's fields, plain JSON, and numbers that agree with each other."""
+    for name, inner in CONTRACT.items():
+        assert name in a, name
+        assert inner is None or inner <= a[name].keys(), name
+    assert json.loads(json.dumps(a, allow_nan=False)) == a
+    assert a["schema_version"] == 1
+    assert a["verdict"] in ("pays", "does_not_pay", "too_close_to_call")
+    assert a["reason"]
+    assert "\n" not in a["reason"]
+    assert a["calibration"]["kind"] in ("fitted", "literature", "transferred", "ideal")
+    assert all(isinstance(note, str) for note in a["warnings"])
+    for step in ("target_step", "verify_step"):
+        assert 0 < a[step]["lower_s"] <= a[step]["predicted_s"] * (1 + 1e-12)
+        assert a[step]["limiter"] in LIMITERS
+    q, ratios, gained = a["query"], a["cost_ratios"], a["acceptance"]["tokens_per_iteration"]
+    target = a["target_step"]["predicted_s"]
+    iteration = q["gamma"] * ratios["draft_to_target"] * target + a["verify_step"]["predicted_s"] + a["overhead_s"]
+    assert a["speedup"] == pytest.approx(gained * target / iteration, rel=1e-9)
+    assert a["tpot_s"] == pytest.approx(iteration / gained, rel=1e-9)
+    assert a["ar_tpot_s"] == pytest.approx(target, rel=1e-12)
+    assert a["throughput_tokens_per_s"] == pytest.approx(q["batch"] / a["tpot_s"], rel=1e-12)
+    assert a["ar_throughput_tokens_per_s"] == pytest.approx(q["batch"] / target, rel=1e-12)
+    assert ratios["verify_to_target"] == pytest.approx(a["verify_step"]["predicted_s"] / target, rel=1e-9)
+    assert a["speedup_at_gamma_optimal"] >= max(1, a["speedup"] if q["gamma"] <= q["max_gamma"] else 0) * (1 - 1e-12)
+    if a["speedup_interval"] is None:
+        assert a["interval_coverage"] is None
+    else:
+        low, high = a["speedup_interval"]
+        assert low <= a["speedup"] <= high
+        assert 0 < a["interval_coverage"] < 1
+    m = a["memory"]
+    used = m["weight_bytes"] + m["kv_bytes"] + m["draft_weight_bytes"] + m["draft_kv_bytes"]
+    assert m["fits"] == (used <= m["available_bytes"])
+    assert m["fits"] == (q["batch"] <= m["max_batch"])
+    return a
+
+
+def ask(**flags) -> dict:
+    return check(answer(replace(README, **flags)))
+
+
+# The contract.
+
+
+def test_the_question_of_the_readme():
+    a = ask()
+    assert (a["query"]["model"], a["query"]["hardware"]) == ("llama-3.1-8b", "a100-sxm-80gb")
+    assert a["verdict"] == "pays"
+    assert a["draft_step"]["predicted_s"] == pytest.approx(a["cost_ratios"]["draft_to_target"] * a["ar_tpot_s"])
+    # TP 8: 1 876 164 608 bytes of weights to load, 64 x 32000 x 16 384 of KV, at 2.039e12 bytes/s
+    assert a["target_step"]["param_load_s"] == pytest.approx(1_876_164_608 / 2.039e12)
+    assert a["target_step"]["kv_load_s"] == pytest.approx(64 * 32_000 * 16_384 / 2.039e12)
+    assert a["memory"]["kv_bytes"] == 64 * 32_003 * 16_384
+    assert a["memory"]["draft_kv_bytes"] == 64 * 512 * 16_384
+    assert a["memory"]["available_bytes"] == 72e9
+    assert "limited by KV)" in a["reason"]
+
+
+def test_the_query_is_given_back_with_names_resolved_and_defaults():
+    a = ask(model="meta-llama/Llama-3.1-8B", hardware="A100", draft_kv="streaming:512")
+    assert a["query"].keys() >= Query.__dataclass_fields__.keys()
+    assert (a["query"]["model"], a["query"]["hardware"]) == ("llama-3.1-8b", "a100-sxm-80gb")
+    assert a["query"]["draft_kv"].startswith("streamingllm:512")
+    resolved = {k: a["query"][k] for k in ("draft_tp", "draft_weights", "draft_kv_dtype", "gamma", "weights")}
+    assert resolved == {"draft_tp": 8, "draft_weights": "bf16", "draft_kv_dtype": "bf16", "gamma": 2, "weights": "bf16"}
+    assert a["query"]["calibration"] == a["calibration"]["name"]
+    # and asked again in full, it is the same answer
+    again = answer(Query(**(a["query"] | {"batch_range": tuple(a["query"]["batch_range"])})))
+    hidden = {"query": None, "speedup_interval": None}  # a given re-read factor is certain, a calibrated one is not
+    assert again | hidden == a | hidden
+
+
+def test_verdicts_follow_the_speedup():
+    ideal = {"calibration": "ideal"}
+    assert ask(**ideal)["verdict"] == "pays"
+    poor = ask(**ideal, alpha=0.01)
+    assert (poor["verdict"], poor["speedup"] < 1) == ("does_not_pay", True)
+    assert "no more than" in poor["reason"]
+    assert "more than" in ask(**ideal)["reason"]
+
+
+def test_setup_is_earned_back():
+    a = ask(draft_kv="streamingllm:512,own_prefill=true", calibration="ideal")
+    saved = a["ar_tpot_s"] - a["tpot_s"]
+    assert a["draft_setup_s"] > 0
+    assert a["break_even_new_tokens"] == math.ceil(a["draft_setup_s"] / saved)
+    assert ask(draft_kv="full")["draft_setup_s"] == 0
+    # where nothing is saved, it never is
+    assert ask(alpha=0.0)["break_even_new_tokens"] is None
+
+
+def test_tokens_per_iteration_mean_the_same_as_their_alpha():
+    direct, by_tokens = ask(alpha=0.8), ask(alpha=None, tokens_per_iteration=1 + 0.8 + 0.64)
+    assert by_tokens["acceptance"]["alpha"] == pytest.approx(0.8, rel=1e-12)
+    assert by_tokens["speedup"] == pytest.approx(direct["speedup"], rel=1e-12)
+    assert by_tokens["gamma_optimal"] == direct["gamma_optimal"]
+
+
+def test_a_published_acceptance_is_found_with_its_source():
+    a = ask(alpha=None)
+    assert "arXiv" in a["acceptance"]["source"] or "MagicDec" in a["acceptance"]["source"]
+    assert 1 < a["acceptance"]["tokens_per_iteration"] < 3
+
+
+# Edges that are answered.
+
+
+def test_gamma_zero_is_plain_decoding():
+    a = ask(gamma=0)
+    assert a["speedup"] == 1.0
+    assert a["speedup_interval"] == [1.0, 1.0]
+    assert a["verdict"] == "does_not_pay"
+    assert a["tpot_s"] == a["ar_tpot_s"]
+    assert (a["draft_setup_s"], a["break_even_new_tokens"], a["overhead_s"]) == (0, None, 0)
+    assert (a["memory"]["draft_kv_bytes"], a["memory"]["draft_weight_bytes"]) == (0, 0)
+    assert a["memory"]["max_batch"] == a["memory"]["ar_max_batch"]
+    assert a["inflection"]["break_even_context"] is None
+    # acceptance is not needed
+    assert ask(gamma=0, alpha=None)["speedup"] == 1.0
+
+
+def test_an_open_gamma_takes_the_best():
+    best = ask(gamma=None)
+    assert best["query"]["gamma"] == best["gamma_optimal"] > 0
+    assert best["speedup"] == best["speedup_at_gamma_optimal"]
+    for gamma in (1, 2, 3, 6):
+        assert ask(gamma=gamma)["speedup"] <= best["speedup"]
+    none = ask(gamma=None, alpha=0.0)
+    assert (none["query"]["gamma"], none["speedup"], none["verdict"]) == (0, 1.0, "does_not_pay")
+
+
+def test_context_beyond_the_maximum_warns():
+    assert not any("maximum" in note for note in ask(context=131_069)["warnings"])
+    # 131 070 and the three tokens of a verification are one too many
+    (note,) = (note for note in ask(context=131_070)["warnings"] if "maximum" in note)
+    assert "llama-3.1-8b" in note
+    assert "131072" in note
+    by_draft = ask(draft="llama-160m", draft_tp=1)
+    assert any("beyond llama-160m's maximum" in note for note in by_draft["warnings"])
+
+
+def test_a_batch_that_does_not_fit_is_answered_with_the_largest():
+    most = ask()["memory"]["max_batch"]
+    assert most >= 64
+    assert ask(batch=most)["memory"]["fits"]
+    a = ask(batch=most + 1)
+    assert not a["memory"]["fits"]
+    assert a["memory"]["max_batch"] == most
+    assert any(f"the largest that does is {most}" in note for note in a["warnings"])
+
+
+def test_a_budget_above_the_context_equals_full():
+    sparse, full = ask(context=500), ask(context=500, draft_kv="full")
+    for name in ("speedup", "gamma_optimal", "draft_setup_s", "memory", "draft_step"):
+        assert sparse[name] == full[name], name
+    assert any("budget 512 is not below the context" in note for note in sparse["warnings"])
+    assert not any("budget" in note for note in ask()["warnings"])
+
+
+def test_a_device_without_a_calibration_says_so():
+    a = ask(hardware="b200-sxm-180gb")
+    assert a["calibration"]["kind"] == "transferred"
+    assert any("transferred from" in note for note in a["warnings"])
+    assert ask()["calibration"]["kind"] in ("literature", "fitted")
+    assert ask(calibration="ideal")["calibration"]["kind"] == "ideal"
+
+
+def test_vocabularies_that_differ_warn():
+    assert any("vocabulary" in note for note in ask(draft="llama-160m", draft_tp=1)["warnings"])
+    assert not any("vocabulary" in note for note in ask(draft="llama-3.2-1b")["warnings"])
+
+
+@pytest.mark.parametrize("hardware", ["a100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "l40s-48gb"])
+@pytest.mark.parametrize("model", files.bundled_names("models"))
+def test_every_model_answers(model, hardware):
+    check(answer(Query(model, hardware, 16, 2048, gamma=None, draft_kv="snapkv:512", alpha=0.8)))
+
+
+@pytest.mark.parametrize("batch", [1, 7.5, 1e6])
+@pytest.mark.parametrize("context", [1, 2, 511.5, 1e7])
+@pytest.mark.parametrize("gamma", [0, 1, 64])
+def test_far_corners_answer(batch, context, gamma):
+    ask(batch=batch, context=context, gamma=gamma)
+    ask(batch=batch, context=context, gamma=gamma, alpha=1.0, model="gpt-oss-120b", calibration="ideal")
+
+
+# Refusals: one line, nothing of Python in it.
+
+NAN, INF = float("nan"), float("inf")
+BAD = [
+    ({"model": "llama-9"}, "--model: no model named 'llama-9'; did you mean"),
+    ({"model": "a\nb"}, "--model: no model named"),
+    ({"model": "missing/config.json"}, "must be a readable file"),
+    ({"hardware": "a1000"}, "--hardware: no device named 'a1000'; did you mean"),
+    ({"hardware": "x86-xeon-8480", "tp": 1}, "no published bf16 peak"),
+    ({"calibration": "a100"}, "--calibration: no calibration named"),
+    ({"calibration": ""}, "--calibration: no calibration named"),
+    ({"draft": "llama"}, "--draft: no model named"),
+    ({"draft_kv": "window:512"}, "--draft-kv: no KV method named"),
+    ({"draft_kv": "streamingllm"}, "--draft-kv: streamingllm needs budget"),
+    ({"draft_kv": "streamingllm:4"}, "tokens above 4"),
+    ({"draft_kv": "streamingllm:512,sink=4"}, "has no option 'sink'"),
+    ({"draft_kv": "streamingllm:nan"}, "a positive number such as 512"),
+    ({"draft_kv": "snapkv:" + "9" * 5000}, "a positive number such as 512"),
+    ({"weights": "fp8"}, "--weights: a100-sxm-80gb has no published fp8 peak; it has fp32, bf16, int8"),
+    ({"weights": "bf61"}, "--weights: no weight format named 'bf61'; did you mean bf16"),
+    ({"draft_weights": "fp8"}, "--draft-weights: a100-sxm-80gb has no published fp8 peak"),
+    ({"draft_weights": ""}, "--draft-weights: no weight format named"),
+    ({"kv_dtype": "fp4"}, "--kv-dtype: no KV format named 'fp4'"),
+    ({"draft_kv_dtype": ""}, "--draft-kv-dtype: no KV format named"),
+    ({"tp": 3}, "--tp: must divide the 32 query heads of llama-3.1-8b"),
+    ({"tp": 0}, "--tp: must divide"),
+    ({"tp": 16}, "has all-reduce times for 2, 4, 8 devices, given 16"),
+    ({"draft_tp": 0}, "--draft-tp: must divide"),
+    ({"draft_tp": 16}, "--draft-tp: must be at most the target's --tp 8"),
+    ({"draft": "llama-160m"}, "--draft-tp: must divide the 12 query heads"),
+    ({"batch": 0}, "--batch: must be numbers from 1"),
+    ({"batch": -3}, "--batch: must be numbers from 1"),
+    ({"batch": NAN}, "--batch: must be finite"),
+    ({"batch": INF}, "--batch: must be finite"),
+    ({"batch": 10**400}, "--batch: must be a number"),
+    ({"batch": [1, 2]}, "one batch, context and gamma"),
+    ({"context": 0}, "--context: must be numbers from 1"),
+    ({"context": NAN}, "--context: must be finite"),
+    ({"context": 1e300}, "--context: must be numbers from 1"),
+    ({"context": 10**5000}, "--context: must be a number"),
+    ({"gamma": -1}, "--gamma: must be whole numbers from 0"),
+    ({"gamma": 1.5}, "--gamma: must be whole numbers"),
+    ({"gamma": 5000}, "--gamma: must be whole numbers from 0 to 1024"),
+    ({"alpha": -0.1}, "--alpha: must be a number from 0 to 1"),
+    ({"alpha": 1.1}, "--alpha: must be a number from 0 to 1"),
+    ({"alpha": NAN}, "--alpha: must be a number from 0 to 1"),
+    ({"alpha": None, "draft_kv": "topk:77"}, "--alpha: no acceptance measured for llama-3.1-8b"),
+    ({"tokens_per_iteration": 2.0}, "only one of them may be given"),
+    ({"alpha": None, "tokens_per_iteration": 3.5}, r"must be a number from 1 to gamma + 1"),
+    ({"alpha": None, "tokens_per_iteration": NAN}, r"must be a number from 1 to gamma + 1"),
+    ({"alpha": None, "tokens_per_iteration": 2.0, "gamma": None}, "needs --gamma N"),
+    ({"alpha": None, "tokens_per_iteration": 1.0, "gamma": 0}, "must be measured at --gamma 1 or more"),
+    ({"alpha": None, "acceptance": "no/such.json"}, "no/such.json"),
+    ({"kv_reread": 0.5}, "--kv-reread: must be a number from 1"),
+    ({"kv_reread": 4}, "--kv-reread: must be at most gamma + 1 = 3"),
+    ({"kv_reread": NAN}, "--kv-reread: must be a number from 1"),
+    ({"memory_fraction": 0}, "--memory-fraction"),
+    ({"memory_fraction": NAN}, "--memory-fraction"),
+    ({"accounting": "raged"}, "--accounting: must be one of ragged, lock-step"),
+    ({"max_gamma": -1}, "--max-gamma"),
+    ({"max_gamma": 2.5}, "--max-gamma"),
+    ({"batch_range": (64, 8)}, "--batch-range: must be two rising numbers"),
+    ({"batch_range": (1, INF)}, "--batch-range: must be two rising numbers"),
+    ({"batch_range": (1, 1e300)}, "--batch-range: must be two rising numbers"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), BAD, ids=[f"{i}-{'-'.join(flags)}" for i, (flags, _) in enumerate(BAD)])
+def test_bad_input_is_refused_in_one_line(flags, said):
+    with pytest.raises(InputError) as refused:
+        answer(replace(README, **flags))
+    message = str(refused.value)
+    assert said in message
+    assert message.isprintable()
+    assert len(message) < 600
+    assert "Error" not in message

@@ -1,0 +1,370 @@
+"""The command line answers: the contract of the JSON, the panel, tables, edges, and every verb."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from perfmodel import cli
+from perfmodel.answers.query import Query
+from perfmodel.cli.options import Question
+
+SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
+POINT = ["--batch", "64", "--context", "32000"]
+STEP = {"lower_s", "upper_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"}
+CONTRACT: dict[str, set[str] | None] = {
+    "schema_version": None,
+    "query": None,
+    "verdict": None,
+    "reason": None,
+    "target_step": STEP,
+    "draft_step": STEP,
+    "verify_step": STEP,
+    "overhead_s": None,
+    "cost_ratios": {"draft_to_target", "verify_to_target"},
+    "acceptance": {"alpha", "tokens_per_iteration", "source"},
+    "speedup": None,
+    "speedup_interval": None,
+    "interval_coverage": None,
+    "tpot_s": None,
+    "ar_tpot_s": None,
+    "throughput_tokens_per_s": None,
+    "ar_throughput_tokens_per_s": None,
+    "gamma_optimal": None,
+    "speedup_at_gamma_optimal": None,
+    "inflection": {"memory_bound_context", "break_even_context", "inflection_context"},
+    "draft_setup_s": None,
+    "break_even_new_tokens": None,
+    "memory": {
+        "weight_bytes",
+        "kv_bytes",
+        "draft_weight_bytes",
+        "draft_kv_bytes",
+        "available_bytes",
+        "fits",
+        "max_batch",
+        "ar_max_batch",
+    },
+    "calibration": {"name", "kind", "fitted_on"},
+    "warnings": None,
+    "measured": None,
+}
+"""Field -> fields inside it, as docs/design.md lists them. Fields may be added to an answer; none may go."""
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def out(capsys: pytest.CaptureFixture[str]) -> Run:
+    """What a command prints that must succeed."""
+
+    def run(*arguments: str) -> str:
+        status = cli.run(arguments)
+        captured = capsys.readouterr()
+        assert (status, captured.err) == (0, "")
+        return captured.out
+
+    return run
+
+
+@pytest.fixture
+def ask(out: Run) -> Callable[..., Any]:
+    """The JSON answer to a what-if about `SUBJECT`."""
+    return lambda *flags: json.loads(out("whatif", *SUBJECT, *flags, "--json"))
+
+
+def test_json_contract(ask: Callable[..., Any]) -> None:
+    found = ask(*POINT, "--gamma", "2")
+    for name, inner in CONTRACT.items():
+        assert name in found
+        assert (inner or set()) <= set(found[name] if inner else ())
+    assert found["schema_version"] == 1
+    assert found["verdict"] in ("pays", "does_not_pay", "too_close_to_call")
+    assert found["calibration"]["kind"] in ("fitted", "literature", "transferred", "ideal")
+    assert set(found["query"]) == {f.name for f in fields(Query)}
+    assert None not in (found["query"][name] for name in ("draft_tp", "draft_weights", "draft_kv_dtype", "calibration"))
+
+
+def test_every_field_of_a_query_is_a_flag() -> None:
+    assert {f.name for f in fields(Question)} == {f.name for f in fields(Query)}
+
+
+def test_defaults_are_the_engine_s() -> None:
+    question = Question(model="llama-3.1-8b", hardware="a100", batch="1", context="1")
+    assert question.queries() == [Query("llama-3.1-8b", "a100", 1, 1)]
+
+
+def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..., Any], out: Run) -> None:
+    found = ask(*POINT, "--gamma", "2")
+    (row,) = found["measured"]
+    assert row["set"] == "magicdec"
+    assert "2408.11049" in row["source"]
+    assert row["figures"]["speedup"]["measured"] == 1.28
+    for figure in row["figures"].values():
+        assert figure["error"] == pytest.approx(figure["predicted"] / figure["measured"] - 1)
+    assert row["fitted_on"] == (row["set"] in found["calibration"]["fitted_on"])
+    text = out("whatif", *SUBJECT, *POINT, "--gamma", "2")
+    assert ("the calibration was fitted on this set" in " ".join(text.split())) == row["fitted_on"]
+    assert "1.28" in text
+    assert "2408.11049" in text
+    assert "limited by" in text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ("--gamma", "5"),
+        ("--batch", "63"),
+        ("--context", "32001"),
+        ("--draft-kv", "streamingllm:511"),
+        ("--draft-kv", "snapkv:512"),
+        ("--tp", "4"),
+        ("--hardware", "h100"),
+        ("--kv-dtype", "fp8"),
+        ("--draft-tp", "4"),
+        ("--draft", "llama-3.2-1b"),
+    ],
+)
+def test_no_measurement_of_another_question_is_shown(changed: tuple[str, str], ask: Callable[..., Any]) -> None:
+    assert ask(*POINT, "--gamma", "2", "--alpha", "0.8", *changed)["measured"] == []
+
+
+def test_the_best_gamma_measured_answers_the_question_for_the_best_gamma(ask: Callable[..., Any]) -> None:
+    assert "gamma_optimal" in {row["set"] for row in ask(*POINT)["measured"]}
+
+
+def test_lists_give_a_list_and_a_table(ask: Callable[..., Any], out: Run) -> None:
+    found = ask("--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
+    asked = [(a["query"]["batch"], a["query"]["context"]) for a in found]
+    assert asked == [(1, 4096)] * 2 + [(1, 32000)] * 2 + [(64, 4096)] * 2 + [(64, 32000)] * 2
+    assert found[-2] == ask(*POINT, "--gamma", "2")
+    text = out("whatif", *SUBJECT, "--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
+    assert sum(line.strip().startswith(("1 ", "64 ")) for line in text.splitlines()) == 8
+    assert "1.28x" in text
+
+
+def test_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
+    long = [
+        "--model",
+        "meta-llama/Llama-3.1-8B",
+        "--gpu",
+        "a100",
+        "--tensor-parallel",
+        "8",
+        "--draft-kv",
+        "streaming:512",
+    ]
+    short = ["--batch-size", "64", "--context-length", "32000", "-g", "2", "--json"]
+    assert json.loads(out("whatif", *long, *short)) == ask(*POINT, "--gamma", "2")
+
+
+def test_gamma_0_is_plain_decoding(ask: Callable[..., Any], out: Run) -> None:
+    found = ask(*POINT, "--gamma", "0", "--alpha", "0.3")
+    assert found["speedup"] == 1.0
+    assert found["tpot_s"] == found["ar_tpot_s"]
+    assert found["overhead_s"] == 0
+    assert found["memory"]["draft_kv_bytes"] == 0
+    assert ask(*POINT, "--gamma", "0")["speedup"] == 1.0
+    assert "verification" not in out("whatif", *SUBJECT, *POINT, "--gamma", "0")
+
+
+def test_a_batch_that_does_not_fit_is_answered_with_the_largest(ask: Callable[..., Any]) -> None:
+    found = ask("--batch", "1000", "--context", "32000", "--gamma", "2")
+    memory = found["memory"]
+    assert memory["fits"] is False
+    assert any("does not fit" in note for note in found["warnings"])
+    assert ask("--batch", str(memory["max_batch"]), "--context", "32000", "--gamma", "2")["memory"]["fits"] is True
+    assert ask("--batch", str(memory["max_batch"] + 1), "--context", "32000", "--gamma", "2")["memory"]["fits"] is False
+
+
+def test_a_context_beyond_the_maximum_is_answered_with_a_warning(ask: Callable[..., Any]) -> None:
+    found = ask("--batch", "1", "--context", "200000", "--gamma", "2", "--alpha", "0.8")
+    assert any("maximum" in note for note in found["warnings"])
+    assert not ask("--batch", "1", "--context", "1000", "--gamma", "2", "--alpha", "0.8")["warnings"]
+
+
+def test_a_budget_above_the_context_is_the_full_cache(ask: Callable[..., Any]) -> None:
+    flags = ["--batch", "8", "--context", "1000", "--gamma", "3", "--alpha", "0.8"]
+    beyond, full = ask(*flags, "--draft-kv", "streamingllm:4k"), ask(*flags, "--draft-kv", "full")
+    for name in ("speedup", "tpot_s", "draft_setup_s", "gamma_optimal"):
+        assert beyond[name] == pytest.approx(full[name], rel=1e-12)
+    for name, value in full["draft_step"].items():
+        assert beyond["draft_step"][name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-12))
+    assert any("budget" in note for note in beyond["warnings"])
+
+
+def test_a_device_without_a_calibration_says_whose_it_uses(ask: Callable[..., Any]) -> None:
+    found = ask(*POINT, "--gamma", "2", "--hardware", "a100-pcie-80gb", "--tp", "4")
+    assert found["calibration"]["kind"] == "transferred"
+    assert any("transferred" in note or "calibration" in note for note in found["warnings"])
+    assert ask(*POINT, "--gamma", "2", "--calibration", "ideal")["calibration"]["kind"] == "ideal"
+
+
+def test_tokens_per_iteration_is_turned_into_alpha(ask: Callable[..., Any]) -> None:
+    found = ask(*POINT, "--gamma", "2", "--tokens-per-iteration", "2.45")
+    assert found["acceptance"]["tokens_per_iteration"] == pytest.approx(2.45, rel=1e-12)
+    alpha = found["acceptance"]["alpha"]
+    assert 1 + alpha + alpha**2 == pytest.approx(2.45, rel=1e-12)
+
+
+def test_ops_add_up(out: Run) -> None:
+    for which, gamma in (("target", "0"), ("draft", "2"), ("verify", "3")):
+        found = json.loads(out("ops", *SUBJECT, *POINT, "--gamma", gamma, "--pass", which, "--json"))
+        total = found["total"]
+        assert sum(row["lower_s"] for row in found["ops"]) == pytest.approx(total["lower_s"], rel=1e-9)
+        assert sum(row["predicted_s"] for row in found["ops"]) <= total["predicted_s"] * (1 + 1e-12)
+        assert all(row["lower_s"] <= row["predicted_s"] for row in found["ops"])
+        text = out("ops", *SUBJECT, *POINT, "--gamma", gamma, "--pass", which)
+        assert all(row["name"] in text for row in found["ops"])
+
+
+def test_ops_needs_no_acceptance(out: Run) -> None:
+    assert json.loads(out("ops", "--model", "qwen3-8b", "--gpu", "h100", "-b", "1", "-c", "1k", "--json"))["ops"]
+
+
+def test_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], out: Run) -> None:
+    found = ask(*POINT, "--gamma", "2")
+    lengths = json.loads(out("inflection", *SUBJECT, *POINT, "--gamma", "2", "--json"))
+    assert {name: lengths[name] for name in found["inflection"]} == found["inflection"]
+    needed = json.loads(out("inverse", *SUBJECT, *POINT, "--gamma", "2", "--speedup", "1.2", "--json"))
+    assert needed["speedup"] == pytest.approx(found["speedup"], rel=1e-12)
+    reached = ask(*POINT, "--gamma", "2", "--alpha", repr(needed["smallest_alpha"]))
+    assert reached["speedup"] == pytest.approx(1.2, rel=1e-6)
+    for verb in ("inflection", "inverse"):
+        assert len(out(verb, *SUBJECT, "--context", "32000", "--batch", "16,64", "--gamma", "2,3").splitlines()) >= 6
+
+
+def test_inflection_gives_the_closed_forms_of_the_docs(out: Run) -> None:
+    asked = ["inflection", "--model", "llama-3.1-8b", "--hardware", "a100", "--draft-kv", "streamingllm:512"]
+    asked += ["--alpha", "0.8", "--batch", str(10**9), "--gamma", "3,2", "--core-ops", "--json"]
+    three, two = json.loads(out(*asked, "--calibration", "ideal"))
+    # [(7 - 2.952) p + 3 x 512 k] / (1.952 k); [3 x 512 k + 4 p] / 2 k; [2 x 512 k + 3 p] / k: docs/model.md, section 4
+    assert three["break_even_context"] == pytest.approx(2339, rel=1e-3)
+    assert [three["inflection_context"], two["inflection_context"]] == pytest.approx([2265, 3269], rel=1e-3)
+    calibrated = json.loads(out(*asked))
+    assert [row["ideal"] for row in calibrated] == [three["ideal"], two["ideal"]]
+    assert calibrated[0]["calibration"] == "a100-sxm-80gb.magicdec"
+    assert calibrated[0]["inflection_context"] > three["inflection_context"]
+
+
+def test_gamma_zero_says_what_a_draft_would_do(ask: Callable[..., Any], out: Run) -> None:
+    # asked without an acceptance: the published one still tells what the best gamma would give
+    assert ask(*POINT, "--gamma", "0")["gamma_optimal"] == ask(*POINT, "--gamma", "2")["gamma_optimal"] == 2
+    assert "Plain decoding, as asked" in out("whatif", *SUBJECT, *POINT, "--gamma", "0")
+    unknown = ask(*POINT, "--gamma", "0", "--draft-kv", "snapkv:77")
+    assert "--alpha" in unknown["reason"]
+    # and where no draft pays, which term decides at gamma 1
+    short = ask("--batch", "64", "--context", "1k", "--alpha", "0.8")
+    assert short["query"]["gamma"] == 0
+    assert "at gamma 1 an iteration saves" in short["reason"]
+    assert "of which draft steps" in short["reason"]
+
+
+def test_a_calibration_of_another_device_is_named_in_a_warning(ask: Callable[..., Any]) -> None:
+    found = ask(*POINT, "--gamma", "2", "--calibration", "h100-sxm-80gb.magicdec")
+    assert found["calibration"]["kind"] == "transferred"
+    (note,) = found["warnings"]
+    assert "transferred from h100-sxm-80gb: it was not made for a100-sxm-80gb" in note
+
+
+def test_sensitivity_ranks_what_the_verdict_hangs_on(ask: Callable[..., Any], out: Run) -> None:
+    assert "sensitivity" not in ask(*POINT, "--gamma", "2")
+    found = ask(*POINT, "--gamma", "2", "--sensitivity")
+    swings = [row["swing"] for row in found["sensitivity"]]
+    assert swings == sorted(swings, reverse=True)
+    assert {"acceptance alpha", "memory bandwidth"} <= {row["input"] for row in found["sensitivity"]}
+    for row in found["sensitivity"]:
+        assert (
+            min(row["speedup_low"], row["speedup_high"])
+            <= found["speedup"]
+            <= max(row["speedup_low"], row["speedup_high"])
+        )
+    text = out("whatif", *SUBJECT, *POINT, "--gamma", "2", "--sensitivity")
+    assert all(row["input"] in text for row in found["sensitivity"])
+    several = out("whatif", *SUBJECT, *POINT, "--gamma", "1,2", "--sensitivity")
+    assert several.count("if only this moves") == several.count("acceptance alpha") == 2
+    assert several.index("gamma 1\n") < several.index("gamma 2\n")
+
+
+def test_a_page_takes_the_counts_that_a_context_takes(ask: Callable[..., Any]) -> None:
+    assert ask(*POINT, "--gamma", "2", "--kv-page", "4k")["query"]["kv_page"] == 4096
+    static = ("--accounting", "static", "--new-tokens")
+    assert ask(*POINT, "--gamma", "2", *static, "1k") == ask(*POINT, "--gamma", "2", *static, "1024")
+
+
+def test_a_small_ridge_leaves_no_memory_bound_context(out: Run) -> None:
+    asked = ["whatif", "--model", "deepseek-v3", "--hardware", "h20", "--batch", "512", "--context", "32k"]
+    asked += ["--gamma", "2", "--alpha", "0.8", "--calibration", "ideal"]
+    found = json.loads(out(*asked, "--json"))
+    assert found["target_step"]["limiter"] == "flops"
+    assert found["inflection"]["memory_bound_context"] is None
+    assert "memory-bound context  none" in out(*asked)
+
+
+def test_inflection_needs_no_context_where_alpha_is_given(out: Run) -> None:
+    assert "none" in out("inflection", *SUBJECT, "--batch", "64", "--gamma", "2", "--alpha", "0.01")
+
+
+@pytest.mark.parametrize("kind", ["gpus", "models", "kv", "calibrations"])
+def test_catalogues(kind: str, out: Run) -> None:
+    rows = json.loads(out(kind, "list", "--json"))
+    assert len(rows) >= {"gpus": 20, "models": 25, "kv": 11, "calibrations": 5}[kind]
+    text = out(kind, "list")
+    assert all(row["name"] in text for row in rows)
+    checked = json.loads(out(kind, "check", "--json"))
+    assert [row["name"] for row in checked] == [row["name"] for row in rows]
+    for row in rows[:3]:
+        assert row["name"] in out(kind, "show", row["name"])
+        assert json.loads(out(kind, "show", row["name"], "--json"))["name"] == row["name"]
+
+
+def test_check_of_a_file_that_contradicts_itself_is_1(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from perfmodel.specs.files import data_directory
+
+    text = (data_directory("gpus") / "a100-sxm-80gb.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "mine.yaml"
+    path.write_text(re.sub(r"(?m)^calibration: .*", "calibration: mine.nowhere", text), encoding="utf-8")
+    assert cli.run(["gpus", "check", str(path)]) == 1
+    assert "mine.nowhere" in capsys.readouterr().out
+
+
+def test_help_needs_nothing_but_the_table_of_verbs(out: Run) -> None:
+    text = out("--help")
+    assert all(name in text for name in cli.COMMANDS)
+    assert out() == text
+    assert "--draft-kv" in out("whatif", "--help")
+
+
+@pytest.mark.parametrize("kind", ["gpus", "models", "kv", "calibrations"])
+def test_a_group_by_itself_lists_its_verbs(kind: str, out: Run) -> None:
+    text = out(kind)
+    assert all(f"  {verb} " in text for verb in ("list", "show", "check"))
+    assert text == out(kind, "--help")
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'torch' ({name})", name="torch")
+
+    monkeypatch.setattr(cli, "import_module", missing)
+    assert cli.run(["validate"]) == 2
+    assert "perfmodel[validate]" in capsys.readouterr().err
+
+
+LOADED = """
+import sys
+from perfmodel.cli import run
+run(sys.argv[1:])
+print(sorted({"rich", "scipy", "pandas", "matplotlib", "torch", "pyarrow"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_a_json_answer_loads_nothing_it_does_not_need() -> None:
+    command = [sys.executable, "-c", LOADED, "whatif", *SUBJECT, *POINT, "--gamma", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"

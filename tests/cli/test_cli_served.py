@@ -1,0 +1,225 @@
+"""The verbs hierarchy, moe, serving and tree: the Python answers under them, what they print, what they refuse."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.moe import experts_of, target_efficiency, touched
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.serving import mixed_speedup, served, tokens_per_slot_iteration
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.two_levels import best_two_levels, predict_two_levels
+from tests.commands import read, run
+
+HIERARCHY = (
+    *("hierarchy", "-m", "llama-2-7b-32k", "--hardware", "a100", "-b", "1", "-c", "122k"),
+    *("--draft-kv", "retrieval:4096,every=1000", "--alpha", "0.91", "--small", "llama-68m", "--small-rate", "0.46"),
+)
+MOE = ("moe", "-m", "qwen3-30b-a3b", "--hardware", "h100", "-c", "4k", "-g", "3", "--draft", "eagle", "--alpha", "0.8")
+TREE = ("tree", "-m", "llama-3.1-8b", "--gpu", "h100", "-b", "64", "-c", "64k", "--draft", "llama-3.2-1b")
+SERVING = (
+    *("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "24", "-c", "2k,16k,64k", "-g", "3"),
+    *("--alpha", "0.85,0.5", "--draft-kv", "streamingllm:512"),
+)
+
+
+def triforce(inner: float) -> Any:
+    flags: dict[str, Any] = {"model": "llama-2-7b-32k", "hardware": "a100", "batch": 1, "context": 1}
+    small = resolve(Query(**flags, draft="llama-68m", draft_kv="streamingllm:256", alpha=inner))
+    return small, resolve(Query(**flags, draft_kv="retrieval:4096,every=1000", alpha=0.91))
+
+
+def test_hierarchy_finds_the_best_pair_of_lengths(capsys: pytest.CaptureFixture[str]) -> None:
+    small, sparse = triforce(0.46)
+    context = 122 * 1024.0
+    pairs = {
+        (one, two): float(predict_two_levels(small, sparse, 1.0, context, one, two).speedup)
+        for one in range(1, 7)
+        for two in range(1, 13)
+    }
+    best = max(pairs, key=lambda pair: pairs[pair])
+    found, text = read(capsys, *HIERARCHY), run(capsys, *HIERARCHY)
+    assert (found["gamma_1"], found["gamma_2"]) == best
+    assert found["speedup"] == pytest.approx(pairs[best], rel=1e-12)
+    assert f"{found['speedup']:.2f}x" in text
+    iteration = found["draft_s"] + found["verify_s"] + found["overhead_s"]
+    assert found["tpot_s"] == pytest.approx(iteration / found["tokens_per_iteration"], rel=1e-12)
+    alone = float(speedups(sparse, 1.0, context, np.array([found["middle_alone"]["gamma"]]))[..., 0])
+    assert found["middle_alone"]["speedup"] == pytest.approx(alone, rel=1e-12)
+    assert found["speedup"] > alone > 1
+    several = read(capsys, *HIERARCHY[:6], "1,4", *HIERARCHY[7:8], "32k,122k", *HIERARCHY[9:])
+    assert [(row["batch"], row["context"]) for row in several] == [(1, 32768), (1, 124928), (4, 32768), (4, 124928)]
+
+
+def test_a_hierarchy_is_no_better_than_its_best_pair_and_takes_positions(capsys: pytest.CaptureFixture[str]) -> None:
+    small, sparse = triforce(0.46)
+    one = best_two_levels(small, sparse, 1.0, 65536.0, (2,), (6,), 8)
+    many = best_two_levels(small, sparse, 1.0, 65536.0, range(1, 4), range(1, 9), 8)
+    assert many.levels.speedup >= one.levels.speedup
+    by_position = read(capsys, *HIERARCHY[:-1], "0.46/0.46/0.46", "--gamma-1", "1..3")
+    constant = read(capsys, *HIERARCHY, "--gamma-1", "1..3")
+    assert by_position["speedup"] == pytest.approx(constant["speedup"], rel=1e-12)
+
+
+def test_moe_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -> None:
+    s = resolve(Query("qwen3-30b-a3b", "h100", 1, 1, draft="eagle", alpha=0.8))
+    found, text = read(capsys, *MOE), run(capsys, *MOE)
+    assert [row["batch"] for row in found["rows"]] == [2**k for k in range(10)]
+    for row in found["rows"]:
+        assert row["experts_verifying"] == pytest.approx(float(touched(experts_of(s), row["batch"], 3)))
+        assert row["target_efficiency"] == pytest.approx(float(target_efficiency(s, row["batch"], 4096.0, 3)))
+        assert row["speedup"] <= found["peak"]["speedup"]
+    assert 16 <= found["peak"]["batch"] <= 256
+    assert f"most at {found['peak']['batch']}" in text
+    alike = read(capsys, *MOE, "--routing-independence", "0")
+    assert alike["rows"][0]["experts_verifying"] == pytest.approx(8.0)
+    assert alike["rows"][0]["speedup"] > found["rows"][0]["speedup"]
+    fewer = read(capsys, *MOE, "--fewer-experts", "0.3", "--fewer-experts-at", "4")
+    assert fewer["rows"][2]["experts_verifying"] == pytest.approx(0.7 * found["rows"][2]["experts_verifying"])
+
+
+def test_serving_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -> None:
+    s = resolve(Query("llama-3.1-8b", "h100", 1, 1, draft_kv="streamingllm:512", alpha=0.5))
+    contexts = [2048.0, 16384.0, 65536.0] * 8
+    alphas = ([0.85] * 3 + [0.5] * 3) * 4
+    found, text = read(capsys, *SERVING), run(capsys, *SERVING)
+    assert found["speedup"] == pytest.approx(mixed_speedup(s, contexts, alphas, 3), rel=1e-12)
+    kinds = [Acceptance.from_alpha(a) for a in (0.85, 0.5)]
+    assert found["tokens"] == pytest.approx(tokens_per_slot_iteration(kinds, [1, 1], 3), rel=1e-12)
+    assert found["tokens"] < found["tokens_as_admitted"]
+    assert found["steady_speedup"] < found["speedup"]
+    assert found["tokens_static"] is None
+    assert found["interleaved_s"] is not None
+    assert f"{found['speedup']:.2f}x" in text
+
+
+def test_one_kind_of_request_is_no_mixture_and_may_wait_for_its_slowest(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "25", "-c", "4k", "-g", "3", "--alpha", "0.8")
+    found = read(capsys, *asked, "--draft", "eagle", "--new-tokens", "64")
+    assert found["speedup"] == pytest.approx(found["mean_speedup"]) == pytest.approx(found["steady_speedup"])
+    assert found["target_s"] == pytest.approx(found["mean_target_s"])
+    assert found["tokens_static"] < found["tokens"] == pytest.approx(found["tokens_as_admitted"])
+    assert found["interleaved_s"] is None
+    assert (found["padded_tokens"], found["padded_verify"]) == (32, 104)
+    assert found["graph_target_s"] > found["target_s"]
+    exact = read(capsys, *asked, "--draft", "eagle", "--graph-sizes", "25,100")
+    assert exact["graph_target_s"] == pytest.approx(exact["target_s"], rel=1e-12)
+    text = run(capsys, *asked, "--draft", "eagle")
+    assert "static batch" in text
+    assert "cannot mix" in text
+
+
+def test_served_takes_every_kind_of_draft() -> None:
+    for draft in ("eagle", "medusa", "ngram", "llama-3.2-1b"):
+        s = resolve(Query("llama-3.1-8b", "h100", 1, 1, draft=draft, alpha=0.5))
+        assert served(s, [1000.0, 3000.0], [0.7, 0.5], 2).speedup > 0
+
+
+def test_serving_without_a_gamma_takes_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "8", "-c", "4k", "--alpha", "0.7")
+    best = read(capsys, *asked, "--draft", "eagle")
+    tried = {g: read(capsys, *asked, "--draft", "eagle", "-g", str(g))["speedup"] for g in (4, 5, 6)}
+    assert best["gamma"] == max(tried, key=lambda g: tried[g])
+    assert best["speedup"] == max(tried.values())
+    assert f"gamma {best['gamma']}" in run(capsys, *asked, "--draft", "eagle")
+
+
+def test_hierarchy_takes_tokens_at_its_one_gamma(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = (*HIERARCHY[:11], "--small", "llama-68m", "--small-rate", "0.7/0.5", "--gamma", "4")
+    alpha = float(Acceptance.from_tokens_per_iteration(3.0, 4).alpha or 0)
+    found = read(capsys, *asked, "--tokens-per-iteration", "3")
+    assert found["gamma_1"] <= 2
+    assert found["speedup"] == pytest.approx(read(capsys, *asked, "--alpha", repr(alpha))["speedup"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ((*TREE, "--rates", "0.63,0.11"), 4),
+        ((*HIERARCHY, "-b", "64", "-c", "32k"), 2),
+        ((*SERVING, "-b", "48"), 14),
+    ],
+    ids=["tree", "hierarchy", "serving"],
+)
+def test_a_batch_that_does_not_fit_is_told(
+    capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], most: int
+) -> None:
+    found = read(capsys, *asked)
+    assert not found["fits"]
+    assert found["max_batch"] == most
+    warning = f"warning: batch {found['batch']} does not fit in 72.0 GB; the largest that does is {most}\n"
+    assert warning in run(capsys, *asked)
+    text = run(capsys, *asked, "-b", str(most), "--memory-fraction", "1")
+    assert "warning" not in text
+    assert read(capsys, *asked, "-b", "6", "--memory-fraction", "0.01")["max_batch"] == 0
+
+
+def test_moe_says_which_batches_fit_and_whether_the_peak_does(capsys: pytest.CaptureFixture[str]) -> None:
+    found, text = read(capsys, *MOE), run(capsys, *MOE)
+    most = found["peak"]["max_batch"]
+    assert [row["fits"] for row in found["rows"]] == [row["batch"] <= most for row in found["rows"]]
+    assert f"warning: batch {found['peak']['batch']} does not fit" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (HIERARCHY[:9] + HIERARCHY[11:], "--draft-kv"),
+        (MOE[:7] + MOE[9:], "--gamma"),
+        (SERVING[:11] + SERVING[13:], "--alpha"),
+        (TREE, "--rates"),
+    ],
+)
+def test_a_flag_that_is_needed_is_missed_by_name(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], flag: str
+) -> None:
+    assert f"Missing option '{flag}'" in run(capsys, *arguments, status=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*HIERARCHY, "--draft", "llama-68m"), "--small names"),
+        ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
+        ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
+        ((*HIERARCHY[:-1], "often"), "--small-rate"),
+        ((*HIERARCHY[:-1], "tree:0.5/0.1"), "chains only"),
+        ((*HIERARCHY[:-3], "nothing", "--small-rate", "0.5"), "no model named"),
+        ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
+        ((*MOE, "-m", "llama-3.1-8b"), "no routed experts"),
+        ((*MOE, "-g", "0"), "--gamma"),
+        ((*MOE, "-g", "auto"), "--gamma"),
+        ((*MOE, "--routing-independence", "2"), "--routing-independence: "),
+        ((*MOE, "--routing-independence", "nan"), "--routing-independence: "),
+        ((*MOE, "--fewer-experts", "0.99"), "--fewer-experts: "),
+        ((*MOE, "--fewer-experts", "nan"), "--fewer-experts: "),
+        ((*MOE, "--fewer-experts", "0.1", "--fewer-experts-at", "0"), "--fewer-experts-at: "),
+        ((*MOE, "--fewer-experts", "0.1", "--fewer-experts-at", "-3"), "--fewer-experts-at: "),
+        ((*MOE, "--batch", "1000000m"), "--batch: must be whole numbers from 1 to 2^20"),
+        ((*MOE, "--draft", "medusa:heads=2"), "--gamma: must be at most 2 with medusa, given 3"),
+        ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
+        ((*HIERARCHY, "--accounting", "lock-step"), "--accounting: must be ragged here"),
+        ((*HIERARCHY[:-1], "1.5"), "--small-rate: "),
+        ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
+        ((*TREE, "--rates", "0.6", "--accounting", "lock-step"), "--accounting: must be ragged here"),
+        ((*TREE, "--rates", "0.6,0.6"), "--rates: "),
+        ((*TREE, "--rates", "0.6", "--size", "0"), "--size: "),
+        ((*TREE, "--rates", "0.6", "--levels", "0"), "--levels: "),
+        ((*MOE, "--fewer-experts", "0.1", "--routing-independence", "1"), "give one of them"),
+        ((*SERVING, "-b", "5"), "from 6"),
+        ((*SERVING, "-b", "1,2"), "--batch"),
+        ((*SERVING, "-g", "1,2"), "--gamma"),
+        ((*SERVING, "-g", "0"), "--gamma"),
+        ((*SERVING, "--draft", "medusa:heads=2", "--draft-kv", "full"), "--gamma: must be at most 2 with medusa"),
+        ((*SERVING, "--accounting", "static"), "--accounting: must be ragged here"),
+        ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
+        ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
+    ],
+)
+def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
+    text = run(capsys, *arguments, status=2)
+    assert text.startswith("error: ")
+    assert text.count("\n") == 1
+    assert words in text

@@ -1,0 +1,384 @@
+"""Counting a pass: sharding, precisions, all parameters read once, attention pairs by loops, FLOPs by torch."""
+
+import numpy as np
+import pytest
+
+from perfmodel.costs import Shard, core, forward, selection, shard
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.ops import Op
+from perfmodel.specs import files
+from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.model import ModelSpec, load_model
+
+FULL = parse_kv("full")
+BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
+MODELS = files.bundled_names("models")
+
+
+def tiny(**shape) -> ModelSpec:
+    """A dense model small enough to multiply out; 4 query heads share 2 KV heads."""
+    base = {
+        "name": "tiny",
+        "title": "tiny",
+        "source": "made up",
+        "model_type": "llama",
+        "num_hidden_layers": 3,
+        "hidden_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 80,
+        "vocab_size": 100,
+        "max_position_embeddings": 4096,
+    }
+    return ModelSpec(**(base | shape))
+
+
+def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs) -> Shard:
+    spec = load_model(model) if isinstance(model, str) else model
+    return shard(spec, tp, Precision(weight_format(weights), kv_format(kv)), **kwargs)
+
+
+def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Op]:
+    return {op.name: op for op in forward(p, batch, query, context, kv, **kwargs)}
+
+
+def read(ops: dict[str, Op]) -> float:
+    return float(sum(op.cost.weight_bytes for op in ops.values()))
+
+
+# Every parameter is read once.
+
+
+def unread(m: ModelSpec) -> int:
+    """Parameters that no counted matrix holds: norms, sinks and the one-column gate of Qwen-2's shared expert."""
+    per_layer = m.attention_extra_params
+    if m.mla:
+        per_layer += m.mla.kv_lora_rank + (m.mla.q_lora_rank or 0)
+    gate = m.hidden_size if m.model_type == "qwen2_moe" else 0
+    return m.norm_params + per_layer * m.num_hidden_layers + gate * m.num_moe_layers
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_wide_pass_reads_every_parameter_but_the_input_embedding(name):
+    model = load_model(name)
+    p = part(name)
+    # an untied input embedding is looked up, not read; a tied one is read as the LM head
+    expected = 2 * (model.total_params - (0 if model.tie_word_embeddings else model.embedding_params) - unread(model))
+    assert read(count(p, batch=1e9)) == pytest.approx(expected, rel=1e-12)
+    assert unread(model) < 1e-3 * model.total_params
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_stored_weights_are_the_parameters(name):
+    model = load_model(name)
+    left_out = unread(model) - model.norm_params
+    assert part(name).stored_weight_bytes == pytest.approx(2 * (model.total_params - left_out), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_linear_flops_are_two_per_active_parameter(name):
+    model = load_model(name)
+    flops = sum(float(op.cost.flops) for op in count(part(name)).values() if op.kind == "linear")
+    assert flops == pytest.approx(2 * model.active_params, rel=3e-3)
+
+
+def test_tied_head_is_still_read():
+    tied, untied = tiny(tie_word_embeddings=True), tiny()
+    assert count(part(tied))["lm_head"].cost.weight_bytes == 2 * 100 * 48
+    assert read(count(part(tied))) == read(count(part(untied)))
+    assert part(untied).stored_weight_bytes - part(tied).stored_weight_bytes == 2 * 100 * 48
+
+
+def test_head_of_a_prefill_sees_one_token():
+    ops = count(part(tiny()), batch=3.0, query=50.0, context=0.0, head_query=1.0)
+    assert ops["lm_head"].cost.flops == 3 * 2 * 100 * 48
+    assert ops["down"].cost.flops == 3 * 50 * 2 * 80 * 48 * 3
+
+
+def test_biases():
+    plain, biased = count(part(tiny())), count(part(tiny(qkv_bias=True, output_bias=True, mlp_bias=True)))
+    width = 4 * 16 + 2 * 2 * 16
+    added = {"qkv": width, "o": 48, "gate_up": 2 * 80, "down": 48}
+    for name, values in added.items():
+        extra = biased[name].cost.weight_bytes - plain[name].cost.weight_bytes
+        assert extra == 3 * 2 * values, name
+        assert biased[name].cost.flops == plain[name].cost.flops
+    # biases stay in bf16 where weights are int4
+    plain4, biased4 = part(tiny(), weights="int4"), part(tiny(qkv_bias=True), weights="int4")
+    assert read(count(biased4)) - read(count(plain4)) == 3 * 2 * width
+
+
+# Tensor parallelism.
+
+
+@pytest.mark.parametrize(("tp", "kv_heads"), [(1, 8), (2, 4), (8, 1), (16, 1), (32, 1)])
+def test_kv_heads_divide_and_then_replicate(tp, kv_heads):
+    p = part("llama-3.1-8b", tp)
+    ops = count(p, batch=5.0, query=2.0, context=1000.0)
+    assert ops["attention (full)"].cost.kv_bytes == 5 * 32 * 1000 * (2 * kv_heads * 128 * 2)
+    assert p.kv_bytes_per_token == 32 * 2 * kv_heads * 128 * 2
+    # queries always divide: FLOPs are a share
+    assert ops["attention (full)"].cost.flops == 5 * 32 * 4 * (32 // tp) * 128 * (2 * 1000 + 3)
+    # replicated heads are projected, and held, on every device
+    assert ops["qkv"].cost.weight_bytes == 32 * 2 * 4096 * (32 // tp + 2 * kv_heads) * 128
+    assert ops["kv append"].cost.activation_bytes == 5 * 2 * 32 * 2 * kv_heads * 128 * 2
+
+
+def test_dense_model_divides_evenly_up_to_the_kv_heads():
+    for name, op in count(part("llama-3.1-8b"), batch=3.0).items():
+        other = count(part("llama-3.1-8b", 4), batch=3.0)[name]
+        assert other.cost.flops == pytest.approx(op.cost.flops / 4), name
+        assert other.cost.weight_bytes == pytest.approx(op.cost.weight_bytes / 4), name
+
+
+def test_latent_is_replicated():
+    one, eight = count(part("deepseek-v3"), context=1e4), count(part("deepseek-v3", 8), context=1e4)
+    assert eight["attention (full)"].cost.kv_bytes == one["attention (full)"].cost.kv_bytes
+    assert eight["qkv_down"].cost.weight_bytes == one["qkv_down"].cost.weight_bytes
+    assert eight["absorb_k"].cost.weight_bytes == one["absorb_k"].cost.weight_bytes / 8
+
+
+def test_head_may_stay_whole():
+    whole = part("llama-3.1-8b", 8, shards_lm_head=False)
+    assert count(whole)["lm_head"].cost.weight_bytes == 2 * 128256 * 4096
+    assert count(part("llama-3.1-8b", 8))["lm_head"].cost.weight_bytes == 2 * 128256 * 4096 / 8
+
+
+def test_two_all_reduces_a_layer():
+    assert "all-reduce" not in count(part("llama-3.1-8b"))
+    op = count(part("llama-3.1-8b", 4), batch=6.0, query=3.0)["all-reduce"]
+    assert (op.kernels, op.message_bytes) == (64, 6 * 3 * 4096 * 2)
+
+
+@pytest.mark.parametrize("tp", [3, 5, 64, 0, -2])
+def test_a_degree_that_does_not_divide_the_heads_is_refused(tp):
+    with pytest.raises(InputError, match=r"must divide the 32 query heads of llama-3\.1-8b"):
+        part("llama-3.1-8b", tp)
+
+
+# Mixture of experts.
+
+
+def test_moe_with_shared_experts_and_dense_layers():
+    # DeepSeek-V3: 3 dense layers of 18432, 58 of 256 experts, 8 chosen, and a shared one, each of 2048
+    ops = count(part("deepseek-v3"), batch=1.0)
+    one = 3 * 7168 * 2048
+    assert ops["gate_up"].cost.weight_bytes + ops["down"].cost.weight_bytes == 3 * 2 * 3 * 7168 * 18432
+    assert ops["shared_gate_up"].cost.weight_bytes + ops["shared_down"].cost.weight_bytes == 58 * 2 * one
+    assert ops["experts"].cost.weight_bytes == pytest.approx(58 * 2 * 8 * one)
+    assert ops["experts"].cost.flops == 58 * 2 * 8 * one
+    assert ops["router"].cost.weight_bytes == 58 * 2 * (7168 * 256 + 256)
+
+
+def test_experts_of_every_kind_are_sharded():
+    one, eight = count(part("deepseek-v3"), batch=4.0), count(part("deepseek-v3", 8), batch=4.0)
+    for name in ("gate_up", "down", "shared_gate_up", "shared_down", "experts"):
+        assert eight[name].cost.weight_bytes == pytest.approx(one[name].cost.weight_bytes / 8), name
+        assert eight[name].cost.flops == pytest.approx(one[name].cost.flops / 8), name
+    # every device routes for itself
+    assert eight["router"].cost == one["router"].cost
+
+
+def test_experts_saturate_and_route_together():
+    p = part("qwen3-30b-a3b")
+    all_read = 48 * 128 * 2 * 3 * 2048 * 768
+    tokens = np.array([1.0, 2.0, 10.0, 100.0, 1e6])
+    bytes_read = count(p, batch=tokens)["experts"].cost.weight_bytes
+    assert np.all(np.diff(bytes_read) > 0)
+    assert bytes_read[0] == pytest.approx(all_read * 8 / 128)
+    assert bytes_read[-1] == pytest.approx(all_read)
+    # four tokens of a sequence that route alike read what one does, and compute four times as much
+    alike = count(p, batch=4.0, query=4.0, independent_query=1.0)["experts"].cost
+    single = count(p, batch=4.0)["experts"].cost
+    assert alike.weight_bytes == pytest.approx(single.weight_bytes)
+    assert alike.flops == 4 * single.flops
+
+
+# Precisions.
+
+
+@pytest.mark.parametrize(
+    ("weights", "each", "compute"),
+    [("bf16", 2, "bf16"), ("fp8", 1, "fp8"), ("int8", 1, "int8"), ("fp8-wo", 1, "bf16"), ("int4", 0.5, "bf16")],
+)
+def test_weight_formats(weights, each, compute):
+    ops = count(part("llama-3.1-8b", weights=weights))
+    assert read(ops) == each * 7_504_658_432
+    assert {op.compute for op in ops.values() if op.kind == "linear"} == {compute}
+    assert ops["attention (full)"].compute == "bf16"
+    assert ops["attention (full)"].cost == count(part("llama-3.1-8b"))["attention (full)"].cost
+
+
+@pytest.mark.parametrize(("kv", "each"), [("bf16", 2), ("fp8", 1), ("int8", 1), ("int4", 0.5)])
+def test_kv_formats(kv, each):
+    ops, plain = count(part("llama-3.1-8b", kv=kv)), count(part("llama-3.1-8b"))
+    assert ops["attention (full)"].cost.kv_bytes == 100 * 65536 * each
+    assert read(ops) == read(plain)
+    assert ops["attention (full)"].cost.flops == plain["attention (full)"].cost.flops
+
+
+def test_fp32_takes_activations_along():
+    ops, plain = count(part(tiny(), weights="fp32")), count(part(tiny()))
+    assert read(ops) == 2 * read(plain)
+    assert ops["norms"].cost.activation_bytes == 2 * plain["norms"].cost.activation_bytes
+    assert ops["attention (full)"].compute == "fp32"
+
+
+# Attention pairs.
+
+
+def pairs_by_loop(query: int, context: int, window: int | None) -> int:
+    """Query i of the new tokens sees the cached tokens and new ones up to itself, at most `window` before it."""
+    pairs = 0
+    for i in range(query):
+        position = context + i
+        seen = [key for key in range(position + 1) if window is None or position - key <= window]
+        pairs += len(seen)
+    return pairs
+
+
+@pytest.mark.parametrize("window", [None, 1, 8, 33])
+@pytest.mark.parametrize("context", [0, 5, 8, 100])
+@pytest.mark.parametrize("query", [1, 2, 5, 9, 40])
+def test_attention_pairs_against_loops(query, context, window):
+    spec = tiny() if window is None else tiny(sliding_window=window, num_sliding_layers=3)
+    (op,) = (op for op in forward(part(spec), 2.0, float(query), float(context), FULL) if op.kind == "attention")
+    counted = op.cost.flops / (2 * 3 * 4 * 4 * 16)  # 2 sequences, 3 layers, 4 FLOPs, 4 heads of 16
+    assert counted == pairs_by_loop(query, context, window)
+
+
+def test_prefill_of_a_chunk_equals_its_tokens_one_by_one():
+    p = part(tiny())
+    whole = count(p, batch=2.0, query=30.0, context=0.0)["attention (full)"].cost.flops
+    singly = sum(count(p, batch=2.0, query=1.0, context=float(c))["attention (full)"].cost.flops for c in range(30))
+    assert whole == singly
+
+
+def test_sliding_layers_read_their_window():
+    ops = count(part("gpt-oss-20b"), context=1000.0)
+    assert ops["attention (full)"].cost.kv_bytes == 12 * 1000 * 2 * 8 * 64 * 2
+    assert ops["attention (window 128)"].cost.kv_bytes == 12 * 128 * 2 * 8 * 64 * 2
+    assert count(part("gpt-oss-20b"), context=50.0)["attention (window 128)"].cost.kv_bytes == 12 * 50 * 2048
+
+
+def test_a_sparse_draft_reads_its_budget_in_every_sequence():
+    p, kv = part("llama-3.1-8b"), parse_kv("streamingllm:512")
+    op = count(p, batch=9.0, context=4000.0, kv=kv)["attention (full)"]
+    assert op.cost.kv_bytes == 9 * 512 * 131_072
+    assert op.cost.flops == 9 * 513 * 32 * 4 * 4096
+
+
+def test_selection_multiplies_by_batch_and_layers():
+    p, kv = part("llama-3.1-8b"), parse_kv("quest:1024,page=16")
+    (op,) = selection(p, 9.0, 4096.0, kv)
+    # smallest and largest key of each page: 2 x 8 heads x 128 x 2 bytes
+    assert op.cost.kv_bytes == 9 * 32 * 4096 / 16 * 4096
+    assert selection(p, 9.0, 4096.0, kv, "iteration") == []
+    assert selection(p, 9.0, 4096.0, FULL) == []
+
+
+def test_selection_in_a_sliding_layer_sees_its_window():
+    # 12 layers choose among 4000 tokens, 12 among 128, which the budget covers: nothing to choose there
+    p, kv = part("gpt-oss-20b"), parse_kv("quest:256,page=16")
+    chosen = {op.name: op.cost.kv_bytes for op in selection(p, 3.0, 4000.0, kv)}
+    assert chosen["kv step (full)"] == 3 * 12 * 4000 / 16 * 2 * 8 * 64 * 2
+    assert chosen.get("kv step (window 128)", 0) == 0
+
+
+# Shapes and sums.
+
+
+def test_counts_broadcast():
+    batch, context = np.array([1.0, 8.0, 64.0])[:, None, None], np.array([100.0, 5000.0])[:, None]
+    query = np.array([1.0, 2.0, 3.0, 4.0])
+    p = part("gpt-oss-20b", 2)
+    grid = forward(p, batch, query, context, FULL)
+    for i, j, k in np.ndindex(3, 2, 4):
+        single = forward(p, batch[i, 0, 0], query[k], context[j, 0], FULL)
+        for whole, one in zip(grid, single, strict=True):
+            for field in ("flops", "weight_bytes", "kv_bytes", "activation_bytes"):
+                values = np.broadcast_to(getattr(whole.cost, field), (3, 2, 4))
+                assert values[i, j, k] == pytest.approx(getattr(one.cost, field), rel=1e-13), (whole.name, field)
+
+
+def test_core_keeps_matrices_and_cache_only():
+    kept = core(forward(part("deepseek-v3", 8), 2.0, 1.0, 100.0, FULL))
+    assert {op.kind for op in kept} == {"linear", "attention"}
+    assert all(op.cost.activation_bytes == 0 for op in kept)
+    assert len(kept) == sum(op.kind in ("linear", "attention") for op in count(part("deepseek-v3", 8)).values())
+
+
+# FLOPs against torch's own counter, on a model of plain operations.
+
+
+def torch_flops(model: ModelSpec, batch: int, query: int, context: int) -> int:
+    torch = pytest.importorskip("torch")
+    counter = pytest.importorskip("torch.utils.flop_counter")
+    heads, kv_heads, dim, hidden = 4, 2, model.head_dim, model.hidden_size
+
+    def weight(rows: int, columns: int):
+        return torch.randn(rows, columns) * 0.05
+
+    layers = [
+        {
+            "q": weight(hidden, heads * dim),
+            "k": weight(hidden, kv_heads * dim),
+            "v": weight(hidden, kv_heads * dim),
+            "o": weight(heads * dim, hidden),
+            "gate": weight(hidden, model.intermediate_size),
+            "up": weight(hidden, model.intermediate_size),
+            "down": weight(model.intermediate_size, hidden),
+            "cache": torch.randn(2, batch, kv_heads, context, dim),
+        }
+        for _ in range(model.num_hidden_layers)
+    ]
+    table, head = torch.randn(model.vocab_size, hidden), weight(hidden, model.vocab_size)
+    tokens = torch.randint(model.vocab_size, (batch, query))
+    mask = torch.ones(query, context + query).tril(context).bool()
+
+    def split(x, count):
+        return x.view(batch, query, count, dim).transpose(1, 2)
+
+    with counter.FlopCounterMode(display=False) as counted:
+        x = table[tokens]
+        for layer in layers:
+            y = x / x.pow(2).mean(-1, keepdim=True).sqrt()
+            q = split(y @ layer["q"], heads)
+            fresh = torch.stack([split(y @ layer[name], kv_heads) for name in ("k", "v")])
+            k, v = torch.cat([layer["cache"], fresh], dim=-2).repeat_interleave(heads // kv_heads, dim=2)
+            scores = (q @ k.transpose(-1, -2)).masked_fill(~mask, float("-inf"))
+            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, query, heads * dim)
+            x = x + mixed @ layer["o"]
+            x = x + (torch.nn.functional.silu(x @ layer["gate"]) * (x @ layer["up"])) @ layer["down"]
+        logits = x @ head
+    assert logits.isfinite().all()
+    return counted.get_total_flops()
+
+
+@pytest.mark.parametrize(("batch", "query", "context"), [(1, 1, 7), (3, 1, 50), (3, 4, 50), (2, 9, 5), (2, 16, 0)])
+def test_flops_equal_those_torch_counts(batch, query, context):
+    model = tiny()
+    ops = forward(part(model), float(batch), float(query), float(context), FULL)
+    ours = sum(float(op.cost.flops) for op in ops)
+    # torch multiplies masked pairs too: query (query - 1) / 2 a sequence, each 2 FLOPs for the score and 2 for the
+    # value in 4 heads of 16 dimensions and 3 layers
+    masked = batch * query * (query - 1) / 2 * (2 + 2) * 4 * 16 * 3
+    assert ours + masked == torch_flops(model, batch, query, context)
+
+
+# Pages.
+
+
+def test_pages_round_the_cache_up():
+    p = part("llama-3.1-8b", kv_page=16)
+    # 1000 tokens lie in 63 pages: 1008
+    assert count(p, batch=5.0, context=1000.0)["attention (full)"].cost.kv_bytes == 5 * 1008 * 131_072
+    assert p.stored_kv_bytes(1000.0) == 1008 * 131_072
+    assert p.stored_kv_bytes(np.array([1.0, 16.0, 17.0])).tolist() == [16 * 131_072, 16 * 131_072, 32 * 131_072]
+    # nothing more is computed for it
+    paged, plain = (count(part("llama-3.1-8b", kv_page=page), context=1000.0) for page in (16, 1))
+    assert paged["attention (full)"].cost.flops == plain["attention (full)"].cost.flops
+    # a window of 128 is rounded by layer: 9 pages of 16 hold 130 tokens of a full layer
+    assert part("gpt-oss-20b", kv_page=16).stored_kv_bytes(130.0) == 12 * (144 + 128) * 2048

@@ -1,0 +1,290 @@
+"""Counts to seconds: bounds that always hold, the calibration's parts one by one, and the names of limiters."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.costs.roofline import LIMITERS, Machine
+from perfmodel.errors import InputError
+from perfmodel.ops import Cost, Op
+from perfmodel.specs import files
+from perfmodel.specs.calibration import AllReduce, Calibration, load_calibration
+from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS
+from perfmodel.specs.gpu import load_gpu
+
+A100 = load_gpu("a100-sxm-80gb")
+F, BW, LINK = 312e12, 2.039e12, 300e9
+IDEAL = load_calibration("ideal")
+CALIBRATIONS = files.bundled_names("calibrations")
+HAIR = 1e-12
+
+
+def calibrated(**values: float | AllReduce | None) -> Calibration:
+    """The ideal calibration with some constants changed."""
+    changed = {
+        name: getattr(IDEAL, name).model_copy(update={"value": value}) if isinstance(value, float) else value
+        for name, value in values.items()
+    }
+    return IDEAL.model_copy(update=changed)
+
+
+def machine(tp: int = 1, kv_reread: float | None = None, **values) -> Machine:
+    return Machine(A100, calibrated(**values), tp, kv_reread)
+
+
+def linear(memory_s: float, compute_s: float, kernels: int = 0) -> Op:
+    return Op("gemm", "linear", kernels, Cost(flops=compute_s * F, weight_bytes=memory_s * BW))
+
+
+def attention(kv_s: float, compute_s: float = 0.0, kernels: int = 0, query: float = 1.0) -> Op:
+    return Op("attention", "attention", kernels, Cost(flops=compute_s * F, kv_bytes=kv_s * BW), query=query)
+
+
+# The bounds, everywhere.
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    model=st.sampled_from(files.bundled_names("models")),
+    hardware=st.sampled_from(files.bundled_names("gpus")),
+    calibration=st.sampled_from(CALIBRATIONS),
+    weights=st.sampled_from(sorted(WEIGHT_FORMATS)),
+    kv_dtype=st.sampled_from(sorted(KV_FORMATS)),
+    tp=st.sampled_from([1, 2, 4, 8, 16]),
+    batch=st.integers(1, 4096),
+    context=st.integers(1, 2**21),
+    query=st.integers(1, 33),
+    kv_reread=st.none() | st.floats(1, 16),
+    draft_kv=st.sampled_from(["full", "streamingllm:512", "quest:1024", "quantized", "topk:256"]),
+)
+def test_bounds_hold(
+    model, hardware, calibration, weights, kv_dtype, tp, batch, context, query, kv_reread, draft_kv
+) -> None:
+    asked = Query(
+        model,
+        hardware,
+        batch,
+        context,
+        alpha=0.8,
+        tp=tp,
+        weights=weights,
+        kv_dtype=kv_dtype,
+        calibration=calibration,
+        kv_reread=kv_reread,
+        draft_kv=draft_kv,
+    )
+    try:
+        s = resolve(asked)
+        times = [s.target_step(float(batch), float(context), float(query)), s.draft_step(float(batch), float(context))]
+    except InputError:
+        return
+    for t in times:
+        assert 0 < t.lower_s <= t.predicted_s * (1 + HAIR)
+        assert t.lower_s <= t.upper_s * (1 + HAIR)
+        assert t.upper_s <= 2 * t.lower_s * (1 + HAIR)
+        assert max(t.param_load_s, t.kv_load_s, t.flop_s, t.activation_s) <= t.lower_s * (1 + HAIR)
+        assert max(t.comm_s, t.fixed_s) <= t.predicted_s * (1 + HAIR)
+        assert np.isfinite(t.predicted_s)
+        assert t.limiter in LIMITERS
+        if calibration == "ideal" and kv_reread is None:
+            assert t.predicted_s == pytest.approx(t.lower_s, rel=HAIR)
+
+
+def test_most_of_what_hypothesis_asks_is_answered() -> None:
+    """So that the test above cannot pass by refusing: the plain question works on every device with a bf16 peak."""
+    refused = []
+    for hardware in files.bundled_names("gpus"):
+        try:
+            resolve(Query("llama-3.1-8b", hardware, 8, 4096, alpha=0.8))
+        except InputError:
+            refused.append(hardware)
+    assert refused == ["x86-xeon-8480"]
+
+
+def test_a_pass_is_the_sum_of_its_ops() -> None:
+    s = resolve(Query("gpt-oss-20b", "a100-sxm-80gb", 8, 4096, alpha=0.8, tp=8))
+    ops, t = s.target_ops(8.0, 4096.0, 4.0), s.target_step(8.0, 4096.0, 4.0)
+    assert t.lower_s == pytest.approx(sum(float(s.machine.op_lower_s(op)) for op in ops), rel=HAIR)
+    assert t.predicted_s == pytest.approx(sum(float(s.machine.op_predicted_s(op)) for op in ops), rel=HAIR)
+    assert t.predicted_s == pytest.approx(s.target_s(8.0, 4096.0, 4.0), rel=HAIR)
+
+
+# One op.
+
+
+def test_lower_is_the_larger_and_upper_the_sum() -> None:
+    t = machine().time([linear(3.0, 1.0), attention(2.0, 5.0)], 1.0)
+    assert t.lower_s == pytest.approx(3.0 + 5.0)
+    assert t.upper_s == pytest.approx(4.0 + 7.0)
+    assert (t.param_load_s, t.kv_load_s, t.flop_s) == pytest.approx((3.0, 2.0, 6.0))
+
+
+@pytest.mark.parametrize(("power", "expected"), [(1.0, 7.0), (2.0, 5.0), (3.0, 91 ** (1 / 3)), (float("inf"), 4.0)])
+def test_blend_from_sum_to_maximum(power, expected) -> None:
+    assert machine(gemm_blend_power=power).op_predicted_s(linear(3.0, 4.0)) == pytest.approx(expected)
+    assert machine(gemm_blend_power=power).op_predicted_s(linear(4.0, 3.0)) == pytest.approx(expected)
+
+
+def test_efficiencies_apply_where_they_belong() -> None:
+    def predict(op: Op, **values: float) -> float:
+        return float(machine(**values).op_predicted_s(op))
+
+    load, compute = linear(1.0, 0.0), linear(0.0, 1.0)
+    small = Op("norm", "small", 4, Cost(activation_bytes=BW))
+    assert predict(load, gemm_bandwidth_fraction=0.5) == pytest.approx(2)
+    assert predict(compute, gemm_flops_fraction=0.25) == pytest.approx(4)
+    assert predict(attention(1.0), attention_bandwidth_fraction=0.5) == pytest.approx(2)
+    assert predict(attention(0.0, 1.0), attention_flops_fraction=0.25) == pytest.approx(4)
+    assert predict(small, small_bandwidth_fraction=0.5) == pytest.approx(2)
+    assert predict(linear(1.0, 0.0, 7), gemm_fixed_s=0.1) == pytest.approx(1.7)
+    assert predict(attention(1.0, kernels=7), attention_fixed_s=0.1) == pytest.approx(1.7)
+    assert predict(small, small_kernel_s=0.1) == pytest.approx(1.4)
+    others = {"attention_bandwidth_fraction": 0.5, "small_bandwidth_fraction": 0.5, "attention_fixed_s": 1.0}
+    assert predict(load, **others) == pytest.approx(1)
+
+
+def test_fixed_costs_of_a_pass() -> None:
+    t = machine(pass_fixed_s=0.5, token_s=0.01, gemm_fixed_s=0.1).time([linear(1.0, 0.0, 3)], 20.0)
+    assert t.fixed_s == pytest.approx(0.5 + 0.2 + 0.3)
+    assert t.predicted_s == pytest.approx(2.0)
+    assert t.lower_s == pytest.approx(1.0)
+
+
+def test_output_columns_cost_a_cpu_kernel_time_beside_its_bytes() -> None:
+    """1 s of loading, 200 columns of 1 ms: 1.2 s of which 0.2 s is no load; loading and columns both beside compute."""
+    op = Op("gemm", "linear", 0, Cost(flops=2.0 * F, weight_bytes=BW), columns=200)
+    column = IDEAL.gemm_fixed_s.model_copy(update={"value": 1e-3})
+    found = machine(gemm_column_s=column, gemm_blend_power=1.0).time([op], 1.0)
+    assert (found.predicted_s, found.fixed_s, found.lower_s) == pytest.approx((1.2 + 2.0, 0.2, 2.0))
+
+
+# Re-reading the cache.
+
+
+def test_reread_counts_for_more_than_one_query_only() -> None:
+    asked = machine(kv_reread=3.0)
+    assert [float(asked.reread(q)) for q in (1.0, 2.0, 3.0, 8.0)] == [1, 2, 3, 3]
+    slope = machine(kv_reread_per_query=0.5)
+    assert [float(slope.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 1.5, 3]
+    steep = machine(kv_reread_per_query=4.0)
+    assert [float(steep.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 2, 5]
+    assert float(machine(kv_reread=1.0, kv_reread_per_query=1.0).reread(4.0)) == 1
+    assert asked.op_predicted_s(attention(1.0, query=8.0)) == pytest.approx(3)
+    assert asked.op_predicted_s(attention(1.0, 2.0, query=1.0)) == pytest.approx(2)
+    # physics does not re-read
+    assert asked.op_lower_s(attention(1.0, query=8.0)) == pytest.approx(1)
+
+
+# All-reduce.
+
+KNOTS = AllReduce(
+    knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))}, source="made up for the test"
+)
+
+
+def allreduce(size, tp: int = 8, **values):
+    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=size)
+    return machine(tp, allreduce=KNOTS, **values).op_predicted_s(op)
+
+
+def test_all_reduce_at_between_and_beyond_its_knots() -> None:
+    for size, seconds in KNOTS.knots[8]:
+        assert allreduce(size) == pytest.approx(seconds, rel=1e-12)
+    # halfway in the logarithms: the geometric mean
+    assert allreduce(1e5, tp=2) == pytest.approx((1e-5 * 1e-4) ** 0.5, rel=1e-12)
+    assert allreduce(100.0) == pytest.approx(2e-5)
+    assert allreduce(4e6) == pytest.approx(8e-4)
+    assert allreduce(1e4, allreduce_multiplier=1.5) == pytest.approx(3e-5)
+    # the link is the floor: 1e6 bytes at 300 GB/s
+    assert allreduce(1e6, allreduce_multiplier=1e-6) == pytest.approx(1e6 / LINK)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1, 1e12), min_size=2, max_size=20))
+def test_all_reduce_never_falls_with_size_nor_below_the_link(sizes) -> None:
+    message = np.sort(np.array(sizes))
+    seconds = allreduce(message)
+    assert np.all(np.diff(seconds) >= -1e-12 * seconds[1:])
+    assert np.all(seconds >= message / LINK)
+
+
+@pytest.mark.parametrize("name", [c for c in CALIBRATIONS if load_calibration(c).allreduce])
+def test_bundled_all_reduce_tables_rise(name) -> None:
+    table = load_calibration(name).allreduce
+    assert table is not None
+    for knots in table.knots.values():
+        assert all(after[1] > before[1] for before, after in pairwise(knots))
+
+
+def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
+    with pytest.raises(InputError, match="has all-reduce times for 2, 8 devices, given 4"):
+        allreduce(1e5, tp=4)
+
+
+def test_no_link_no_tensor_parallelism() -> None:
+    lonely = A100.model_copy(update={"link": None, "host_link": None})
+    assert Machine(lonely, IDEAL, 1)
+    with pytest.raises(InputError, match="--tp: a100-sxm-80gb has no link"):
+        Machine(lonely, IDEAL, 2)
+
+
+# Limiters.
+
+
+@pytest.mark.parametrize(
+    ("limiter", "ops", "values"),
+    [
+        ("param_load", [linear(3.0, 1.0), attention(2.0)], {}),
+        ("kv_load", [linear(1.0, 1.0), attention(2.0)], {}),
+        ("flops", [linear(1.0, 3.0), attention(2.0)], {}),
+        ("activations", [linear(1.0, 1.0), Op("norms", "small", 1, Cost(activation_bytes=2 * BW))], {}),
+        ("comm", [linear(1.0, 1.0), Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK)], {}),
+        ("fixed", [linear(1.0, 1.0, 10)], {"gemm_fixed_s": 1.0}),
+    ],
+)
+def test_limiter_of_a_pass_and_of_its_largest_op(limiter, ops, values) -> None:
+    m = machine(2, **values)
+    assert m.time(ops, 1.0).limiter == limiter
+    assert limiter in LIMITERS
+    assert m.op_limiter(max(ops, key=lambda op: float(m.op_predicted_s(op)))) == limiter
+
+
+def test_limiter_broadcasts() -> None:
+    s = resolve(Query("llama-3.1-8b", "a100-sxm-80gb", 1, 1, alpha=0.8, calibration="ideal"))
+    limiters = s.target_step(np.array([[1.0], [1000.0]]), np.array([100.0, 100_000.0])).limiter
+    assert limiters.tolist() == [["param_load", "param_load"], ["flops", "kv_load"]]
+
+
+# What a stack adds beside the kernels.
+
+
+def test_attention_in_waves() -> None:
+    # 108 multiprocessors with 2 blocks each take 216 pieces at once. 216 fill them; 220 leave 4 for a last wave, which
+    # lasts as if all 108 had one: (216 + 108) / 220 = 1.4727. Fewer than 216 are cut up and fill the device.
+    slots = IDEAL.gemm_fixed_s.model_copy(update={"value": 2.0})
+    m = machine(attention_blocks_per_multiprocessor=slots)
+    for pieces, factor in ((3.0, 1.0), (215.0, 1.0), (216.0, 1.0), (220.0, 324 / 220), (350.0, 1.0), (432.0, 1.0)):
+        op = replace(attention(1.0), work_items=pieces)
+        assert m.op_predicted_s(op) == pytest.approx(factor), pieces
+
+
+def test_upkeep_of_the_cache() -> None:
+    seconds = IDEAL.gemm_fixed_s
+    added = {
+        "full_cache_pass_s": seconds.model_copy(update={"value": 1e-3}),
+        "sparse_cache_sequence_s": seconds.model_copy(update={"value": 1e-6}),
+    }
+    plain = resolve(Query("llama-3.1-8b", "a100-sxm-80gb", 1, 1, alpha=0.8, draft_kv="quest:512", calibration="ideal"))
+    s = replace(plain, machine=machine(**added))
+    # a pass over the whole cache plans once; a step over a budget keeps 32 layers of 7 sequences
+    assert s.target_s(7.0, 4000.0) - plain.target_s(7.0, 4000.0) == pytest.approx(1e-3)
+    assert s.draft_s(7.0, 4000.0) - plain.draft_s(7.0, 4000.0) == pytest.approx(7 * 32 * 1e-6)
+    # a budget above the context is the full cache
+    assert s.draft_s(7.0, 400.0) - plain.draft_s(7.0, 400.0) == pytest.approx(1e-3)
+    both = s.draft_s(7.0, np.array([400.0, 4000.0]))
+    assert both.tolist() == pytest.approx([s.draft_s(7.0, 400.0), s.draft_s(7.0, 4000.0)], rel=1e-12)

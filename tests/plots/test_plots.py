@@ -1,0 +1,528 @@
+"""Pictures: they show the engine's numbers, nothing is clipped, equal numbers give equal bytes, the docs' are fresh."""
+
+import importlib.util
+import itertools
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from perfmodel import cli, plots
+from perfmodel.plots import passes as plots_passes
+from perfmodel.plots import surfaces as plots_surface
+from perfmodel.plots import theme as plots_style
+from perfmodel.answers.advise import advise
+from perfmodel.answers.advise_space import Request
+from perfmodel.errors import InputError
+from perfmodel.answers.inflection import break_even_context
+from perfmodel.answers.query import Query, resolve
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.answers.whatif import answer
+from perfmodel.speculation.workload import Workload
+from perfmodel.validate.accuracy.compare import compare
+
+ROOT = Path(__file__).parents[2]
+ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
+LONG = replace(ASK, model="qwen3-235b-a22b", hardware="h200-sxm-141gb", draft_kv="pqcache:1024,subvectors=2,bits=6,"
+               "iterations=10", calibration="ideal")  # fmt: skip
+SCENARIO = resolve(ASK)
+POINTS = [(64, 2048), (64, 8192), (64, 32768)]
+REQUEST = Request("llama-3.1-8b", "a100", 32768, batches=(1, 8, 64), tps=(8,), rates={"self@streamingllm:512": "0.8"})
+DRAWINGS: dict[str, Callable[[], Figure]] = {
+    "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),
+    "surface": lambda: plots.surface(SCENARIO, gamma=2, points=33, measured=[(64, 32000, 1.28), (32, 100_000, 1.64)]),
+    "surface-best": lambda: plots.surface(SCENARIO, points=33),
+    "surface-long-names": lambda: plots.surface(resolve(LONG), gamma=3, points=17),
+    "ratios": lambda: plots.ratios(SCENARIO, [1, 16, 64, 256], (1024, 131072), 2),
+    "ratios-batch": lambda: plots.ratios(SCENARIO, [2048, 32768], (1, 256), 2, over="batch", ideal=False),
+    "breakdown": lambda: plots.breakdown(SCENARIO, POINTS, 2),
+    "breakdown-one": lambda: plots.breakdown(SCENARIO, POINTS[:1], 2),
+    "breakdown-both": lambda: plots.breakdown(SCENARIO, [(1, 2048), (256, 131072), (16, 8192)], 3),
+    "gamma-curves": lambda: plots.gamma_curves(SCENARIO, POINTS),
+    "gamma-map": lambda: plots.gamma_map(SCENARIO, points=33),
+    "pareto": lambda: plots.pareto(advise(REQUEST)),
+    "alpha-needed": lambda: plots.alpha_needed(replace(ASK, gamma=3), [512, 4096, 16384], (1.0, 1.5)),
+    "devices": lambda: plots.devices([answer(ASK), answer(replace(ASK, hardware="b200-sxm-180gb"))]),
+    "devices-ideal": lambda: plots.devices([answer(replace(ASK, calibration="ideal"))]),
+    "residuals": lambda: plots.residuals(compare(["magicdec", "speculation_other"]), note="a note"),
+    "band": lambda: plots.band(SCENARIO, 64, (2048, 131072), 2, measured=[(32000, 1.28)], points=7),
+}
+
+
+@cache
+def drawn(name: str) -> Figure:
+    """A picture as it is saved: laid out, in the style."""
+    figure = DRAWINGS[name]()
+    with plots.style():
+        figure.draw_without_rendering()
+    return figure
+
+
+def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
+    """Every visible text of a drawn figure and where it is."""
+    for text in figure.findobj(matplotlib.text.Text):
+        if isinstance(text, matplotlib.text.Text) and text.get_visible() and text.get_text().strip():
+            yield text.get_text(), text.get_window_extent()
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_nothing_is_clipped_and_all_is_labelled(name: str) -> None:
+    figure = drawn(name)
+    whole = figure.bbox.padded(1.0)
+    outside = [text for text, box in texts(figure) if not whole.contains(box.x0, box.y0) or not
+               whole.contains(box.x1, box.y1)]  # fmt: skip
+    # ticks beyond the limits of an axis are texts too, which are not drawn
+    shown = [text for text in outside if not re.fullmatch(r"[\d.,k−%×-]*", text)]
+    assert not shown
+    caption = figure.get_supxlabel()
+    assert "calibration" in caption
+    assert figure.get_suptitle()
+    for axes in figure.axes:
+        assert axes.get_xlabel() or axes.get_ylabel()
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_legend_and_title_do_not_overlap(name: str) -> None:
+    """Neither do the words of a tick with those of the next, nor a legend with its panel."""
+    figure = drawn(name)
+    title = next(box for text, box in texts(figure) if text == figure.get_suptitle())
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        if legend is not None:
+            box = legend.get_window_extent()
+            assert not box.overlaps(title)
+            assert box.y0 >= axes.get_window_extent().y1 - 1
+            assert box.x1 <= figure.bbox.x1 + 1
+        low, high = axes.get_xlim()
+        ticks = [t.label1.get_window_extent() for t in axes.xaxis.get_major_ticks() if low <= t.get_loc() <= high]
+        for left, right in itertools.pairwise(ticks):
+            assert left.x1 <= right.x0 + 1
+
+
+def test_axes_of_somebody_else_are_drawn_on() -> None:
+    figure = Figure(figsize=(13, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    assert plots.surface(SCENARIO, gamma=2, points=17, axes=left) is figure
+    assert plots.gamma_map(SCENARIO, points=17, axes=right) is figure
+    assert "llama-3.1-8b" in left.get_title(loc="left").replace("\n", " ")
+    figure.draw_without_rendering()
+    assert not left.get_legend().get_window_extent().overlaps(left._left_title.get_window_extent())
+    with pytest.raises(InputError, match="axes: must be 2 of them, given 1"):
+        plots.breakdown(SCENARIO, POINTS, 2, axes=[left])
+
+
+def test_the_break_even_line_is_where_the_engine_breaks_even() -> None:
+    figure = plots.surface(SCENARIO, gamma=2, points=129)
+    line = next(c for c in figure.axes[0].collections if list(getattr(c, "levels", [])) == [1.0])
+    corners = np.concatenate([path.vertices for path in line.get_paths()])
+    for batch in (16.0, 32.0, 64.0):
+        nearest = corners[np.abs(np.log(corners[:, 1] / batch)).argmin(), 0]
+        assert nearest == pytest.approx(break_even_context(SCENARIO, batch, 2), rel=0.05)
+
+
+def test_curves_and_ratios_are_the_engine_s() -> None:
+    figure = plots.gamma_curves(SCENARIO, POINTS, max_gamma=6)
+    curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 7]
+    for line, (batch, context) in zip(curves, POINTS, strict=True):
+        np.testing.assert_allclose(line.get_ydata(), speedups(SCENARIO, batch, context, np.arange(7)))
+    figure = plots.ratios(SCENARIO, [16, 64], (1024, 131072), 2, ideal=False, points=9)
+    p = predict(SCENARIO, Workload.of([[16.0], [64.0]], np.geomspace(1024, 131072, 9), 2))
+    for axes, ratio in zip(figure.axes, (p.draft_to_target, p.verify_to_target), strict=True):
+        curves = [line.get_ydata() for line in axes.lines if len(line.get_xdata()) == 9]
+        np.testing.assert_allclose(curves, ratio)
+
+
+@pytest.mark.parametrize("query", [ASK, replace(ASK, model="qwen3-30b-a3b", tp=1, draft_kv="quest:1024"), LONG])
+def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
+    scenario = resolve(query)
+    steps = {
+        "plain": scenario.target_step(64.0, 32000.0),
+        "draft": scenario.draft_step(64.0, 32000.0),
+        "verify": scenario.target_step(64.0, 32000.0, 3.0),
+    }
+    for stage, (timer, ops, new) in plots_passes._passes(scenario, 64.0, 32000.0, 2).items():
+        spent = plots_passes._spent(timer, ops, new)
+        assert sum(spent.values()) == pytest.approx(float(steps[stage].predicted_s))
+        assert spent["fixed"] == pytest.approx(float(steps[stage].fixed_s), abs=1e-9)
+        assert spent["allreduce"] == pytest.approx(float(steps[stage].comm_s))
+        assert min(spent.values()) >= -1e-12
+
+
+H100 = replace(ASK, hardware="h100-sxm-80gb", tp=1, batch=16, context=32768, gamma=3, draft_kv="snapkv:2048")
+MOE = replace(
+    ASK, model="qwen3-30b-a3b", hardware="mi300x", tp=1, batch=1, context=1024, gamma=1, draft_kv="quest:1024"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "passes", "roofs"),
+    [
+        (ASK, 3, ["312 TFLOP/s (bf16)"]),
+        (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
+        (replace(H100, weights="fp8", draft_weights="int8"), 3, ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"]),
+        (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
+        (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
+        (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
+    ],
+)
+def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, passes: int, roofs: list[str]) -> None:
+    scenario = resolve(query)
+    figure = plots.roofline(scenario, query.batch, query.context, query.gamma or 0)
+    with plots.style():
+        figure.draw_without_rendering()
+    axes, gpu = figure.axes[0], scenario.machine.gpu
+    points = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    assert len(points) == 3 * passes
+    assert len(axes.lines) - len(points) == len(roofs)
+    top = max(float(line.get_ydata().max()) for line in axes.lines if line not in points)
+    for line in points:
+        roof = min(float(line.get_xdata()[0]) * gpu.memory_bandwidth_bytes_per_s / 1e12, top)
+        assert 0 < float(line.get_ydata()[0]) < roof
+    assert [text.get_text().partition("\n")[0] for text in axes.texts[:-1]] == roofs
+    assert all("ridge: " in text.get_text() for text in axes.texts[:-1])
+    assert axes.texts[-1].get_text().endswith("GB/s")
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+    assert all(figure.bbox.contains(box.x0, box.y0) and figure.bbox.contains(box.x1, box.y1) for box in boxes)
+    assert axes.bbox.contains(boxes[-1].x0, boxes[-1].y0)
+
+
+def test_a_plain_step_equal_to_a_draft_step_is_a_ring_around_it() -> None:
+    axes = plots.roofline(resolve(MOE), MOE.batch, MOE.context, 1).axes[0]
+    plain, draft = ([line for line in axes.lines if line.get_color() == plots_style.STAGES[stage]]
+                    for stage in ("plain", "draft"))  # fmt: skip
+    for ring, point in zip(plain, draft, strict=True):
+        assert ring.get_markerfacecolor() == "none" != point.get_markerfacecolor()
+        assert ring.get_markersize() > point.get_markersize() + 2 * ring.get_markeredgewidth()
+    np.testing.assert_allclose(plain[0].get_xydata(), draft[0].get_xydata())
+
+
+@pytest.mark.parametrize(("batches", "contexts"), [((16, 64), (8192, 32768)), ((1, 4096), (1024, 131072))])
+def test_names_of_groups_of_bars_do_not_overlap(batches: tuple[int, ...], contexts: tuple[int, ...]) -> None:
+    figure = plots.breakdown(SCENARIO, list(itertools.product(batches, contexts)), 2)
+    with plots.style():
+        figure.draw_without_rendering()
+    for axes in figure.axes:
+        names = [label.get_window_extent() for label in axes.child_axes[0].get_xticklabels()]
+        assert len(names) == 4
+        assert all(left.x1 + 4 < right.x0 for left, right in itertools.pairwise(names))
+
+
+def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
+    figure = plots.surface(
+        SCENARIO, gamma=2, points=17, measured=[(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
+    )
+    with plots.style():
+        figure.draw_without_rendering()
+    axes = figure.axes[0]
+    (dots,) = (line for line in axes.lines if line.get_label() == "measured")
+    assert not dots.get_clip_on()
+    assert len(dots.get_xdata()) == len(axes.texts) == 2
+    assert all(text.get_window_extent().y1 < axes.bbox.y1 + 1 for text in axes.texts)
+    one, two = (text.get_window_extent() for text in axes.texts)
+    assert not one.overlaps(two)
+
+
+def test_residuals_show_every_cell_and_mark_what_is_beyond() -> None:
+    cells = [c for c in compare(["magicdec", "speculation_other"]) if c.quantity in ("target_s", "draft_s", "speedup")]
+    left, right = plots.residuals(cells).axes
+    assert sum(len(line.get_xdata()) == 1 for line in left.lines) == sum(c.quantity != "speedup" for c in cells)
+    assert sum(line.get_marker() in (6, 7) for line in right.lines) == sum(abs(c.error) > 0.4 for c in cells) > 0
+    with pytest.raises(InputError, match="there is no cell"):
+        plots.residuals([])
+
+
+def test_an_alpha_that_is_needed_suffices() -> None:
+    ask = replace(ASK, gamma=3)
+    axes = plots.alpha_needed(ask, [512, 8192, 32768], (1.25, 9.0)).axes[0]
+    reached, never = (line.get_ydata() for line in axes.lines[:2])
+    assert np.isnan(never).all()
+    at = resolve(replace(ask, draft_kv="streamingllm:8192", alpha=float(reached[1])))
+    assert float(predict(at, Workload.of(64, 32000, 3)).speedup) == pytest.approx(1.25, abs=1e-6)
+
+
+def test_a_front_is_drawn_as_advised() -> None:
+    found = advise(REQUEST)
+    lines = {line.get_label(): line for line in plots.pareto(found).axes[0].lines}
+    tokens = [p["throughput_tokens_per_s"] for p in found["pareto"]["speculating"]]
+    np.testing.assert_allclose(lines["speculating"].get_ydata(), tokens)
+    assert any(str(name).startswith("chosen: self streamingllm:512") for name in lines)
+
+
+def test_infeasible_and_plain_answers_are_drawn() -> None:
+    with pytest.raises(InputError, match="pareto: nothing fits"):
+        plots.pareto(advise(replace(REQUEST, tps=(1,), model="llama-3.1-405b", rates={})))
+    missed = plots.pareto(advise(replace(REQUEST, max_tpot_s=1e-3)))
+    assert "within 1 ms per token" in missed.get_supxlabel()
+    assert [line.get_label() for line in missed.axes[0].lines][-1] == "bound"
+    plain = plots.pareto(advise(replace(REQUEST, rates={"self@streamingllm:512": "0.05"})))
+    assert "chosen: plain" in str([line.get_label() for line in plain.axes[0].lines])
+
+
+def test_a_chosen_point_names_its_devices_and_its_cost() -> None:
+    found = advise(replace(REQUEST, tps=(1, 8), objective="cost", price_per_gpu_hour=2.5))
+    (star,) = (line for line in plots.pareto(found).axes[0].lines if line.get_marker() == "*")
+    cost = f"${found['chosen']['cost_per_million_tokens']:.3g} per million tokens"
+    assert str(star.get_label()).endswith(f"TP {found['chosen']['tp']}, {cost}")
+
+
+@pytest.mark.parametrize("rate", ["0.1", "0.8"])
+def test_batches_along_fronts_stay_apart_and_inside(rate: str) -> None:
+    request = Request("llama-3.1-8b", "a100", 131072, batches=(1, 2, 3, 4), rates={"eagle": rate})
+    figure = plots.pareto(advise(request))
+    with plots.style():
+        figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    inside = figure.axes[0].bbox
+    assert boxes
+    assert all(inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1) for box in boxes)
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+
+
+def test_colours_grow_darker_step_by_step() -> None:
+    """Without any colour vision, too: relative luminance falls along every ramp, and a level keeps its colour."""
+
+    def luminance(colour: Any) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    for ramp in (plots_style.BELOW, plots_style.ABOVE, plots_style.SEQUENCE):
+        assert all(np.diff([luminance(colour) for colour in ramp]) < -0.02)
+    few, shades = plots_surface._levels(np.array([0.8, 1.5]))
+    many, more = plots_surface._levels(np.array([0.001, 300.0]))
+    assert 1.0 in few
+    assert shades[few.index(1.1)] == more[many.index(1.1) + 1]
+    assert len(more) == len(many) + 1
+    assert len({*more}) == len(more)
+    slower = len(plots_surface.SLOWER)
+    assert all(np.diff([luminance(colour) for colour in more[:slower]]) > 0.002)
+    assert all(np.diff([luminance(colour) for colour in more[slower:]]) < -0.002)
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (0.21, 0.3), (0.87, 0.88), (5.0, 16.5), (0.001, 300.0)])
+def test_the_scale_of_a_surface_reaches_its_values(values: tuple[float, float]) -> None:
+    levels, colours = plots_surface._levels(np.array(values))
+    beyond = (values[0] < levels[0]) + (values[1] > levels[-1])
+    assert len(colours) == len(levels) - 1 + beyond > 0
+    assert beyond == 2 * (values[1] == 300)
+
+
+def test_a_narrow_surface_has_ticks_and_a_bar_that_covers_it() -> None:
+    figure = plots.surface(SCENARIO, batch=(4, 5), context=(1000, 1010), points=5)
+    with plots.style():
+        figure.draw_without_rendering()
+    axes, bar = figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1,000", "1,010"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["4", "5"]
+    values = speedups(SCENARIO, np.array([[4.0], [5.0]]), np.array([1000.0, 1010.0]), np.arange(1, 17)).max(-1)
+    assert bar.get_ylim()[0] <= values.min() <= values.max() <= bar.get_ylim()[1]
+
+
+CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
+    "model": ({}, "qwen3-30b-a3b"),
+    "hardware": ({}, "h100"),
+    "batch": ({}, 65),
+    "context": ({}, 32001),
+    "gamma": ({}, 3),
+    "tp": ({}, 4),
+    "draft": ({}, "llama-3.2-1b"),
+    "draft_tp": ({}, 2),
+    "draft_kv": ({}, "streamingllm:513"),
+    "alpha": ({}, 0.8101),
+    "tokens_per_iteration": ({"alpha": None, "tokens_per_iteration": 2.0}, 2.001),
+    "weights": ({}, "int8"),
+    "draft_weights": ({}, "int8"),
+    "kv_dtype": ({}, "fp8"),
+    "draft_kv_dtype": ({}, "fp8"),
+    "kv_reread": ({}, 1.5),
+    "calibration": ({}, "ideal"),
+    "kv_page": ({}, 16),
+    "accounting": ({}, "lock-step"),
+    "new_tokens": ({"accounting": "static"}, 64),
+    "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
+    "batch_range": ({}, (1.0, 8.0)),
+    "memory_fraction": ({}, 0.5),
+}
+
+
+def described(query: Query) -> str:
+    """The caption of a picture of the question, and what its axes say."""
+    figure = plots.surface(
+        resolve(query), gamma=query.gamma, batch=(1, query.batch), context=(1024, query.context),
+        max_gamma=query.max_gamma, batch_range=query.batch_range, memory_fraction=query.memory_fraction, points=3,
+    )  # fmt: skip
+    return f"{figure.get_supxlabel()} {figure.axes[0].get_xlim()} {figure.axes[0].get_ylim()}"
+
+
+def test_every_field_of_a_question_is_tried() -> None:
+    assert {*CHANGES, "acceptance"} == {field.name for field in fields(Query)}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_caption_says_what_moves_the_picture(field: str) -> None:
+    base, value = CHANGES[field]
+    asked = replace(ASK, **base)
+    assert described(asked) != described(replace(asked, **{field: value}))
+    assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.magicdec"))
+
+
+@pytest.mark.parametrize("field", ["alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "accounting"])
+def test_devices_side_by_side_say_what_was_asked(field: str) -> None:
+    one, two = (plots.devices([answer(query)]).get_supxlabel()
+                for query in (ASK, replace(ASK, **{field: CHANGES[field][1]})))  # fmt: skip
+    assert one != two
+
+
+def test_the_options_of_a_draft_are_in_the_caption() -> None:
+    medusa = resolve(replace(ASK, draft="medusa:heads=3", draft_kv="full"))
+    assert "drafted by medusa:heads=3 through" in plots_style.caption(medusa)
+
+
+@pytest.mark.parametrize("change", [{"rates": {"eagle": "0.7"}}, {"max_tpot_s": 0.02}, {"kv_dtype": "fp8"},
+                                    {"draft_tps": (1,)}, {"max_gamma": 4}, {"memory_fraction": 0.8},
+                                    {"batches": (1, 8)}])  # fmt: skip
+def test_a_front_says_what_was_asked(change: dict[str, Any]) -> None:
+    one, two = (plots.pareto(advise(r)).get_supxlabel() for r in (REQUEST, replace(REQUEST, **change)))
+    assert one != two
+
+
+def test_the_best_draft_length_is_ringed() -> None:
+    axes = plots.gamma_curves(SCENARIO, POINTS).axes[0]
+    assert sum(line.get_marker() == "o" and line.get_markerfacecolor() == "none" for line in axes.lines) == len(POINTS)
+
+
+def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
+    for suffix in (".svg", ".png"):
+        one, two = (
+            plots.save(plots.surface(SCENARIO, points=17), tmp_path / f"{n}{suffix}").read_bytes() for n in (1, 2)
+        )
+        assert one == two
+        assert b"2026" not in one
+    assert not list(tmp_path.glob("*.pdf"))
+
+
+def test_importing_the_plots_loads_no_matplotlib_and_a_missing_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"needs matplotlib.*pip install 'perfmodel\[notebooks\]'"):
+        plots.surface(SCENARIO)
+
+
+# The command line
+
+MODEL = "--model llama-3.1-8b --hardware a100 --tp 8 --draft-kv streamingllm:512"
+COMMANDS = {
+    "roofline": f"roofline {MODEL} --batch 64 --context 32k --gamma 2",
+    "surface": f"surface {MODEL} --alpha 0.81 --gamma 2 --batch 8..320 --measured",
+    "ratios": f"ratios {MODEL} --gamma 3",
+    "ratios over the batch": f"ratios {MODEL} --gamma 3 --over batch --no-ideal",
+    "breakdown": f"breakdown {MODEL} --batch 1,64 --context 32k",
+    "gamma": f"gamma {MODEL} --alpha 0.8",
+    "gamma map": f"gamma {MODEL} --alpha 0.8 --map",
+    "pareto": "pareto --model llama-3.1-8b --hardware a100 --tp 8 --context 32k --batch 1,64",
+    "residuals": "residuals --set magicdec",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
+    where = tmp_path / ("picture.svg" if name == "ratios" else "picture.png")
+    assert cli.run(["plot", *COMMANDS[name].split(), "-o", str(where)]) == 0
+    assert where.read_bytes().startswith(b"\x89PNG" if where.suffix == ".png" else b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline?"),
+        (f"surface {MODEL} -o x.png", "--alpha: must be given here"),
+        (f"surface {MODEL} --alpha 0.8 -o x.pdf", "--output: must be a file name ending in .png or .svg"),
+        (f"surface {MODEL} --alpha 0.8 -o none/x.png", "--output: none/x.png: No such file"),
+        (f"surface {MODEL} --alpha 0.8 --batch 4 -o x.png", "--batch: must be a span such as 1..256 here, given '4'"),
+        (f"surface {MODEL} --alpha 0.8 --gamma 0 -o x.png", "--gamma: must be 1 or more, or auto"),
+        (f"surface {MODEL} --alpha 0.8,0.9 -o x.png", "--alpha: must be one value here"),
+        (f"surface {MODEL} --alpha 0.8 --gamma 7 --measured -o x.png", "--measured: nothing was published"),
+        (f"gamma {MODEL} --alpha 0.8 --context 1..50 -o x.png", "--context: must be at most 8 values here"),
+        (f"gamma {MODEL} --alpha 0.8 --batch 1,2,3 -o x.png", "at most 8 lines together, or --map"),
+        (f"ratios {MODEL} --gamma auto -o x.png", "--gamma: must be a whole number from 1 on"),
+        (f"ratios {MODEL} --gamma 2 --over time -o x.png", "--over: no axis named 'time'"),
+        (f"breakdown {MODEL} --batch 1..7 --context 1k --alpha 0.5 -o x.png", "at most 6 points together"),
+        (f"breakdown {MODEL} --batch 1 --context 1k --alpha 0.5 -o x.png", "no draft pays at any of these points"),
+        (f"breakdown {MODEL} --batch 1 --context 8k,32k -o x.png", "--alpha: must be given here"),
+        (
+            "pareto --model llama-3.1-8b --hardware a100 --context 32k --batch 300..301 --rate eagle=0.1 -o x.png",
+            "pareto: no batch asked for fits",
+        ),
+        ("residuals --set nope -o x.png", "--set: no set of times named 'nope'"),
+        ("residuals -o", "requires an argument"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["plot", *arguments.split()]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+# The pictures of README and docs
+
+
+def pictures() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "picture.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PICTURE = pictures()
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+
+
+def fresh(one: str, two: str, within: float = 0.5) -> bool:
+    """Are two .svg files alike to half a point? The last digits of a coordinate differ between processors."""
+    made = re.compile(r"Matplotlib v[\d.]+")
+    if made.search(one)[0] != made.search(two)[0]:  # type: ignore[index]
+        pytest.skip("the picture was drawn by another matplotlib: `make docs` redraws it")
+    same = re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", one)) == re.sub(
+        r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", two)
+    )
+    numbers = [np.array([float(x) for x in NUMBER.findall(text)]) for text in (one, two)]
+    return same and numbers[0].size == numbers[1].size and bool(np.all(np.abs(numbers[0] - numbers[1]) < within))
+
+
+@pytest.mark.parametrize("name", PICTURE.PICTURES)
+def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
+    made, kept = (path.read_text(encoding="utf-8") for path in (PICTURE.drawn(name, tmp_path), ROOT / name))
+    assert fresh(made, kept), f"{name}: run `make docs` and commit"
+
+
+def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
+    one, two = (
+        plots.save(plots.surface(resolve(replace(ASK, alpha=alpha)), points=9), tmp_path / f"{alpha}.svg")
+        for alpha in (0.81, 0.83)
+    )
+    assert not fresh(one.read_text(encoding="utf-8"), two.read_text(encoding="utf-8"))
+
+
+def test_every_picture_of_the_docs_has_its_command() -> None:
+    shown = set()
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            shown.add((page.parent / link).resolve().relative_to(ROOT).as_posix())
+    assert shown == set(PICTURE.PICTURES)
+    assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs" / "img").iterdir()} == set(PICTURE.PICTURES)

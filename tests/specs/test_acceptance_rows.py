@@ -1,0 +1,165 @@
+"""Measured acceptance: the published rows, a user's file, and what is refused."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance_rows import (
+    AcceptanceRow,
+    find_acceptance,
+    positions_from_histogram,
+    published_rows,
+)
+from perfmodel.speculation.acceptance import Acceptance
+
+SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)
+ROW = {"target": "t", "draft": "self", "draft_kv": "snapkv", "kv_budget_tokens": 2049, "context_tokens": 1000}
+
+
+def write(folder, rows, name="rows.json", **head):
+    path = folder / name
+    path.write_text(json.dumps({"schema_version": 1, "source": "a measurement", "rows": rows} | head))
+    return path
+
+
+def test_published_rows_are_bundled_with_their_source():
+    rows = published_rows()
+    assert len(rows) == 6
+    assert all(row.subject == SUBJECT and row.source.startswith("MagicDec") for row in rows)
+
+
+@pytest.mark.parametrize(("context", "alpha"), [(4000, 0.84), (32_000, 0.81), (100_000, 0.79)])
+def test_a_measured_context_is_the_row_itself(context, alpha):
+    row = find_acceptance(*SUBJECT, context)
+    assert row in published_rows()
+    assert row.alpha == alpha
+
+
+def test_between_two_contexts_alpha_is_linear_in_the_logarithm_and_says_so():
+    row = find_acceptance(*SUBJECT, 32_768)
+    share = math.log(32_768 / 32_000) / math.log(2)
+    assert row.alpha == pytest.approx(0.81 - 0.02 * share, rel=1e-12)
+    assert row.context_tokens == 32_768
+    assert "interpolated in log context between 32000 and 64000 tokens" in row.source
+    assert row.source.startswith("MagicDec")
+    middle = find_acceptance(*SUBJECT, math.sqrt(8000 * 16_000))
+    assert middle.alpha == pytest.approx(0.825)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ((*SUBJECT, 3999.0), "measured at 4000 to 100000 tokens, given 3999"),
+        ((*SUBJECT, 128_000.0), "measured at 4000 to 100000 tokens"),
+        ((*SUBJECT, math.nan), "given nan"),
+        (("llama-3.1-8b", "self", "streamingllm", 511, 8000.0), "no acceptance measured for"),
+        (("llama-3.1-8b", "self", "snapkv", 512, 8000.0), "snapkv:512"),
+        (("llama-3.1-70b", "self", "streamingllm", 512, 8000.0), "llama-3.1-70b"),
+        (("llama-3.1-8b", "llama-3.2-1b", "full", None, 8000.0), "draft llama-3.2-1b, full;"),
+    ],
+)
+def test_no_nearest_neighbour_and_no_extrapolation(asked, says):
+    with pytest.raises(InputError) as refusal:
+        find_acceptance(*asked)
+    assert says in str(refusal.value)
+    assert "--acceptance FILE" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
+    rows = [
+        ROW | {"alpha": 0.9},
+        ROW | {"context_tokens": 2000, "positions": [0.9, 0.8]},
+        ROW | {"context_tokens": 4000, "histogram": [10, 30, 60]},
+        ROW | {"draft_kv": "full", "kv_budget_tokens": None, "alpha": 1},
+    ]
+    found = read_acceptance(write(tmp_path, rows))
+    assert [row.alpha for row in found] == [0.9, None, None, 1.0]
+    assert found[1].positions == (0.9, 0.8)
+    assert found[2].positions == pytest.approx((0.9, 60 / 90))  # 90 of 100 accept one, 60 of those 90 a second
+    assert found[3].kv_budget_tokens is None
+    assert all(row.source.startswith("a measurement (") for row in found)
+    between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), found)
+    assert between.positions == pytest.approx((0.9, (0.8 + 2 / 3) / 2))
+    assert Acceptance.from_row(between).max_gamma == 2
+    with pytest.raises(InputError, match="differ in kind or length"):
+        find_acceptance("t", "self", "snapkv", 2049, 1500, found)
+
+
+def test_yaml_is_read_too(tmp_path):
+    path = tmp_path / "rows.yaml"
+    path.write_text(
+        "schema_version: 1\nsource: my run\nrows:\n"
+        "- {target: t, draft: self, draft_kv: full, context_tokens: 8000, histogram: [0, 0, 5]}\n"
+    )
+    (row,) = read_acceptance(path)
+    assert row.positions == (1.0, 1.0)
+    assert find_acceptance("t", "self", "full", None, 8000, [row]) is row
+    with pytest.raises(InputError, match="measured at 8000 tokens, given 8001"):
+        find_acceptance("t", "self", "full", None, 8001, [row])
+
+
+@pytest.mark.parametrize(
+    ("rows", "head", "says"),
+    [
+        ([ROW], {}, "one of alpha, positions and histogram"),
+        ([ROW | {"alpha": 0.5, "positions": [0.5]}], {}, "one of alpha, positions and histogram"),
+        ([ROW | {"alpha": 1.1}], {}, "rows.0.alpha"),
+        ([ROW | {"positions": []}], {}, "rows.0.positions"),
+        ([ROW | {"positions": [0.5, -0.1]}], {}, "rows.0.positions.1"),
+        ([ROW | {"histogram": [0, 0]}], {}, "count above 0"),
+        ([ROW | {"histogram": [5]}], {}, "rows.0.histogram"),
+        ([ROW | {"histogram": [5, -1]}], {}, "rows.0.histogram.1"),
+        ([ROW | {"alpha": 0.5, "context_tokens": 0}], {}, "context_tokens"),
+        ([ROW | {"alpha": 0.5, "kv_budget_tokens": 0}], {}, "kv_budget_tokens"),
+        ([ROW | {"alpha": 0.5, "gama": 3}], {}, "rows.0.gama"),
+        ([ROW | {"alpha": 0.5}, ROW | {"alpha": 0.6}], {}, "rows.1: the same target"),
+        ([], {}, "rows"),
+        ([ROW | {"alpha": 0.5}], {"schema_version": 2}, "schema_version"),
+        ([ROW | {"alpha": 0.5}], {"source": ""}, "source"),
+        ([ROW | {"alpha": 0.5}], {"note": "x"}, "note"),
+    ],
+)
+def test_a_malformed_file_is_refused_in_one_line(tmp_path, rows, head, says):
+    path = write(tmp_path, rows, **head)
+    with pytest.raises(InputError) as refusal:
+        read_acceptance(path)
+    assert says in str(refusal.value)
+    assert str(path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_nan_and_missing_files_are_refused(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text('{"schema_version": 1, "source": "abc", "rows": [{"alpha": NaN}]}')
+    with pytest.raises(InputError, match="NaN is not allowed"):
+        read_acceptance(path)
+    with pytest.raises(InputError, match="readable file"):
+        read_acceptance(tmp_path / "none.json")
+
+
+def test_histogram_by_hand_and_its_refusals():
+    assert positions_from_histogram([50, 25, 25]) == (0.5, 0.5)
+    assert positions_from_histogram([1, 0, 0]) == (0.0, 0.0)
+    for bad in ([], [3], [0, 0], [1, -1], [1, math.nan]):
+        with pytest.raises(InputError):
+            positions_from_histogram(bad)
+
+
+def test_a_row_without_a_rate_makes_no_acceptance():
+    with pytest.raises(InputError, match="alpha or positions"):
+        Acceptance.from_row(AcceptanceRow("nowhere", *SUBJECT, 1000.0))
+
+
+def test_bundled_rows_need_no_pydantic():
+    code = (
+        "import sys; from perfmodel.specs.acceptance_rows import published_rows; published_rows();"
+        "print('pydantic' in sys.modules, 'numpy' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", "False"]

@@ -1,0 +1,103 @@
+"""What fits: recomputed from the parts, one more sequence never does, and more of anything never fits better."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.speculation import capacity
+
+DRAFTS = [
+    {"draft_kv": "full"},
+    {"draft_kv": "streamingllm:512"},
+    {"draft_kv": "streamingllm:512", "draft_weights": "int4"},
+    {"draft_kv": "quest:1024"},
+    {"draft_kv": "quantized"},
+    {"draft_kv": "snapkv:2049", "draft": "llama-3.2-1b", "draft_tp": 1},
+    {"draft_kv": "full", "draft": "llama-160m", "draft_tp": 1},
+]
+
+
+def ask(batch, context, gamma, fraction=0.9, **flags) -> capacity.Memory:
+    asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.8}
+    s = resolve(Query(**(asked | flags)))
+    return capacity.memory(s.target_shard, s.draft_shard, s.draft, s.machine.gpu, batch, context, gamma, fraction)
+
+
+def used(m: capacity.Memory) -> float:
+    return float(m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    model=st.sampled_from(["llama-3.1-8b", "llama-2-13b", "gemma-3-27b", "deepseek-v2-lite", "gpt-oss-20b"]),
+    draft=st.sampled_from(DRAFTS),
+    tp=st.sampled_from([1, 2, 4]),
+    context=st.integers(1, 2**18),
+    gamma=st.integers(0, 12),
+    fraction=st.floats(0.1, 1),
+    kv_dtype=st.sampled_from(["bf16", "fp8", "int4"]),
+)
+def test_the_largest_batch_fits_and_one_more_does_not(model, draft, tp, context, gamma, fraction, kv_dtype):
+    flags = {"model": model, "tp": tp, "kv_dtype": kv_dtype, **draft}
+    try:
+        m = ask(1, context, gamma, fraction, **flags)
+    except InputError:
+        assume(False)
+    assert m.available_bytes == pytest.approx(fraction * 80e9)
+    most = int(m.max_batch)
+    more = ask(most + 1, context, gamma, fraction, **flags)
+    assert used(more) > m.available_bytes * (1 - 1e-12)
+    assert not more.fits or used(more) == pytest.approx(m.available_bytes, rel=1e-12)
+    if most:
+        full = ask(most, context, gamma, fraction, **flags)
+        assert used(full) <= m.available_bytes * (1 + 1e-12)
+        assert full.fits or used(full) == pytest.approx(m.available_bytes, rel=1e-12)
+    plain = ask(1, context, 0, fraction, **flags)
+    assert plain.max_batch == plain.ar_max_batch == m.ar_max_batch >= m.max_batch
+
+
+def test_parts_by_hand():
+    # 8B on two A100, gamma 3, S 1000, B 5: 32 layers x 2 x 4 KV heads x 128 x 2 bytes = 65 536 a token and device;
+    # target 5 x 1004 tokens, ring buffers 5 x 512
+    m = ask(5, 1000, 3, tp=2, draft_kv="streamingllm:512")
+    assert (m.kv_bytes, m.draft_kv_bytes, m.draft_weight_bytes) == (5 * 1004 * 65_536, 5 * 512 * 65_536, 0)
+    # norms stay whole on both devices: 65 x 4096 x 2 bytes
+    assert m.weight_bytes == (16_060_522_496 - 532_480) / 2 + 532_480
+
+
+def test_drafts_hold_what_is_theirs():
+    assert ask(1, 9000, 3, draft_kv="full").draft_kv_bytes == 0
+    # another precision is a second copy of all weights: int4 matrices, bf16 norms and embedding
+    copy = ask(1, 9000, 3, draft_kv="full", draft_weights="int4")
+    assert copy.draft_weight_bytes == 7_504_658_432 / 2 + 2 * 525_336_576 + 532_480
+    # a separate model: 1.2359 B parameters, and its own 16 x 2 x 8 x 64 x 2 bytes for every token
+    own = ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b")
+    assert own.draft_weight_bytes == 2 * 1_235_814_400
+    assert own.draft_kv_bytes == 9000 * 32_768
+    # on one of two devices it is still held whole there
+    assert ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b", draft_tp=1, tp=2).draft_weight_bytes == 2_471_628_800
+
+
+def test_replicated_heads_are_stored_on_every_device():
+    # 8 KV heads on 8 or on 16 devices: one each
+    assert ask(1, 1000, 0, tp=16).kv_bytes == ask(1, 1000, 0, tp=8).kv_bytes == 1001 * 16_384
+
+
+def test_more_of_anything_never_fits_better():
+    contexts = np.array([1.0, 100.0, 511.0, 512.0, 513.0, 5000.0, 1e5, 1e6])
+    for draft in DRAFTS:
+        m = ask(8, contexts[:, None], np.array([0, 1, 4, 16]), **draft)
+        assert np.all(np.diff(m.max_batch, axis=0) <= 0)
+        assert np.all(np.diff(m.max_batch, axis=1) <= 0)
+        assert np.all(np.diff(m.ar_max_batch, axis=0) <= 0)
+        assert np.all(m.max_batch[:, 0] == m.ar_max_batch[:, 0])
+        np.testing.assert_array_equal(m.fits, m.max_batch >= 8)
+
+
+def test_what_cannot_fit_at_all():
+    m = ask(1, 1000, 3, model="llama-3.1-405b", tp=8)
+    assert not m.fits
+    assert (m.max_batch, m.ar_max_batch) == (0, 0)

@@ -1,0 +1,315 @@
+"""Chains: one formula for a scalar and a grid, gamma's edges, accountings, drafts, and a brute-force best gamma."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.speculation import chain as speculative
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import Prediction, Scenario, predict, speedups
+from perfmodel.speculation.workload import Workload
+
+NUMBERS = (
+    *(f.name for f in fields(Prediction)),
+    "speedup",
+    "tpot_s",
+    "ar_tpot_s",
+    "throughput_tokens_per_s",
+    "ar_throughput_tokens_per_s",
+    "draft_to_target",
+    "verify_to_target",
+)
+
+
+def scenario(**flags) -> Scenario:
+    asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "tp": 8, "alpha": 0.8}
+    pinned = {"draft_kv": "streamingllm:512", "calibration": "a100-sxm-80gb.literature"}  # refits move no test here
+    return resolve(Query(**(asked | pinned | flags)))
+
+
+SCENARIOS = {
+    "self": scenario(),
+    "quest": scenario(draft_kv="quest:1024"),
+    "retrieval": scenario(draft_kv="retrieval:4096,every=16"),
+    "separate": scenario(draft="llama-160m", draft_kv="streamingllm:512", draft_tp=2),
+    "lock-step": scenario(accounting="lock-step"),
+    "static": replace(scenario(accounting="static"), new_tokens=20),
+    "paged": scenario(kv_page=16),
+    "sliding moe": scenario(model="gpt-oss-20b", draft_kv="snapkv:1024"),
+    "reread": scenario(kv_reread=2.5),
+    "correlated moe": replace(scenario(model="qwen3-30b-a3b", tp=4), routing_independence=0.5),
+    "beta": replace(scenario(), acceptance=Acceptance.from_beta(4, 1.5)),
+}
+
+
+def assert_grid_equals_loop(s: Scenario, workload: Workload, max_gamma: int = 6) -> None:
+    whole = predict(s, workload, max_gamma)
+    axes = np.broadcast_arrays(workload.batch, workload.context, workload.gamma)
+    shape = axes[0].shape
+    for name in NUMBERS:
+        assert np.shape(getattr(whole, name)) == shape, name
+    for at in np.ndindex(shape):
+        single = predict(s, Workload.of(*(axis[at] for axis in axes)), max_gamma)
+        for name in NUMBERS:
+            expected = float(getattr(single, name))
+            assert np.asarray(getattr(whole, name))[at] == pytest.approx(expected, rel=1e-12, abs=0), (name, at)
+
+
+# Grid = loop.
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("chunk", [2**17, 40, 7, 1])
+def test_grid_equals_loop(name, chunk, monkeypatch):
+    monkeypatch.setattr(speculative, "BLOCK_ELEMENTS", chunk)
+    batch, context = np.array([1.0, 33.0, 700.0]), np.array([100.0, 513.0, 32_000.0, 1e6])
+    gamma = np.array([0, 1, 3, 9])
+    assert_grid_equals_loop(SCENARIOS[name], Workload.of(batch[:, None, None], context[::2, None], gamma))
+    assert_grid_equals_loop(SCENARIOS[name], Workload.of(batch[[0, 1, 2, 0]], context, gamma))
+    assert_grid_equals_loop(SCENARIOS[name], Workload.of(5.0, 4000.0, 2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), name=st.sampled_from(sorted(SCENARIOS)), chunk=st.integers(1, 300))
+def test_grids_of_any_shape_equal_loops(data, name, chunk):
+    shape = tuple(data.draw(st.lists(st.integers(1, 3), max_size=3), label="shape"))
+
+    def axis(values: st.SearchStrategy) -> np.ndarray:
+        kept = data.draw(st.integers(0, len(shape)), label="leading axes dropped")
+        own = tuple(data.draw(st.sampled_from([1, size])) for size in shape[kept:])
+        size = int(np.prod(own))
+        return np.array(data.draw(st.lists(values, min_size=size, max_size=size))).reshape(own)
+
+    workload = Workload.of(axis(st.integers(1, 2000)), axis(st.integers(1, 10**6)), axis(st.integers(0, 12)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speculative, "BLOCK_ELEMENTS", chunk)
+        assert_grid_equals_loop(SCENARIOS[name], workload)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_speedups_equal_predict(name):
+    batch, context, gammas = np.array([[1.0], [64.0]]), np.array([600.0, 32_000.0]), np.array([4, 0, 2])
+    surface = speedups(SCENARIOS[name], batch, context, gammas)
+    for k, gamma in enumerate(gammas):
+        expected = predict(SCENARIOS[name], Workload.of(batch, context, gamma)).speedup
+        np.testing.assert_allclose(surface[..., k], expected, rtol=1e-12)
+
+
+def test_alpha_may_differ_from_point_to_point_within_a_block():
+    alphas = np.array([0.0, 0.5, 0.9, 1.0])
+    s = scenario()
+    whole = predict(replace(s, acceptance=Acceptance.from_alpha(alphas)), Workload.of(8.0, np.full(4, 32_000.0), 3))
+    for at, alpha in enumerate(alphas):
+        single = predict(replace(s, acceptance=Acceptance.from_alpha(float(alpha))), Workload.of(8.0, 32_000.0, 3))
+        assert whole.speedup[at] == pytest.approx(float(single.speedup), rel=1e-12)
+
+
+# An iteration, from its parts.
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_speedup_from_its_parts(name):
+    s, batch, context, gamma = SCENARIOS[name], 24.0, 20_000.0, 5
+    p = predict(s, Workload.of(batch, context, gamma))
+    target, verify = s.target_step(batch, context), s.target_step(batch, context, gamma + 1.0)
+    iteration = gamma * s.draft_step(batch, context).predicted_s + verify.predicted_s + s.overhead_s(batch, context)
+    gained = s.tokens_per_iteration(batch, gamma)[gamma]
+    assert p.speedup == pytest.approx(float(gained * target.predicted_s / iteration), rel=1e-12)
+    assert p.tpot_s == pytest.approx(float(iteration / gained), rel=1e-12)
+    assert p.ar_tpot_s == pytest.approx(float(target.predicted_s), rel=1e-12)
+    assert p.throughput_tokens_per_s == pytest.approx(float(batch * gained / iteration), rel=1e-12)
+    assert p.throughput_tokens_per_s / p.ar_throughput_tokens_per_s == pytest.approx(float(p.speedup), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_gamma_zero_is_plain_decoding(name):
+    p = predict(SCENARIOS[name], Workload.of([1.0, 64.0], 32_000.0, 0))
+    assert np.all(p.speedup == 1.0)
+    assert np.all(p.tpot_s == p.ar_tpot_s)
+    assert np.all(p.overhead_s == 0.0)
+    assert np.all(p.tokens_per_iteration == 1.0)
+    assert np.all(p.verify_s == p.target_s)
+    assert np.all(speedups(SCENARIOS[name], 8.0, 4000.0, np.array([0])) == 1.0)
+
+
+# The best gamma.
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_best_gamma_equals_brute_force(name):
+    batch, context = np.array([[1.0], [32.0], [512.0]]), np.array([300.0, 4000.0, 32_000.0, 2e5])
+    p = predict(SCENARIOS[name], Workload.of(batch, context, 2), max_gamma=12)
+    for at in np.ndindex(3, 4):
+        tried = [
+            float(predict(SCENARIOS[name], Workload.of(batch[at[0], 0], context[at[1]], gamma)).speedup)
+            for gamma in range(13)
+        ]
+        assert p.gamma_optimal[at] == int(np.argmax(tried))
+        assert p.speedup_at_gamma_optimal[at] == pytest.approx(max(tried), rel=1e-12)
+    assert len(np.unique(p.gamma_optimal)) > 1 or name == "lock-step"
+
+
+def test_best_gamma_is_zero_where_nothing_is_accepted():
+    p = predict(scenario(alpha=0.0), Workload.of([1.0, 64.0], 32_000.0, 4))
+    assert np.all(p.gamma_optimal == 0)
+    assert np.all(p.speedup_at_gamma_optimal == 1.0)
+    assert np.all(p.speedup < 1)
+
+
+def test_best_gamma_keeps_to_the_scan_and_to_the_acceptance_data():
+    certain = replace(scenario(), acceptance=Acceptance.from_alpha(1.0))
+    far = Workload.of(1.0, 1e6, 20)
+    assert predict(certain, far, max_gamma=7).gamma_optimal == 7
+    assert predict(certain, far, max_gamma=0).gamma_optimal == 0
+    measured = replace(scenario(), acceptance=Acceptance.from_positions((0.9, 0.9, 0.9)))
+    assert predict(measured, Workload.of(1.0, 1e6, 2)).gamma_optimal == 3
+    with pytest.raises(InputError, match="at most 3, the positions that were measured"):
+        predict(measured, Workload.of(1.0, 1e6, 4))
+
+
+def test_marginal_rule_agrees_with_the_scan_step_by_step():
+    """One more token pays iff the speedup rises: the local rule of docs/model.md, on the engine's own ratios."""
+    from perfmodel.speculation.acceptance import one_more_pays
+
+    s = scenario(alpha=0.9)
+    gammas = np.arange(0, 14)
+    p = predict(s, Workload.of(48.0, 4000.0, gammas))
+    pays = one_more_pays(
+        gammas[1:-1],
+        0.9,
+        p.draft_to_target[1:-1],
+        p.verify_to_target[1:-1],
+        np.diff(p.verify_to_target)[1:],
+        (p.overhead_s / p.target_s)[1:-1],
+    )
+    np.testing.assert_array_equal(pays, np.diff(p.speedup)[1:] > 0)
+    assert 0 < pays.sum() < len(pays)
+
+
+# Accountings, drafts, budgets.
+
+
+def test_lock_step_advances_by_the_least():
+    batch = np.array([1.0, 2.0, 64.0])
+    p = predict(scenario(accounting="lock-step"), Workload.of(batch, 32_000.0, 3))
+    # 1 + 0.8^B + 0.64^B + 0.512^B
+    expected = [1 + 0.8**b + 0.64**b + 0.512**b for b in batch]
+    np.testing.assert_allclose(p.tokens_per_iteration, expected, rtol=1e-13)
+    ragged = predict(scenario(), Workload.of(batch, 32_000.0, 3))
+    np.testing.assert_allclose(ragged.tokens_per_iteration, 2.952, rtol=1e-13)
+    assert p.speedup[0] == pytest.approx(float(ragged.speedup[0]), rel=1e-13)
+
+
+def test_a_static_batch_waits_for_its_slowest():
+    """One token wanted: one iteration each, of which the rest is lost. Many sequences wait longer than one."""
+    batch = np.array([1.0, 8.0, 256.0])
+    one, many = (
+        predict(replace(scenario(accounting="static"), new_tokens=wanted), Workload.of(batch, 32_000.0, 3))
+        for wanted in (1, 400)
+    )
+    np.testing.assert_allclose(one.tokens_per_iteration, 1.0, rtol=1e-12)
+    assert np.all(np.diff(many.tokens_per_iteration) < 0)
+    # one sequence of 400 tokens loses only part of its last iteration: a little under 2.952
+    assert 2.9 < many.tokens_per_iteration[0] < 2.952
+    # two sequences, two tokens, gamma 1, alpha .8: an iteration ends it with .8, else two do: 2 / (2 - .8^2)
+    two = replace(scenario(accounting="static"), new_tokens=2)
+    assert predict(two, Workload.of(2.0, 32_000.0, 1)).tokens_per_iteration == pytest.approx(2 / (2 - 0.64), rel=1e-12)
+    assert np.all(predict(two, Workload.of(batch, 32_000.0, 0)).speedup == 1.0)
+
+
+def test_a_draft_on_fewer_devices_reads_more_and_sends_less():
+    one, eight = (scenario(draft="llama-3.2-1b", draft_kv="full", draft_tp=tp) for tp in (1, 8))
+    a, b = one.draft_step(4.0, 4000.0), eight.draft_step(4.0, 4000.0)
+    assert a.param_load_s == pytest.approx(8 * b.param_load_s)
+    assert a.kv_load_s == pytest.approx(8 * b.kv_load_s)
+    assert (a.comm_s, b.comm_s > 0) == (0, True)
+    workload = Workload.of(4.0, 4000.0, 3)
+    assert predict(one, workload).target_s == predict(eight, workload).target_s
+
+
+def test_the_draft_cache_is_multiplied_by_the_batch():
+    s = scenario(calibration="ideal", tp=1)
+    one, many = s.draft_step(1.0, 32_000.0), s.draft_step(100.0, 32_000.0)
+    assert one.kv_load_s == pytest.approx(512 * 131_072 / 2.039e12)
+    assert many.kv_load_s == pytest.approx(100 * one.kv_load_s)
+    assert many.param_load_s == one.param_load_s
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("streamingllm:4k", "snapkv:4k", "h2o:4k", "tova:4k", "topk:4k", "quest:4k", "pillar:4k"),
+        *("pqcache:4k,subvectors=2,bits=6,iterations=10", "retrieval:4k,every=4"),
+    ],
+)
+def test_a_budget_above_the_context_is_the_full_cache(method):
+    batch, context = np.array([[1.0], [64.0]]), np.array([200.0, 4000.0, 4096.0])
+    workload = Workload.of(batch, context, 3)
+    sparse, full = (predict(scenario(draft_kv=kv), workload) for kv in (method, "full"))
+    for name in ("draft_s", "verify_s", "overhead_s", "speedup", "speedup_at_gamma_optimal"):
+        np.testing.assert_allclose(getattr(sparse, name), getattr(full, name), rtol=1e-12, err_msg=name)
+    np.testing.assert_array_equal(sparse.gamma_optimal, full.gamma_optimal)
+    beyond = Workload.of(batch, 40_000.0, 3)
+    assert np.all(
+        predict(scenario(draft_kv=method), beyond).draft_s != predict(scenario(draft_kv="full"), beyond).draft_s
+    )
+
+
+def test_reread_slows_verification_only():
+    workload = Workload.of(64.0, 32_000.0, 3)
+    plain, twice, capped = (predict(scenario(tp=1, calibration="ideal", kv_reread=r), workload) for r in (None, 2, 9))
+    kv_s = 64 * 32_000 * 131_072 / 2.039e12
+    assert twice.verify_s - plain.verify_s == pytest.approx(kv_s, rel=1e-4)
+    assert capped.verify_s - plain.verify_s == pytest.approx(3 * kv_s, rel=1e-4)
+    assert twice.target_s == plain.target_s
+    assert twice.draft_s == plain.draft_s
+
+
+def test_overhead_and_what_is_rebuilt_each_iteration():
+    fixed = scenario().machine.calibration.iteration_fixed_s.value
+    assert scenario().overhead_s(64.0, 32_000.0) == fixed > 0
+    rebuilt = scenario(draft_kv="retrieval:4096,every=16").overhead_s(64.0, 32_000.0) - fixed
+    often = scenario(draft_kv="retrieval:4096,every=4").overhead_s(64.0, 32_000.0) - fixed
+    assert often == pytest.approx(4 * rebuilt, rel=1e-9)
+    assert rebuilt > 0
+
+
+# Before the first token.
+
+
+def test_setup():
+    asked = {"tp": 1, "calibration": "ideal"}
+    assert scenario(**asked, draft_kv="full").setup_s(8.0, 32_000.0) == 0
+    # gathering 512 tokens in 32 layers: read and written once
+    ring = scenario(**asked).setup_s(8.0, 32_000.0)
+    assert ring == pytest.approx(2 * 8 * 512 * 131_072 / 2.039e12)
+    # a separate model reads the prompt: 8 x 32000 tokens through 2 x 1.236e9 FLOPs less the head's 128256 x 2048,
+    # and 32000 x 32001 / 2 pairs x 4 x 2048 x 16 layers
+    separate = scenario(**asked, draft="llama-3.2-1b", draft_kv="full").setup_s(8.0, 32_000.0)
+    flops = 8 * (32_000 * 2 * 973_078_528 + 32_000 * 32_001 / 2 * 4 * 2048 * 16 + 2 * 128_256 * 2048)
+    assert separate == pytest.approx(flops / 312e12, rel=0.1)
+    assert separate > flops / 312e12
+
+
+@pytest.mark.parametrize("method", ["snapkv:512", "quest:1024", "topk:512", "streamingllm:512"])
+def test_a_separate_model_reads_its_prompt_in_full_before_it_drops_anything(method):
+    sparse, full = (
+        scenario(draft="llama-3.2-1b", draft_kv=kv, tp=1, calibration="ideal").setup_s(8.0, 32_000.0)
+        for kv in (method, "full")
+    )
+    assert sparse >= full
+
+
+def test_a_window_that_attends_shortens_the_prefill():
+    """With own_prefill, a prompt of 32000 costs far fewer pairs than 32000^2 / 2, but all linears once more."""
+    asked = {"tp": 1, "calibration": "ideal"}
+    own = scenario(**asked, draft_kv="streamingllm:512,own_prefill=true").setup_s(1.0, 32_000.0)
+    linears = 32_000 * 2 * 6_979_321_856 / 312e12
+    # at most 513 pairs a token, 4 x 4096 FLOPs in 32 layers; element-wise traffic is on top
+    pairs = 32_000 * 513 * 4 * 4096 * 32 / 312e12
+    assert linears < own < 1.2 * (linears + pairs)

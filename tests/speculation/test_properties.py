@@ -1,0 +1,244 @@
+"""What should rise and fall (docs/model.md), where it is claimed, and a counterexample wherever it is not.
+
+The claims are for dense full-attention models, self-drafts at equal precision, the ideal roofline, linear and
+attention ops alone, and contexts above the budget; "falls" and "rises" are not strict.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from perfmodel.answers.inflection import inflection_context
+from perfmodel.answers.query import Query, resolve
+from perfmodel.costs.roofline import Machine
+from perfmodel.drafts.self_draft import SelfDraft
+from perfmodel.kv import parse_kv
+from perfmodel.specs import files
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.gpu import GPUSpec, load_gpu
+from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.published import published_points
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import Prediction, Scenario, predict
+from perfmodel.speculation.workload import Workload
+
+BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
+IDEAL = load_calibration("ideal")
+HAIR = 1e-9
+many = settings(max_examples=150, deadline=None)
+
+devices = st.sampled_from([load_gpu(name) for name in files.bundled_names("gpus") if "bf16" in load_gpu(name).peak])
+alphas = st.floats(0.05, 0.99)
+gammas = st.integers(1, 8)
+budgets = st.integers(8, 4096)
+
+
+@st.composite
+def models(draw) -> ModelSpec:
+    """A dense full-attention model of any size that somebody might build."""
+    kv_heads, group = draw(st.integers(1, 16)), draw(st.sampled_from([1, 2, 4, 5, 8, 16]))
+    dim = draw(st.sampled_from([32, 64, 128, 256]))
+    hidden = 64 * draw(st.integers(4, 256))
+    return ModelSpec(
+        name="random",
+        title="random",
+        source="drawn",
+        model_type="llama",
+        num_hidden_layers=draw(st.integers(1, 120)),
+        hidden_size=hidden,
+        num_attention_heads=kv_heads * group,
+        num_key_value_heads=kv_heads,
+        head_dim=dim,
+        intermediate_size=int(hidden * draw(st.floats(1, 6))),
+        vocab_size=draw(st.integers(1000, 300_000)),
+        max_position_embeddings=2**40,
+        tie_word_embeddings=draw(st.booleans()),
+    )
+
+
+def dense(model: ModelSpec, gpu: GPUSpec, budget: int, alpha: float = 0.8) -> Scenario:
+    draft = SelfDraft(model, parse_kv(f"streamingllm:{budget}"), 1, BF16)
+    return Scenario(model, Machine(gpu, IDEAL), BF16, draft, Acceptance.from_alpha(alpha), core_ops=True)
+
+
+def asked(core: bool = True, **flags) -> Scenario:
+    question = {
+        "model": "llama-3.1-8b",
+        "hardware": "a100-sxm-80gb",
+        "batch": 1,
+        "context": 4000,
+        "draft_kv": "streamingllm:512",
+        "alpha": 0.8,
+        "calibration": "ideal",
+    }
+    return replace(resolve(Query(**(question | flags))), core_ops=core)
+
+
+def ridge(gpu: GPUSpec) -> float:
+    """FLOPs a byte; a bf16 weight computes 2 FLOPs a token in 2 bytes, so this is also the ridge's batch."""
+    return gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
+
+
+def never_falls(values: np.ndarray) -> bool:
+    return bool(np.all(values[1:] >= values[:-1] * (1 - HAIR)))
+
+
+def never_rises(values: np.ndarray) -> bool:
+    return bool(np.all(values[1:] <= values[:-1] * (1 + HAIR)))
+
+
+BATCHES = np.unique(np.round(np.geomspace(1, 8192, 60)))
+
+
+def contexts_above(budget: int) -> np.ndarray:
+    return np.geomspace(budget + 1.0, 2e7, 60)
+
+
+# Where it holds.
+
+
+@many
+@given(models(), devices, budgets, st.floats(1, 4096))
+def test_draft_ratio_falls_with_context(model, gpu, budget, batch):
+    p = predict(dense(model, gpu, budget), Workload.of(batch, contexts_above(budget), 1))
+    assert never_rises(p.draft_to_target)
+
+
+@many
+@given(models(), devices, budgets, st.floats(1.001, 1e4))
+def test_draft_ratio_falls_with_batch(model, gpu, budget, times):
+    p = predict(dense(model, gpu, budget), Workload.of(BATCHES, budget * times + 1, 1))
+    assert never_rises(p.draft_to_target)
+
+
+@many
+@given(models(), devices, budgets, st.floats(1.001, 1e4), gammas)
+def test_verification_ratio_is_flat_then_rises_then_levels_off_with_batch(model, gpu, budget, times, gamma):
+    turn, context = ridge(gpu), budget * times + 1
+    s = dense(model, gpu, budget)
+    assert never_falls(predict(s, Workload.of(BATCHES, context, gamma)).verify_to_target)
+    # level once plain decoding's linears compute too
+    level = predict(s, Workload.of([1.01 * turn, 5 * turn, 100 * turn], context, gamma)).verify_to_target
+    np.testing.assert_allclose(level, level[0], rtol=HAIR)
+    # flat at 1 while the linears of both passes load and verification's attention does
+    assume(turn / (gamma + 1) > 1)
+    assume(2 * model.num_attention_heads * (gamma + 1) < turn * model.num_key_value_heads)
+    flat = predict(s, Workload.of([1.0, 0.99 * turn / (gamma + 1) + 0.01], context, gamma)).verify_to_target
+    np.testing.assert_allclose(flat, 1, rtol=HAIR)
+
+
+@many
+@given(models(), devices, st.floats(1, 4096), gammas)
+def test_verification_ratio_tends_to_one_with_context(model, gpu, batch, gamma):
+    group = model.num_attention_heads // model.num_key_value_heads
+    assume(group * (gamma + 1) < 0.999 * ridge(gpu))
+    p = predict(dense(model, gpu, 512), Workload.of(batch, [2.0**25, 2.0**40], gamma))
+    assert p.verify_to_target[1] - 1 <= max((p.verify_to_target[0] - 1) * 1e-3, HAIR)
+    assert p.verify_to_target[1] == pytest.approx(1, abs=2e-3)
+
+
+@many
+@given(models(), devices, budgets, st.floats(1, 4096), alphas)
+def test_best_gamma_does_not_fall_with_context(model, gpu, budget, batch, alpha):
+    p = predict(dense(model, gpu, budget, alpha), Workload.of(batch, contexts_above(budget), 0))
+    assert np.all(np.diff(p.gamma_optimal) >= 0)
+
+
+@many
+@given(models(), devices, budgets, st.floats(1.001, 1e4), alphas)
+def test_best_gamma_does_not_fall_with_batch_below_the_ridge(model, gpu, budget, times, alpha):
+    most = int(ridge(gpu) // 4)
+    assume(most >= 2)
+    # gamma is scanned to 3, so that verification has at most 4 tokens a sequence
+    batches = np.unique(np.linspace(1, 0.999 * ridge(gpu) / 4, 40))
+    p = predict(dense(model, gpu, budget, alpha), Workload.of(batches, budget * times + 1, 0), max_gamma=3)
+    assert np.all(np.diff(p.gamma_optimal) >= 0)
+
+
+@many
+@given(models(), devices, budgets, st.integers(2, 6), st.floats(1, 8))
+def test_more_flops_a_byte_lower_the_inflection(model, gpu, budget, gamma, faster):
+    peak = gpu.peak["bf16"]
+    strong = gpu.model_copy(update={"peak": {"bf16": peak.model_copy(update={"value": peak.value * faster})}})
+    batches = (0.9 * ridge(gpu) / (gamma + 1), 1.1 * ridge(strong))
+    assume(batches[0] >= 1)
+    weak, other = (inflection_context(dense(model, g, budget), gamma, batches) for g in (gpu, strong))
+    assert (other or np.inf) <= (weak or np.inf) * (1 + 1e-6)
+
+
+@many
+@given(models(), devices, budgets, st.integers(2, 6), st.sampled_from([2, 4, 8]))
+def test_sharing_kv_heads_raises_the_inflection(model, gpu, budget, gamma, group):
+    assume(model.num_key_value_heads % group == 0)
+    batches = (0.9 * ridge(gpu) / (gamma + 1), 1.1 * ridge(gpu))
+    assume(batches[0] >= 1)
+    grouped = model.model_copy(update={"num_key_value_heads": model.num_key_value_heads // group})
+    apart, shared = (inflection_context(dense(m, gpu, budget), gamma, batches) for m in (model, grouped))
+    assert (shared or np.inf) >= (apart or np.inf) * (1 - 1e-6)
+
+
+# Where it does not: each with numbers.
+
+
+def ask(s: Scenario, batch, context, gamma=3) -> Prediction:
+    return predict(s, Workload.of(batch, context, gamma))
+
+
+def test_a_separate_draft_grows_dearer_with_the_batch():
+    """Llama-160M for Llama-3.1-8B at 4000 tokens: its 512 cached tokens weigh more than its weights."""
+    ratio = ask(asked(draft="llama-160m"), [1, 4096], 4000).draft_to_target
+    np.testing.assert_allclose(ratio, [0.019, 0.033], atol=5e-4)
+
+
+def test_a_4_bit_self_draft_turns_with_the_batch():
+    """Its linears turn compute-bound at a quarter of the batch: .25, then .19 at 32 sequences, then .27."""
+    ratio = ask(asked(draft_weights="int4"), [1, 32, 512], 4000).draft_to_target
+    np.testing.assert_allclose(ratio, [0.246, 0.186, 0.265], atol=1e-3)
+
+
+def test_experts_make_verification_dear_then_cheap_then_dear_with_the_batch():
+    """Qwen3-30B-A3B at 4000 tokens: 2.5 while new tokens touch new experts, 1.0 when all are read, then compute."""
+    ratio = ask(asked(model="qwen3-30b-a3b"), [1, 64, 512], 4000).verify_to_target
+    np.testing.assert_allclose(ratio, [2.5, 1.0, 1.1], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "gamma", "limit"),
+    [
+        ("deepseek-v3", "h100-sxm-80gb", 3, 3.27),  # absorbed MLA: 242 x 4 FLOPs a byte over a ridge of 295
+        ("deepseek-v2-lite", "a100-sxm-80gb", 7, 1.58),  # 16 heads: 30 x 8 over 153
+        ("llama-3.1-70b", "h20-sxm-96gb", 7, 1.73),  # a small ridge: 8 x 8 over 37
+    ],
+)
+def test_verification_ratio_need_not_tend_to_one(model, hardware, gamma, limit):
+    ratio = ask(asked(model=model, hardware=hardware), 32, [2.0**30, 2.0**36], gamma).verify_to_target
+    np.testing.assert_allclose(ratio, limit, atol=6e-3)
+
+
+def test_best_gamma_dips_where_verification_turns_compute_bound():
+    """8B, A100, alpha 0.9, 4000 tokens: 3 at 40 sequences, 2 at 48 to 64, 3 again at 77."""
+    p = ask(asked(alpha=0.9), [40, 48, 64, 77], 4000)
+    assert p.gamma_optimal.tolist() == [3, 2, 2, 3]
+
+
+def test_fixed_costs_make_the_draft_ratio_rise_with_the_batch():
+    """Measured T_D/T_T of 8B at 4000 tokens on 8 A100: .75, .82, .87, .85 for 32 to 256; ideal: falling throughout."""
+    points = {
+        p.batch: p
+        for p in published_points("magicdec")
+        if (p.hardware, p.target, p.draft, p.context, p.tp) == ("a100-sxm-80gb", "llama-3.1-8b", "self", 4000, 8)
+        and p.batch in (32, 64, 128, 256)
+    }
+    measured = [round(points[b].draft_s / points[b].target_s, 2) for b in sorted(points)]
+    assert measured == [0.75, 0.82, 0.87, 0.85]
+    assert never_rises(ask(asked(tp=8), sorted(points), 4000).draft_to_target)
+
+
+def test_below_the_budget_more_context_does_not_help():
+    """S > K is needed: up to the budget the draft reads all that the target does."""
+    ratio = ask(asked(draft_kv="streamingllm:4096"), 32, [100, 1000, 4096]).draft_to_target
+    np.testing.assert_allclose(ratio, 1)

@@ -1,0 +1,145 @@
+"""Intervals: widths from stated errors only, wider where less is known, and right as often as they say."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.sensitivity import sensitivity
+from perfmodel.answers.whatif import answer
+from perfmodel.specs.calibration import Calibration, Scatter, load_calibration
+from perfmodel.speculation.uncertainty import (
+    Z,
+    correlation,
+    parameter_variance,
+    speedup_interval,
+    with_calibration,
+    with_values,
+)
+from perfmodel.validate.accuracy.record import coverage
+from perfmodel.validate.fit.recipes import RECIPES
+
+ASKED = Query("llama-3.1-8b", "h100-sxm-80gb", 64, 32000, 3, tp=8, draft_kv="streamingllm:512", alpha=0.8)
+
+
+def width(hardware: str, calibration: str | None = None) -> float:
+    a = answer(Query(**(ASKED.as_dict() | {"hardware": hardware, "calibration": calibration})))
+    low, high = a["speedup_interval"]
+    assert low < a["speedup"] < high
+    return float(math.log(high / low))
+
+
+def test_width_is_the_stated_errors() -> None:
+    """A calibration whose constants are exact leaves the observed scatter: exp(+- z x log_rms)."""
+    scenario = resolve(ASKED)
+    stated = {"speedup": Scatter(log_rms=0.05, rows=10, source="by hand")}
+    exact = scenario.machine.calibration.model_copy(update={"fit": None, "observed_error": stated})
+    interval = speedup_interval(with_calibration(scenario, exact), 64, 32000, 3, 1.5)
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((1.5 * math.exp(-0.05 * Z), 1.5 * math.exp(0.05 * Z)))
+    assert interval.coverage == 0.9
+
+
+def test_another_calibration_places_the_models_anew_only_for_another_layout() -> None:
+    scenario = resolve(ASKED)
+    moved = with_values(scenario.machine.calibration, {"small_kernel_s": 9e-6})
+    same, fresh = (
+        with_calibration(scenario, moved),
+        replace(scenario, machine=replace(scenario.machine, calibration=moved)),
+    )
+    assert same.target_shard is scenario.target_shard
+    assert same == fresh
+    for call in ("target_s", "draft_s", "overhead_s"):
+        assert float(getattr(same, call)(8.0, 4000.0)) == float(getattr(fresh, call)(8.0, 4000.0))
+    whole = moved.model_copy(update={"shards_lm_head": False})
+    assert with_calibration(scenario, whole).target_shard.lm_head != scenario.target_shard.lm_head
+
+
+def test_wider_where_less_is_known() -> None:
+    own, literature = width("h100-sxm-80gb"), width("h100-sxm-80gb", "h100-sxm-80gb.literature")
+    borrowed = width("h800-sxm-80gb")
+    assert own < literature < borrowed
+
+
+def test_ideal_has_no_interval_and_gamma_zero_no_doubt() -> None:
+    ideal = answer(Query(**(ASKED.as_dict() | {"calibration": "ideal"})))
+    assert ideal["speedup_interval"] is None
+    plain = answer(Query(**(ASKED.as_dict() | {"gamma": 0})))
+    assert plain["speedup_interval"] == [1.0, 1.0]
+
+
+def test_verdicts() -> None:
+    def verdict(alpha: float) -> str:
+        return str(answer(Query(**(ASKED.as_dict() | {"alpha": alpha})))["verdict"])
+
+    assert [verdict(a) for a in (0.3, 0.8)] == ["does_not_pay", "pays"]
+    assert "too_close_to_call" in {verdict(a) for a in np.linspace(0.3, 0.8, 51)}
+
+
+def test_parameter_variance_against_a_large_sample() -> None:
+    """First-order propagation against 400 draws from the fitted constants' distribution."""
+    scenario = resolve(ASKED)
+    c = scenario.machine.calibration
+    assert c.fit is not None
+    names = c.fit.parameters
+    centre = np.array([getattr(c, n).value for n in names])
+    deviation = np.array([getattr(c, n).stderr for n in names])
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(len(names)), correlation(c), size=400)
+    logs = []
+    for draw in draws:
+        moved = with_values(c, dict(zip(names, np.maximum(centre + draw * deviation, 0.0).tolist(), strict=True)))
+        changed = with_calibration(scenario, moved)
+        times = changed.target_s(64.0, 32000.0), changed.draft_s(64.0, 32000.0), changed.target_s(64.0, 32000.0, 4.0)
+        iteration = 3 * times[1] + times[2] + changed.overhead_s(64.0, 32000.0)
+        logs.append(math.log(float(times[0]) / float(iteration)))
+    variance = float(parameter_variance(scenario, np.array(64.0), np.array(32000.0), np.array([3]))[0])
+    assert math.sqrt(variance) == pytest.approx(np.std(logs), rel=0.15)
+
+
+def test_stated_coverage_is_seen_on_rows_left_out() -> None:
+    """90 % stated; over both devices and the gate's folds at least 85 % and by far not every row."""
+    counts = [coverage(r)["point"] for r in RECIPES.values() if r.stack == "magicdec"]
+    inside, rows = sum(c["inside"] for c in counts), sum(c["rows"] for c in counts)
+    assert 0.85 <= inside / rows <= 0.97
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fit": {"parameters": ["token_s"], "correlation": [[1]]}}, "with a stderr"),
+        ({"fit": {"parameters": ["nothing"], "correlation": [[1]]}}, "with a stderr"),
+        ({"fit": {"parameters": ["small_kernel_s"], "correlation": [[1], [0.5, 1]]}}, "one row per parameter"),
+        ({"fit": {"parameters": ["small_kernel_s"], "correlation": [[0.9]]}}, "1 on the diagonal"),
+        ({"observed_error": {"tpot": {"log_rms": 1, "rows": 1, "source": "none"}}}, "observed_error"),
+        ({"transfer_error": {"log_rms": -1, "rows": 1, "source": "none"}}, "transfer_error"),
+    ],
+)
+def test_bad_statements_are_refused(change: dict[str, object], message: str) -> None:
+    fields = load_calibration("h100-sxm-80gb.magicdec").model_dump(mode="json") | change
+    with pytest.raises(ValidationError, match=message):
+        Calibration.model_validate(fields)
+
+
+def test_sensitivity_ranks_and_says_what_flips() -> None:
+    rows = sensitivity(Query("llama-3.1-8b", "a100", 64, 16000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.78))
+    assert {row["input"] for row in rows} == {
+        "acceptance alpha", "memory bandwidth", "fixed costs", "KV re-read factor of verification",
+    }  # fmt: skip
+    assert [row["swing"] for row in rows] == sorted((row["swing"] for row in rows), reverse=True)
+    by = {row["input"]: row for row in rows}
+    assert by["acceptance alpha"]["low"] == "0.73"
+    assert by["acceptance alpha"]["speedup_high"] > by["acceptance alpha"]["speedup_low"]
+    assert by["fixed costs"]["speedup_low"] > by["fixed costs"]["speedup_high"]
+    assert by["KV re-read factor of verification"]["flips"]
+
+
+def test_sensitivity_of_the_ideal_has_no_fixed_costs_and_of_gamma_zero_nothing() -> None:
+    asked = Query(
+        "llama-3.1-8b", "a100", 64, 16000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.78, calibration="ideal"
+    )
+    assert "fixed costs" not in {row["input"] for row in sensitivity(asked)} - {"fixed costs"}
+    plain = Query("llama-3.1-8b", "a100", 64, 16000, 0, tp=8)
+    assert all(row["speedup_low"] == row["speedup_high"] == 1.0 for row in sensitivity(plain))

@@ -1,0 +1,179 @@
+"""The gate: green as committed, red when a constant, a formula or a spec is changed, when it is stale or worse."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import perfmodel.answers.query
+import perfmodel.costs.roofline
+import perfmodel.validate.accuracy.compare
+from perfmodel.errors import InputError
+from perfmodel.speculation.uncertainty import with_values
+from perfmodel.validate.accuracy import gate, golden, history
+from perfmodel.validate.accuracy import page as accuracy_page
+from perfmodel.validate.accuracy import record as accuracy
+from perfmodel.validate.cli import app
+
+SETS = ("magicdec",)
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Record:
+    return gate.read(accuracy.path())
+
+
+@pytest.fixture(scope="module")
+def now() -> Record:
+    return accuracy.record()
+
+
+def part() -> Record:
+    """What the mutation tests replay: one set with the shipped calibrations."""
+    cells = perfmodel.validate.accuracy.compare.compare(SETS)
+    return {
+        "replays": {"shipped": accuracy.rounded(accuracy.replay(cells))},
+        "bounds": accuracy.rounded(accuracy.bounds(cells)),
+    }
+
+
+@pytest.fixture
+def before() -> Record:
+    return part()
+
+
+def test_the_record_is_up_to_date_and_green(recorded: Record, now: Record) -> None:
+    assert gate.faults(recorded, now) == []
+
+
+def test_the_page_says_what_the_record_says(recorded: Record) -> None:
+    assert accuracy_page.path().read_text(encoding="utf-8") == accuracy_page.render(recorded)
+
+
+def test_the_golden_grid_has_not_moved() -> None:
+    assert golden.drift(golden.read(golden.path()), golden.grid()) == []
+
+
+def test_history_ends_with_the_record(recorded: Record) -> None:
+    lines = history.lines_of(recorded, "x", "y")
+    last = history.read(history.path())[-len(lines) :]
+    assert [line["mape"] for line in last] == [line["mape"] for line in lines]
+
+
+def test_red_when_a_constant_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = perfmodel.validate.accuracy.compare.load_calibration
+    monkeypatch.setattr(
+        perfmodel.validate.accuracy.compare,
+        "load_calibration",
+        lambda name: with_values(load(name), {"small_kernel_s": load(name).small_kernel_s.value * 1.02}),
+    )
+    assert any(line.startswith("stale") for line in gate.faults(before, part()))
+
+
+def test_red_when_a_formula_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory and compute time of a GEMM added up instead of blended."""
+    monkeypatch.setattr(perfmodel.costs.roofline, "_blend", lambda a, b, power: a + b)
+    found = gate.faults(before, part())
+    assert any(line.startswith("worse: shipped: overall") for line in found)
+    assert any(line.startswith("stale") for line in found)
+
+
+def test_red_when_a_spec_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bandwidth of the A100's 40 GB sibling: errors rise, and none of the partitions is spared."""
+    load = perfmodel.answers.query.load_gpu
+
+    def slower(name: str) -> Any:
+        gpu = load(name)
+        bandwidth = gpu.memory_bandwidth.model_copy(update={"value": gpu.memory_bandwidth.value * 1555 / 2039})
+        return gpu.model_copy(update={"memory_bandwidth": bandwidth})
+
+    monkeypatch.setattr(perfmodel.answers.query, "load_gpu", slower)
+    found = gate.faults(before, part())
+    assert any(line.startswith("worse: shipped: magicdec/a100-sxm-80gb/target_s") for line in found)
+    assert any(line.startswith("bound: ") for line in found)  # measured faster than that bandwidth allows
+
+
+def test_red_when_a_figure_is_lost_worse_or_stale(recorded: Record) -> None:
+    changed = copy.deepcopy(recorded)
+    replay = changed["replays"]["held-out"]
+    gone = replay["predicted"].pop()
+    replay["overall"]["mape"] += 0.011
+    replay["partitions"]["magicdec/h100-sxm-80gb/speedup"]["mape"] += 0.031
+    found = gate.faults(recorded, changed)
+    assert any(gone in line and line.startswith("lost") for line in found)
+    assert sum(line.startswith("worse") for line in found) == 2
+    assert any(line.startswith("stale") for line in found)
+
+
+def test_small_partitions_and_small_rises_only_make_it_stale(recorded: Record) -> None:
+    changed = copy.deepcopy(recorded)
+    parts = changed["replays"]["held-out"]["partitions"]
+    small = next(name for name, p in parts.items() if p["rows"] < gate.PARTITION_ROWS)
+    parts[small]["mape"] += 0.2
+    changed["replays"]["held-out"]["overall"]["mape"] += 0.009
+    found = gate.faults(recorded, changed)
+    assert [line.split(":")[0] for line in found if not line.startswith(" ")] == ["stale"]
+    assert gate.faults(recorded, recorded) == []
+
+
+def test_a_missing_or_broken_record_is_a_users_fault(tmp_path: Path) -> None:
+    for text in (None, "{", "[]"):
+        path = tmp_path / "accuracy.json"
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(InputError, match=r"accuracy\.json"):
+            gate.read(path)
+
+
+def test_golden_drift_is_named() -> None:
+    rows = golden.grid()[:3]
+    moved = [dict(row) for row in rows]
+    moved[1]["speedup"] = f"{float(moved[1]['speedup']) * (1 + 3e-9):.12g}"
+    moved[2]["speedup"] = f"{float(moved[2]['speedup']) * (1 + 1e-11):.12g}"
+    assert len(golden.drift(rows, moved)) == 1
+    assert "speedup" in golden.drift(rows, moved)[0]
+    assert golden.drift(rows, rows[:2]) == [golden.drift(rows, rows[:2])[0]]
+    assert golden.drift(rows, rows[:2])[0].endswith("gone")
+
+
+def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    lines = history.lines_of(recorded, "abc12345", "2026-01-01")
+    assert history.append(path, lines)
+    assert not history.append(path, history.lines_of(recorded, "def67890", "2026-02-02"))
+    worse = copy.deepcopy(recorded)
+    worse["replays"]["held-out"]["overall"]["mape"] += 0.005
+    assert history.append(path, history.lines_of(worse, "def67890", "2026-02-02"))
+    assert len(history.read(path)) == 2 * len(lines)
+    assert "+0.50" in history.summary(history.read(path))
+    pytest.importorskip("matplotlib")
+    history.plot(history.read(path), tmp_path / "trend.png")
+    assert (tmp_path / "trend.png").stat().st_size > 10_000
+
+
+def test_commit_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+    assert history.commit() == "01234567"
+
+
+def test_command_line(now: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(accuracy, "record", lambda: now)
+    run = CliRunner()
+    done = run.invoke(app, ["accuracy"])
+    assert done.exit_code == 0
+    assert "green" in done.output
+    worse = copy.deepcopy(now)
+    worse["replays"]["shipped"]["overall"]["mape"] += 0.02
+    monkeypatch.setattr(accuracy, "record", lambda: worse)
+    done = run.invoke(app, ["accuracy"])
+    assert done.exit_code == 1
+    assert "RED" in done.output
+    assert json.loads(run.invoke(app, ["accuracy", "--json"]).stdout)["schema_version"] == 1
+    assert "| overall | all |" in run.invoke(app, ["history"]).output
+    summary = tmp_path / "summary.md"
+    assert run.invoke(app, ["history", "--markdown", str(summary)]).exit_code == 0
+    assert summary.read_text().startswith("### Accuracy")

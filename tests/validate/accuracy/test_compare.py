@@ -1,0 +1,118 @@
+"""Predicted beside measured: every printed figure has a cell, partitions add up, bounds bite only where they hold."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from perfmodel.errors import InputError
+from perfmodel.validate.accuracy import compare as module
+from perfmodel.validate.accuracy.best_gamma import best_gammas
+from perfmodel.validate.accuracy.compare import Cell, compare, error, partitions, right_side, worst
+from perfmodel.validate.cli import app
+
+CELL = Cell("set", "row", "target_s", "gpu", "stack", "model", "", "", 1, 4000, "cal", True, 2.0, 1.0, 1.5, True)
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Cell]:
+    return compare(("magicdec", "speculation_other"))
+
+
+def test_every_figure_of_the_tables_is_there(cells: list[Cell]) -> None:
+    rows = {(c.row, c.quantity) for c in cells if c.set_name == "magicdec"}
+    for quantity in ("target_s", "draft_s", "verify_s", "overhead_s", "sd_tpot_s", "speedup"):
+        assert sum(q == quantity for _, q in rows) == 59
+    assert sum(q == "speedup_alpha" for _, q in rows) == 21  # llama-3.1-8b, self, streamingllm:512
+    assert len(rows) == sum(c.set_name == "magicdec" for c in cells)
+
+
+def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]) -> None:
+    used = {(c.hardware, c.calibration, c.fitted) for c in cells}
+    assert used == {
+        ("a100-sxm-80gb", "a100-sxm-80gb.magicdec", True),
+        ("h100-sxm-80gb", "h100-sxm-80gb.magicdec", True),
+        ("a100-pcie-80gb", "a100-sxm-80gb.literature", False),
+    }
+
+
+def test_speedup_is_the_ratio_of_its_times(cells: list[Cell]) -> None:
+    by = {(c.row, c.quantity): c for c in cells}
+    for row in ("3a-01", "6-12"):
+        ratio = by[row, "target_s"].predicted / by[row, "sd_tpot_s"].predicted
+        assert by[row, "speedup"].predicted == pytest.approx(ratio, rel=1e-12)
+
+
+def test_partitions_hold_every_cell_once(cells: list[Cell]) -> None:
+    cut = partitions(cells, ("",))
+    assert sum(map(len, cut.values())) == len(cells)
+    assert len(cut["magicdec/h100-sxm-80gb/speedup"]) == 12
+    assert error(cut["magicdec/h100-sxm-80gb/speedup"]).mape < 0.03
+
+
+def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> None:
+    assert not CELL.below_bound
+    assert replace(CELL, measured=1.4).below_bound
+    assert not replace(CELL, measured=1.4, binding=False).below_bound
+    assert not replace(CELL, measured=1.4, lower=None).below_bound
+
+
+def test_published_times_respect_physics(cells: list[Cell]) -> None:
+    assert sum(c.binding for c in cells) > 180
+    assert not [c for c in cells if c.below_bound]
+    assert all(c.lower is not None for c in cells if c.quantity in ("target_s", "draft_s", "verify_s"))
+
+
+def test_side_and_worst(cells: list[Cell]) -> None:
+    right, of = right_side(cells)
+    assert of == 59
+    assert right >= 55
+    clear = [c for c in cells if c.quantity == "speedup" and abs(c.measured - 1) > 0.04]
+    assert right_side(clear)[0] == len(clear)
+    assert abs(worst(cells, 1)[0].error) == max(abs(c.error) for c in cells)
+
+
+def test_another_calibration_for_every_row() -> None:
+    ideal = compare(("magicdec",), calibration="ideal")
+    speedups = [c for c in ideal if c.quantity == "speedup"]
+    assert error(speedups).bias > 0.4  # always optimistic
+    with pytest.raises(InputError, match="--calibration"):
+        compare(("magicdec",), "held-out", "ideal")
+
+
+def test_best_draft_lengths() -> None:
+    rows = best_gammas("shipped")
+    assert len(rows) == 11
+    assert all(abs(r.predicted_gamma - r.measured_gamma) <= 1 for r in rows)
+    assert sum(abs(r.error) for r in rows) / 11 <= 0.05
+    assert sum(r.regret for r in rows) / 11 <= 0.02
+    assert all(r.regret >= 0 and min(r.constant_regret) >= 0 for r in rows)
+
+
+def test_bands() -> None:
+    assert [module.band(s) for s in (1024, 8000, 31999, 32000)] == [
+        "context < 8000", "context < 32000", "context < 32000", "context >= 32000",
+    ]  # fmt: skip
+
+
+def test_command_line(tmp_path: Path) -> None:
+    run = CliRunner()
+    done = run.invoke(app, ["compare", "--set", "magicdec", "--by", "context", "--worst", "2"])
+    assert done.exit_code == 0
+    assert "side of 1.0 right: 55 of 59" in done.output
+    assert "magicdec/a100-sxm-80gb/context < 8000/speedup" in done.output
+    found = json.loads(run.invoke(app, ["compare", "--set", "gptfast_decode", "--json"]).output)
+    assert len(found["cells"]) == 32
+    assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
+    for flags in (["--set", "nowhere"], ["--by", "colour"]):
+        assert isinstance(run.invoke(app, ["compare", *flags]).exception, InputError)
+
+
+def test_plot(tmp_path: Path, cells: list[Cell]) -> None:
+    pytest.importorskip("matplotlib")
+    from perfmodel.validate.accuracy.scatter import draw
+
+    draw(cells, tmp_path / "errors.png")
+    assert (tmp_path / "errors.png").stat().st_size > 10_000

@@ -1,0 +1,309 @@
+"""Acceptance: observed on the bundled model, imported from other tools, and read back by a what-if."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance_rows import find_acceptance
+from perfmodel.speculation.acceptance import Acceptance
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+CHECKPOINT = Path(__file__).parents[3] / "validate" / "lm" / "checkpoint"
+
+
+def imported(path: Path, format: str, *more: str, gamma: int = 3) -> Acceptance:
+    out = path.with_name("table.json")
+    arguments = [
+        "--import",
+        str(path),
+        "--format",
+        format,
+        "--target",
+        "llama-3.1-8b",
+        "--draft-kv",
+        "snapkv:512",
+        *more,
+    ]
+    status = run(["validate", "acceptance", *arguments, "--context", "4k", "--gamma", str(gamma), "--out", str(out)])
+    assert status == 0
+    row = find_acceptance("llama-3.1-8b", "self", "snapkv", 512, 4096, read_acceptance(out))
+    return Acceptance.from_row(row)
+
+
+def test_vllm_counters_are_survival_not_conditional(tmp_path: Path) -> None:
+    """100 drafts; 80, 60, 30 accepted at positions 0, 1, 2: a = .8, .75, .5 and Omega = 1 + 1.7."""
+    page = tmp_path / "metrics.txt"
+    page.write_text(
+        "# HELP vllm:spec_decode_num_drafts_total Number of drafts\n"
+        'vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 40\n'
+        'vllm:spec_decode_num_drafts_total{engine="1",model_name="m"} 60\n'
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 80\n'
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="1"} 60\n'
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="2"} 3e1\n'
+    )
+    found = imported(page, "vllm")
+    assert found.prefix == pytest.approx((0.8, 0.75, 0.5))
+    assert found.tokens_per_iteration(3) == pytest.approx(2.7)
+    page.write_text(json.dumps({"num_drafts": 100, "num_accepted_tokens_per_pos": [80, 60, 30]}))
+    assert imported(page, "vllm").prefix == pytest.approx((0.8, 0.75, 0.5))
+    page.write_text(json.dumps({"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}))
+    with pytest.raises(InputError, match="must not rise"):
+        _import(page, "vllm")
+
+
+def test_sglang_lengths_count_the_bonus_token(tmp_path: Path) -> None:
+    """295.2 tokens in 100 passes: Omega 2.952 at gamma 3 is alpha 0.8."""
+    path = tmp_path / "requests.jsonl"
+    lines = [{"meta_info": {"completion_tokens": n, "spec_verify_ct": v}} for n, v in ((95.2, 40), (200, 60))]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert imported(path, "sglang").alpha == pytest.approx(0.8, abs=1e-9)
+    path.write_text(json.dumps({"accept_length": 2.952}))
+    assert imported(path, "sglang").alpha == pytest.approx(0.8, abs=1e-9)
+    path.write_text(json.dumps({"accept_length": 4.5}))
+    with pytest.raises(InputError, match=r"gamma \+ 1 = 4"):
+        _import(path, "sglang")
+
+
+def test_an_nvidia_profile_is_read_in_the_convention_that_the_caller_states(tmp_path: Path) -> None:
+    """.9 and .8 conditional are .9 and .72 survival: Omega 2.62 either way."""
+    path = tmp_path / "speculation_profile.json"
+    path.write_text(json.dumps({"drafts": {"rates": [0.9, 0.8]}}))
+    assert imported(path, "nvidia", "--convention", "conditional", gamma=2).tokens_per_iteration(2) == pytest.approx(
+        2.62
+    )
+    path.write_text(json.dumps({"drafts": {"rates": [0.9, 0.72], "other": [0.1]}}))
+    chosen = ["--convention", "survival", "--field", "drafts.rates"]
+    assert imported(path, "nvidia", *chosen, gamma=2).tokens_per_iteration(2) == pytest.approx(2.62)
+    with pytest.raises(InputError, match=r"lists there: drafts\.rates, drafts\.other"):
+        _import(path, "nvidia", "survival")
+    with pytest.raises(InputError, match="--convention"):
+        _import(path, "nvidia", None)
+
+
+def page(last: str) -> str:
+    """A Prometheus page with the value at the last of three positions."""
+    per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    lines = ["vllm:spec_decode_num_drafts_total 100 1700000000", f'{per}{{m="a}}",position="0"}} 74 -1.5']
+    return "\n".join([*lines, f'{per}{{position="1"}} 49', f'{per}{{position="2"}} {last}', ""])
+
+
+def test_a_time_may_follow_a_counter(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.txt"
+    path.write_text(page("27 1700000000"))
+    assert imported(path, "vllm").tokens_per_iteration(3) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("last", ["NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2", "many"])
+def test_a_counter_that_cannot_be_read_is_not_dropped(tmp_path: Path, last: str) -> None:
+    path = tmp_path / "metrics.txt"
+    path.write_text(page(last))
+    with pytest.raises(
+        InputError, match=r"metrics.txt: spec_decode_num_acc\w+ position 2: must be a finite count"
+    ) as caught:
+        _import(path, "vllm")
+    assert f"given {last!r}" in str(caught.value)
+
+
+def test_positions_without_number_or_with_gaps_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.txt"
+    for number, says in (('position="7"', "without gaps"), ('other_position="2"', "labelled with its position")):
+        path.write_text(page("27").replace('position="2"', number))
+        with pytest.raises(InputError, match=says):
+            _import(path, "vllm")
+
+
+def test_a_gamma_that_the_figures_contradict_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.txt"
+    path.write_text(page("27"))
+    arguments = [
+        "validate",
+        "acceptance",
+        "--import",
+        str(path),
+        "--format",
+        "vllm",
+        "--target",
+        "t",
+        "--context",
+        "4k",
+    ]
+    assert run([*arguments, "--gamma", "5"]) == 2
+    assert f"--gamma: must be 3, the positions in {path}, given 5" in " ".join(capsys.readouterr().err.split())
+    assert run(arguments) == 0, "the default is no statement"
+    path.write_text('{"rates": [0.9, 0.8]}')
+    with pytest.raises(InputError, match="--gamma: must be 2"):
+        _import(path, "nvidia")
+
+
+def test_a_list_of_requests_may_have_one_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "requests.json"
+    request = json.dumps({"meta_info": {"completion_tokens": 295.2, "spec_verify_ct": 100}})
+    path.write_text(f"[\n{request},\n{request}\n]\n")
+    assert imported(path, "sglang").alpha == pytest.approx(0.8, abs=1e-9)
+
+
+DEEP, HUGE = "[" * 200_000, "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "says"),
+    [
+        (
+            "vllm",
+            '{"num_drafts": Infinity, "num_accepted_tokens_per_pos": [5, 3, 1]}',
+            "must hold spec_decode counters",
+        ),
+        (
+            "vllm",
+            f'{{"num_drafts": {HUGE}, "num_accepted_tokens_per_pos": [5, 3, 1]}}',
+            "must hold spec_decode counters",
+        ),
+        ("vllm", '{"num_drafts": true, "num_accepted_tokens_per_pos": [1, 1, 1]}', "must hold spec_decode counters"),
+        ("vllm", '{"a":' + DEEP, "nested so deeply"),
+        ("sglang", "[1, 2]", "must hold JSON objects"),
+        ("sglang", '"x"', "must hold JSON objects"),
+        ("sglang", "[5]", "must hold JSON objects"),
+        ("sglang", "", "must hold JSON objects"),
+        ("sglang", '{"meta_info": 3}', "must hold accept_length"),
+        ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
+        ("sglang", DEEP, "nested so deeply"),
+        ("sglang", '{"accept_length": true}', "given True"),
+        ("sglang", '{"accept_length": NaN}', "given nan"),
+        ("sglang", f'{{"accept_length": {HUGE}}}', "given 999"),
+        ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
+        (
+            "sglang",
+            f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}',
+            "completion_tokens: must be a finite count",
+        ),
+        (
+            "sglang",
+            '[{"completion_tokens": 1000, "spec_verify_ct": -100}, {"completion_tokens": 1000, "spec_verify_ct": 900}]',
+            "spec_verify_ct: must be a finite count, 0 or more, in each request, given -100",
+        ),
+        ("nvidia", '{"a":' + DEEP, "nested so deeply"),
+        ("nvidia", json.dumps({"rates": [0.0] * 5000}), "--gamma: must be 5000"),
+    ],
+)
+def test_figures_that_are_none_are_refused_in_one_line(tmp_path: Path, format: str, text: str, says: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as caught:
+        _import(path, format)
+    assert "\n" not in str(caught.value)
+    assert "x.json" in str(caught.value)
+
+
+def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path) -> None:
+    from perfmodel.validate.harness.imports import Subject, import_file
+
+    path = tmp_path / "metrics.txt"
+    path.write_text(page("27"))
+    for subject, says in (
+        (Subject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
+        (Subject("t", " ", "full", 4096, 3), "--draft: must be a name"),
+        (Subject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
+    ):
+        with pytest.raises(InputError, match=says):
+            import_file(path, "vllm", subject)
+
+
+OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--prompts", "1", "--threads", "1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
+        (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
+        (["--text", "none.txt"], "--text: none.txt: must be a readable file"),
+        (["--text", "none.json"], "none.json: must be valid JSON"),
+        (["--text", "broken.json"], "broken.json: must be valid JSON"),
+        (["--text", "deep.json"], "deep.json: must be valid JSON"),
+        (["--text", "flat.json"], "flat.json: must be a list of lists"),
+        (["--text", "letters.json"], "letters.json: must be lists of token ids in 0 .. 255, given 'a'"),
+        (["--text", "high.json"], "high.json: must be lists of token ids in 0 .. 255, given 256"),
+        (["--seed", "-1"], "--seed: must be from 0 to 2^63 - 1, given -1"),
+        (["--threads", "-1"], "--threads: must be 1 or more"),
+        (["--device", "tpu"], "--device: must be cpu or cuda"),
+        (["--gamma", "4097"], "--gamma: must be at most 4096"),
+        (["--out", "missing/table.json"], "--out: must be a file that can be written, in a folder that exists"),
+        (["--out", "."], "--out: must be a file that can be written"),
+        (["--out", "n" * 300], "--out: must be a file that can be written"),
+        (["--context", "64,1000000"], "--context: must be at most"),
+    ],
+)
+def test_a_run_that_cannot_end_well_is_refused_before_decoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], says: str
+) -> None:
+    from perfmodel.validate.harness import acceptance
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(acceptance, "_observe", lambda *_: pytest.fail("decoded"))
+    if "--text" in more or "64,1000000" in more:
+        pytest.importorskip("safetensors")
+        if not (CHECKPOINT / "model.safetensors").is_file():
+            pytest.skip("no checkpoint in this tree")
+    texts = {"broken": "[[1", "deep": DEEP, "flat": "[1, 2]", "letters": '[[1, "a"]]', "high": "[[1, 256]]"}
+    for name, text in texts.items():
+        Path(f"{name}.json").write_text(text)
+    before = sorted(tmp_path.iterdir())
+    assert run([*OBSERVE, *more]) == 2
+    said = capsys.readouterr()
+    assert says in " ".join(said.err.split())
+    assert not said.out
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_held_out_prompts_need_a_seed_from_0() -> None:
+    from perfmodel.validate.lm import data
+
+    with pytest.raises(InputError, match="--seed: must be 0 or more, given -1"):
+        data.held_out_prompts(1, 10, -1)
+
+
+@pytest.mark.parametrize(("format", "text"), [("vllm", "{}"), ("sglang", "[]"), ("nvidia", "[1]"), ("nvidia", "{")])
+def test_what_is_not_the_format_is_refused(tmp_path: Path, format: str, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"x\.json"):
+        _import(path, format)
+    with pytest.raises(InputError, match="--format"):
+        _import(path, "tensorrt")
+
+
+def _import(path: Path, format: str, convention: str | None = "survival") -> None:
+    from perfmodel.validate.harness.imports import Subject, import_file
+
+    import_file(path, format, Subject("t", "self", "full", 4096, 3), convention)
+
+
+@pytest.mark.skipif(not (CHECKPOINT / "model.safetensors").is_file(), reason="no checkpoint in this tree")
+def test_observed_acceptance_answers_a_whatif(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses some."""
+    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+    out = tmp_path / "table.json"
+    kinds = ["--draft-kv", "full", "--draft-kv", "streamingllm:32"]
+    sizes = ["--context", "256", "--gamma", "3", "--prompts", "3", "--new-tokens", "32", "--threads", "1"]
+    assert run(["validate", "acceptance", *kinds, *sizes, "--out", str(out)]) == 0
+    rows = {row.draft_kv: Acceptance.from_row(row) for row in read_acceptance(out)}
+    assert rows["full"].prefix == (1.0, 1.0, 1.0)
+    assert rows["streamingllm"].tokens_per_iteration(3) < 4.0
+    table = json.loads(out.read_text())
+    for row in table["rows"]:
+        iterations, accepted = sum(row["histogram"]), sum(j * n for j, n in enumerate(row["histogram"]))
+        assert 3 * (32 - 1) <= iterations + accepted <= 3 * (32 + 3)
+    capsys.readouterr()
+    question = ["--model", str(CHECKPOINT), "--hardware", "h100", "--batch", "1", "--context", "256", "--gamma", "3"]
+    draft = ["--draft-kv", "streamingllm:32", "--acceptance", str(out), "--json"]
+    assert run(["whatif", *question, *draft]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(rows["streamingllm"].tokens_per_iteration(3))
+    assert "held-out" in answer["acceptance"]["source"]

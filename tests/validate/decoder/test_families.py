@@ -1,0 +1,131 @@
+"""Logits equal `transformers`' own implementation on tiny random models of each family: fp32, 1e-4."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from perfmodel.specs.files import bundled_names
+from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.validate.decoder.model import FAMILIES as FAMILIES_RUN
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.runner import Runner
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.weights import RandomWeights, build, load, save_tensors
+
+transformers = pytest.importorskip("transformers")
+
+SHAPE: dict[str, Any] = {
+    "num_hidden_layers": 3,
+    "hidden_size": 48,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 80,
+    "vocab_size": 99,
+    "max_position_embeddings": 256,
+    "pad_token_id": None,
+    "initializer_range": 0.2,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-2": ("Llama", {"num_key_value_heads": 6, "rms_norm_eps": 1e-5}),
+    "llama-3": ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+    "llama-3.1": ("Llama", {"rope_parameters": LLAMA3}),
+    "llama-3.2": ("Llama", {"rope_parameters": LLAMA3 | {"factor": 32.0}, "tie_word_embeddings": True, "head_dim": 16}),
+    "llama-with-biases": ("Llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama-2-32k": ("Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 8.0}}),
+    "tinyllama": ("Llama", {"num_key_value_heads": 1}),
+    "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
+    "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
+    "qwen2.5": ("Qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}}),
+    "qwen3": ("Qwen3", {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}}),
+}
+
+
+def theirs(family: str) -> Any:
+    kind, changes = FAMILIES[family]
+    torch.manual_seed(3)
+    config = getattr(transformers, f"{kind}Config")(**{**SHAPE, **changes})
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    for name, parameter in model.named_parameters():
+        if "norm" in name or "bias" in name:
+            torch.nn.init.uniform_(parameter, 0.5, 1.5)
+    return model
+
+
+def runner(model: Model) -> Runner:
+    return decoder(model, Request(2, 40, 8)).target
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_logits_prefill_and_step_by_step(family: str, tmp_path: Path) -> None:
+    reference = theirs(family)
+    reference.save_pretrained(tmp_path, max_shard_size="40KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1, "sharded weights are part of the test"
+    model = load(str(tmp_path), "checkpoint", torch.device("cpu"), torch.float32)
+    tokens = torch.randint(99, (2, 40), generator=torch.Generator().manual_seed(0))
+    wanted = reference(tokens).logits
+    ours = runner(model)
+    torch.testing.assert_close(model.logits(ours.extend(tokens)), wanted, rtol=1e-4, atol=1e-4)
+    ours.cache.set_lengths(torch.zeros(2, dtype=torch.int64), 0, exact=True)
+    last, _ = ours.prefill(tokens[:, :23], torch.tensor([23, 23]), chunk=7)
+    torch.testing.assert_close(model.logits(last), wanted[:, 22], rtol=1e-4, atol=1e-4)
+    for step in range(23, 40, 2):
+        logits = model.logits(ours.extend(tokens[:, step : step + 2]))
+        torch.testing.assert_close(logits, wanted[:, step : step + 2], rtol=1e-4, atol=1e-4)
+        ours.cache.advance(torch.tensor([2, 2]), 2)
+
+
+@torch.inference_mode()
+def test_greedy_generation_equals_theirs(tmp_path: Path) -> None:
+    reference = theirs("llama-3.1").double()
+    reference.save_pretrained(tmp_path)
+    model = load(str(tmp_path), "checkpoint", torch.device("cpu"), torch.float64)
+    prompt = torch.randint(99, (1, 40), generator=torch.Generator().manual_seed(1))
+    everything = torch.ones_like(prompt)
+    wanted = reference.generate(
+        prompt, attention_mask=everything, max_new_tokens=50, do_sample=False, eos_token_id=None
+    )
+    out = decoder(model, Request(1, 40, 50, 4, draft_kv="snapkv:20,window=8")).generate(prompt.tolist(), 50)
+    assert out.tokens[0] == wanted[0, 40:].tolist()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"qkv_bias": True, "mlp_bias": True, "output_bias": True}, {"qk_norm": True, "tie_word_embeddings": True}],
+)
+def test_every_parameter_of_a_spec_is_there(make_spec: Any, changes: dict[str, Any]) -> None:
+    spec: ModelSpec = make_spec(**changes)
+    model = build(spec, RandomWeights(0, torch.device("cpu"), torch.float32))
+    assert sum(p.numel() for p in model.parameters()) == spec.total_params
+    assert sum(t.numel() for t in save_tensors(model).values()) == spec.total_params
+    assert not any(p.is_meta for p in model.parameters())
+
+
+def test_random_weights_follow_the_seed(make_model: Any) -> None:
+    one, same, other = make_model(1), make_model(1), make_model(2)
+    assert torch.equal(one.layers[0].qkv.weight, same.layers[0].qkv.weight)
+    assert not torch.equal(one.layers[0].qkv.weight, other.layers[0].qkv.weight)
+    assert not torch.equal(one.layers[0].qkv.weight, one.layers[1].qkv.weight)
+    assert one.layers[0].qkv.weight.std().item() == pytest.approx(0.3, rel=0.1)
+
+
+def test_every_dense_llama_like_bundled_model_can_be_built() -> None:
+    """The shapes alone: nothing is allocated."""
+    built = []
+    for name in bundled_names("models"):
+        spec = load_model(name)
+        if spec.model_type in FAMILIES_RUN and not spec.moe:
+            with torch.device("meta"):
+                assert sum(p.numel() for p in Model(spec).parameters()) == spec.total_params, name
+            built.append(name)
+    assert {"llama-3.1-8b", "qwen3-8b"} <= set(built)

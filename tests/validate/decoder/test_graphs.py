@@ -1,0 +1,110 @@
+"""An iteration can be recorded once and replayed: on a CPU by an emulation of what a CUDA graph does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder import graphs
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.speculative import collect
+from perfmodel.validate.decoder.topology import branching
+
+READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
+
+
+class Recorder(TorchDispatchMode):
+    """Logs every operator with the very tensors it was given and gave; reading a value on the host is refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[tuple[Any, Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func.overloadpacket.__name__ not in READS_A_VALUE, "an iteration must not wait for the device"
+        out = func(*args, **(kwargs or {}))
+        self.log.append((func, args, kwargs or {}, out))
+        return out
+
+    def replay(self) -> None:
+        """Run the log again into the same memory; the host's code has no say in it."""
+        for func, args, kwargs, out in self.log:
+            for old, new in zip(tree_leaves(out), tree_leaves(func(*args, **kwargs)), strict=True):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+def emulated(work: Callable[[], object]) -> Callable[[], None]:
+    """A recording changes nothing: what it wrote while running is undone by the caller's copy."""
+    recorder = Recorder()
+    with recorder:
+        work()
+    return recorder.replay
+
+
+METHODS = [
+    "full",
+    "streamingllm:24",
+    "snapkv:24,window=8",
+    "quest:24,page=4",
+    "topk:24",
+    "retrieval:24,every=3",
+    "quantized,bits=4",
+]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 0.9)], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["self", "model", "plain", "tree", "tree of a model"])
+@torch.inference_mode()
+def test_replayed_iterations_equal_eager_ones(
+    target: Model, small: Model, prompts: list[list[int]], kind: str, method: str, sampling: Sampling
+) -> None:
+    """The first recorded iteration is executed too (the emulation cannot help it); 15 replays follow."""
+    gamma, draft = 0 if kind == "plain" else 3, small if "model" in kind else None
+    tree = branching("3x2x1") if "tree" in kind else None
+    asked = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
+    results = []
+    for replayed in (False, True):
+        made = decoder(target, asked, draft)
+        state = made.start(prompts, 50, seed=3)
+        made.iterate(state)
+        graphs.fix_bounds(made)
+        made.iterate(state)
+        if replayed:
+            replay = emulated(lambda made=made, state=state: made.step(state))
+            made.refresh()
+            made.captured = state, replay
+        else:
+            made.iterate(state)
+        for _ in range(15):
+            made.iterate(state)
+        results.append(collect(state, prompts, 18))
+    assert results[0] == results[1]
+
+
+def test_graphs_need_cuda(target: Model, prompts: list[list[int]]) -> None:
+    made = decoder(target, Request(4, 70, 50))
+    with pytest.raises(InputError, match="--graphs: needs a CUDA device"):
+        graphs.capture(made, made.start(prompts, 50))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["self", "model"])
+def test_captured_generation_equals_eager_generation(make_model: Callable[..., Model], kind: str, method: str) -> None:
+    device = torch.device("cuda")
+    models = [make_model(dtype=torch.float64, num_hidden_layers=layers).to(device) for layers in (2, 1)]
+    prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
+    asked = Request(3, 60, 100, 4, kind, method)
+    eager = decoder(models[0], asked, models[1] if kind == "model" else None).generate(prompts, 100)
+    made = decoder(models[0], asked, models[1] if kind == "model" else None)
+    state = made.start(prompts, 100)
+    iterations = graphs.capture(made, state) + made.finish(state)
+    assert collect(state, prompts, iterations).tokens == eager.tokens

@@ -1,0 +1,172 @@
+"""Greedy speculative output is greedy plain output, token for token: float64, so that near-ties do not decide."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.ngram import NGramDraft
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.speculative import Generation
+from perfmodel.validate.decoder.state import State
+from tests.validate.decoder.methods import METHODS as SOME
+
+NEW = 60
+METHODS = [*SOME, "quantized,bits=8,group=4"]
+
+
+def run(
+    model: Model, prompts: list[list[int]], draft: Model | None = None, new: int = NEW, **request: object
+) -> Generation:
+    asked = Request(len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request)  # type: ignore[arg-type]
+    return decoder(model, asked, draft).generate(prompts, new)
+
+
+def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
+    """Greedy decoding with no cache at all: the whole sequence anew for every token, one query head at a time."""
+
+    def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        group, out = q.shape[1] // k.shape[1], torch.empty_like(q)
+        for head in range(q.shape[1]):
+            scores = q[:, head] @ k[:, head // group].mT / math.sqrt(q.shape[-1])
+            later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+            out[:, head] = scores.masked_fill(later, -math.inf).softmax(-1) @ v[:, head // group]
+        return out
+
+    tokens = list(prompt)
+    for _ in range(new):
+        hidden = model(torch.tensor([tokens]), torch.arange(len(tokens))[None], attend)
+        tokens.append(int(model.logits(hidden[0, -1]).argmax()))
+    return tokens[len(prompt) :]
+
+
+@pytest.fixture(scope="module")
+def plain(target: Model, prompts: list[list[int]]) -> Generation:
+    return run(target, prompts)
+
+
+def test_plain_equals_the_oracle(target: Model, prompts: list[list[int]], plain: Generation) -> None:
+    assert plain.tokens == [oracle(target, prompt, NEW) for prompt in prompts]
+    assert plain.histogram == [(NEW - 1) * len(prompts)], "one count for each iteration of an unfinished sequence"
+    assert len({token for row in plain.tokens for token in row}) > 20, (
+        "the model repeats itself: the test shows nothing"
+    )
+
+
+def test_every_view_is_tested() -> None:
+    assert {method.partition(":")[0].partition(",")[0] for method in METHODS} == set(kv.names())
+
+
+@pytest.mark.parametrize("gamma", range(1, 9))
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["self", "model"])
+def test_every_cache_and_gamma(
+    target: Model, small: Model, prompts: list[list[int]], plain: Generation, kind: str, method: str, gamma: int
+) -> None:
+    out = run(target, prompts, small if kind == "model" else None, gamma=gamma, draft_kv=method)
+    assert out.tokens == plain.tokens
+    assert [len(row) for row in out.tokens] == [NEW] * len(prompts)
+    assert len(out.histogram) == gamma + 1
+    if method == "full" and kind == "self":
+        assert sum(out.histogram[:-1]) == 0, "a draft that is the target must always be accepted"
+    elif "bits=8" not in method:
+        assert out.histogram[0] > 0, "some drafts must be rejected for this test to test rejection"
+        assert sum(out.histogram[1:]) > 0, "some drafts must be accepted"
+
+
+@pytest.mark.parametrize("gamma", range(1, 9))
+def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma: int) -> None:
+    asked = Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")
+    assert decoder(target, asked).generate(prompts, NEW).tokens == plain.tokens
+
+
+@pytest.mark.parametrize(
+    ("tokens", "wanted"),
+    [
+        ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]),
+        ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
+        ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]),
+        ([5, 6, 5, 6], [5, 6, 5, 6]),
+        ([1, 2, 3, 4], [4, 4, 4, 4]),
+        ([4], [4, 4, 4, 4]),
+    ],
+    ids=["three match", "longest before latest", "latest of one", "period", "no match", "one token"],
+)
+def test_ngram_by_hand(tokens: list[int], wanted: list[int]) -> None:
+    """What followed the latest of the longest earlier occurrences; a longer row beside it makes for padding."""
+    state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
+    drafted, chances = NGramDraft(4).propose(state)
+    assert drafted[0].tolist() == wanted
+    assert chances is None
+
+
+@pytest.mark.parametrize("implementation", ["math", "sdpa"])
+def test_attention_implementations_agree(
+    target: Model, prompts: list[list[int]], plain: Generation, implementation: str
+) -> None:
+    out = run(target, prompts, gamma=3, draft_kv="snapkv:24,window=8", attention=implementation)
+    assert out.tokens == plain.tokens
+
+
+@pytest.mark.parametrize("kind", ["self", "model"])
+@pytest.mark.parametrize("method", ["streamingllm:16", "snapkv:16,window=8", "quest:16,page=8", "retrieval:16,every=5"])
+def test_long_generation(target: Model, small: Model, prompts: list[list[int]], method: str, kind: str) -> None:
+    """Many times past every window, page and budget; no cache has a page to stay in."""
+    batch = prompts[1:3]
+    out = run(target, batch, small if kind == "model" else None, new=400, gamma=4, draft_kv=method)
+    assert out.tokens == run(target, batch, new=400).tokens
+
+
+def test_a_draft_that_reads_everything_is_always_accepted(target: Model, prompts: list[list[int]]) -> None:
+    """A budget above the context makes every view the full one."""
+    for method in ("streamingllm:200", "snapkv:200,window=8", "quest:200,page=8", "topk:200", "retrieval:200,every=2"):
+        out = run(target, prompts, gamma=5, draft_kv=method)
+        assert sum(out.histogram[:-1]) == 0, method
+
+
+def test_eos_ends_each_sequence_by_itself(target: Model, prompts: list[list[int]], plain: Generation) -> None:
+    eos = plain.tokens[0][17]
+    wanted = [row[: row.index(eos) + 1] if eos in row else row for row in plain.tokens]
+    assert len({len(row) for row in wanted}) > 1
+    for gamma in (0, 1, 4, 8):
+        out = run(target, prompts, gamma=gamma, draft_kv="streamingllm:24", eos=(eos,))
+        assert out.tokens == wanted
+        full = run(target, prompts, gamma=gamma, eos=(eos, 62))
+        assert full.tokens == wanted
+
+
+@pytest.mark.parametrize("new", [1, 2, 7])
+def test_the_limit_is_kept(target: Model, prompts: list[list[int]], plain: Generation, new: int) -> None:
+    assert run(target, prompts, new=new, gamma=8).tokens == [row[:new] for row in plain.tokens]
+
+
+def test_prefill_in_chunks(
+    target: Model, prompts: list[list[int]], plain: Generation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefill = "perfmodel.validate.decoder.runner.Runner.prefill"
+    from perfmodel.validate.decoder.runner import Runner
+
+    whole = Runner.prefill
+    monkeypatch.setattr(prefill, lambda self, tokens, lengths, window=0: whole(self, tokens, lengths, window, chunk=16))
+    for method in ("full", "snapkv:24,window=8", "retrieval:24,every=3"):
+        assert run(target, prompts, gamma=4, draft_kv=method).tokens == plain.tokens
+
+
+@pytest.mark.parametrize("kind", ["self", "model"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_decoder_used_again_remembers_nothing(
+    target: Model, small: Model, prompts: list[list[int]], plain: Generation, method: str, kind: str
+) -> None:
+    """Same tokens and same acceptance as at first, whatever was decoded between."""
+    made = decoder(target, Request(4, 70, NEW, 4, kind, method), small if kind == "model" else None)
+    first = made.generate(prompts, NEW)
+    assert made.generate(prompts[::-1], NEW).tokens == plain.tokens[::-1]
+    assert made.generate(prompts, NEW) == first
+
+
+def test_batching_changes_nothing(target: Model, prompts: list[list[int]], plain: Generation) -> None:
+    for prompt, row in zip(prompts, plain.tokens, strict=True):
+        assert run(target, [prompt], gamma=3, draft_kv="snapkv:24,window=8").tokens == [row]

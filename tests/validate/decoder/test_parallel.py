@@ -1,0 +1,125 @@
+"""The same tokens come out of one process and of two (gloo, on a CPU)."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from perfmodel.errors import InputError
+from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder.parallel import joined
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.topology import branching
+from perfmodel.validate.decoder.weights import RandomWeights, build
+
+CASES: list[dict[str, Any]] = [
+    {"gamma": 0},
+    {"gamma": 4, "draft_kv": "snapkv:16,window=8"},
+    {"gamma": 4, "draft_kv": "quest:16,page=4", "shape": {"num_key_value_heads": 1}},
+    {"gamma": 4, "draft": "model", "draft_kv": "streamingllm:16", "draft_tp": 1},
+    {"gamma": 4, "draft": "model", "draft_kv": "full", "draft_tp": 2},
+    {"gamma": 3, "draft": "ngram"},
+    {"gamma": 2, "draft_kv": "snapkv:16,window=8", "tree": branching("3x2"), "temperature": 0.8},
+    {"gamma": 3, "draft": "model", "draft_tp": 1, "middle_kv": "snapkv:16,window=8", "inner_gamma": 2},
+    {"gamma": 3, "draft_kv": "topk:8", "temperature": 0.8, "shape": {"qkv_bias": True, "qk_norm": True}},
+    {"gamma": 2, "shape": {"tie_word_embeddings": True, "output_bias": True, "mlp_bias": True}},
+]
+PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6] * 5, [7], [8, 2, 8, 1, 8] * 4]
+
+WORKER = """
+import json, sys
+sys.path[:0] = [{tests!r}, {root!r}]
+import torch
+torch.set_num_threads(1)
+from test_parallel import CASES, run
+from perfmodel.validate.decoder.parallel import joined
+with joined(2, torch.device("cpu")) as shard:
+    print(json.dumps([run(case, shard) for case in CASES]))
+"""
+
+
+def specification(**changes: Any) -> ModelSpec:
+    shape = {
+        "name": "tiny",
+        "title": "tiny",
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "intermediate_size": 48,
+        "vocab_size": 60,
+        "max_position_embeddings": 512,
+        "source": "a test",
+    }
+    return ModelSpec(**{**shape, **changes})
+
+
+def run(case: dict[str, Any], shard: Shard) -> list[list[int]]:
+    from perfmodel.validate.decoder.parallel import for_draft
+
+    case = dict(case)
+    shape, draft_tp = case.pop("shape", {}), case.pop("draft_tp", None)
+    sampling = Sampling(case.pop("temperature", 0.0))
+    weights = RandomWeights(0, torch.device("cpu"), torch.float64, 0.3)
+    model = build(specification(**shape), weights, shard)
+    draft = None
+    if draft_tp:
+        part = for_draft(shard, draft_tp) if shard.size > 1 else shard
+        draft = build(specification(num_hidden_layers=1), weights, part)
+    asked = Request(len(PROMPTS), 40, 40, sampling=sampling, **case)
+    prompts = [prompt * 2 if asked.middle_kv and len(prompt) == 1 else prompt for prompt in PROMPTS]
+    return decoder(model, asked, draft).generate(prompts, 40, seed=1).tokens
+
+
+def test_two_processes_give_the_tokens_of_one() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    code = WORKER.format(tests=str(Path(__file__).parent), root=str(Path(__file__).parents[3]))
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, **shared, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    done = [process.communicate(timeout=500) for process in started]
+    assert [process.returncode for process in started] == [0, 0], done[0][1][-2000:] + done[1][1][-2000:]
+    first, second = (json.loads(out) for out, _ in done)
+    assert first == second, "both ranks must take the same decisions"
+    alone = [run(case, Shard()) for case in CASES]
+    for case, ours, theirs in zip(CASES, first, alone, strict=True):
+        assert ours == theirs, case
+
+
+def test_kv_heads_are_split_or_replicated() -> None:
+    assert [Shard(rank, 2).kv_heads(8) for rank in range(2)] == [(0, 4), (4, 8)]
+    assert [Shard(rank, 8).kv_heads(2) for rank in range(8)] == [(0, 1)] * 4 + [(1, 2)] * 4
+
+
+@pytest.mark.parametrize(("size", "what"), [(3, "num_attention_heads"), (8, "num_attention_heads")])
+def test_a_size_that_does_not_divide_is_refused(size: int, what: str) -> None:
+    with pytest.raises(InputError, match=f"--tp: must divide {what} of tiny"):
+        Shard(0, size).check(specification())
+
+
+def test_another_number_of_processes_is_refused() -> None:
+    with (
+        pytest.raises(InputError, match=r"--tp: must be the number of processes \(1\), given 2"),
+        joined(2, torch.device("cpu")),
+    ):
+        pass

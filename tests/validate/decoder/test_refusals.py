@@ -1,0 +1,166 @@
+"""What a user can get wrong is told in one line, before anything is touched."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.weights import load, save_tensors
+from perfmodel.validate.lm.train import configuration
+
+CPU = torch.device("cpu")
+
+
+def refused(says: str, call: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, target: Model) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(configuration(target.spec)))
+    save_file(save_tensors(target), tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def read(folder: Path) -> Model:
+    return load(str(folder), "checkpoint", CPU, torch.float64)
+
+
+def test_a_good_folder_loads(folder: Path, target: Model) -> None:
+    assert torch.equal(read(folder).layers[1].qkv.weight, target.layers[1].qkv.weight)
+
+
+def test_truncated_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    refused("must be a whole safetensors file", lambda: read(folder))
+
+
+def test_no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    refused("must hold .safetensors weights", lambda: read(folder))
+
+
+def test_no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    refused("config.json", lambda: read(folder))
+
+
+def test_a_shard_that_the_index_names_is_missing(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "gone.safetensors"}}))
+    refused("gone.safetensors: must be a whole safetensors file", lambda: read(folder))
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"weight_map": 3}', "{}"])
+def test_a_broken_index(folder: Path, text: str) -> None:
+    (folder / "model.safetensors.index.json").write_text(text)
+    refused("weight_map", lambda: read(folder))
+
+
+def test_a_missing_tensor(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.down_proj.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    refused("must hold the tensor model.layers.1.mlp.down_proj.weight", lambda: read(folder))
+
+
+def test_a_tensor_of_another_shape(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 52}))
+    refused(r"gate_proj.weight: must be \[52, 32\] by config.json, given \[48, 32\]", lambda: read(folder))
+
+
+def test_an_untied_head_that_is_not_there(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["lm_head.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    refused("no lm_head.weight although", lambda: read(folder))
+
+
+@pytest.mark.parametrize("weights", ["random", "random:x", "zeros", ""])
+def test_bad_weights(weights: str) -> None:
+    refused("--weights: must be", lambda: load("tinyllama-1.1b", weights, CPU, torch.float32))
+
+
+def test_a_checkpoint_must_be_a_folder() -> None:
+    refused("--checkpoint: must be a folder", lambda: load("tinyllama-1.1b", "checkpoint", CPU, torch.float32))
+
+
+def test_models_that_are_not_of_these_families() -> None:
+    refused("must be a dense model of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32))
+
+
+def test_prompts(target: Model, prompts: list[list[int]]) -> None:
+    made = decoder(target, Request(4, 70, 60, 2))
+    before = made.target.cache.k.clone()
+    refused("prompt: must be at most", lambda: made.generate([[1] * 2000, [1], [1], [1]], 60))
+    refused("positions of tiny", lambda: decoder(target, Request(1, 2000, 60)).generate([[1] * 2000], 60))
+    refused("in the caches", lambda: made.generate([[1] * 140, [1], [1], [1]], 60))
+    refused("must be 4 non-empty lists", lambda: made.generate(prompts[:3], 60))
+    refused("must be 4 non-empty lists", lambda: made.generate([[], [1], [1], [1]], 60))
+    refused("tokens must be in 0 .. 60, given 61", lambda: made.generate([[61], [1], [1], [1]], 60))
+    refused("tokens must be in 0 .. 60, given -1", lambda: made.generate([[-1], [1], [1], [1]], 60))
+    refused("--new-tokens", lambda: made.generate(prompts, 0))
+    assert torch.equal(before, made.target.cache.k), "a refusal must not touch the cache"
+    assert len(made.generate(prompts, 60).tokens[0]) == 60, "and the decoder stays usable"
+
+
+def test_mixed_vocabularies(target: Model, make_model: Callable[..., Model]) -> None:
+    other = make_model(vocab_size=62)
+    refused("must have the 61 tokens of tiny, given 62", lambda: decoder(target, Request(1, 8, 8, 2, "model"), other))
+
+
+def test_out_of_memory(target: Model) -> None:
+    refused("KV cache: must fit in the .* GB free on cpu", lambda: decoder(target, Request(100000, 10**6, 8)))
+    refused("draft KV cache: must fit", lambda: decoder(target, Request(1, 8, 8, 2, draft_kv="snapkv:10000000000")))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{"draft": "other"}, {"draft": "self:3"}, {"draft": "ngram:0"}, {"draft": "ngram:x"}, {"draft": "model"}],
+)
+def test_bad_drafts(target: Model, request_: dict[str, str]) -> None:
+    refused("--draft", lambda: decoder(target, Request(1, 8, 8, 2, **request_)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sizes", [(0, 8, 8, 1), (1, 0, 8, 1), (1, 8, 8, -1)])
+def test_bad_sizes(sizes: tuple[int, int, int, int]) -> None:
+    refused("or more, given", lambda: Request(*sizes))
+
+
+def test_a_sliding_window_is_not_ignored(make_model: Callable[..., Model]) -> None:
+    model = make_model(sliding_window=64, num_sliding_layers=2)
+    refused("attends to the last 64 tokens", lambda: decoder(model, Request(1, 60, 8)))
+    assert decoder(model, Request(1, 40, 8))
+
+
+@pytest.mark.parametrize(
+    ("says", "changes"),
+    [
+        ("hidden_act: must be 'silu' to be run here, given 'gelu'", {"hidden_act": "gelu"}),
+        ("quantization_config: must be absent", {"quantization_config": {"quant_method": "fp8"}}),
+        ("its rope_type is 'yarn'", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
+        ("its rope_type is 'dynamic'", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+    ],
+)
+def test_what_would_be_computed_otherwise_is_not_ignored(folder: Path, says: str, changes: dict[str, object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    refused(says, lambda: read(folder))
+
+
+def test_copying_a_folder_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(folder / name, copy / name)
+    assert torch.equal(read(copy).embedding, read(folder).embedding)

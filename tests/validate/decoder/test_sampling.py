@@ -1,0 +1,281 @@
+"""Speculative sampling is distributed as direct sampling: chi-square on small vocabularies."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor
+
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.sampling import (
+    Sampling,
+    Script,
+    draw,
+    race,
+    scripted_weights,
+    verify_greedy,
+    verify_sampled,
+)
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.topology import Topology, branching, depths
+from perfmodel.validate.decoder.tree import TreeDecoder
+from perfmodel.validate.decoder.tree_sampling import walk_sampled
+from perfmodel.validate.decoder.two_level import TwoLevelDecoder
+
+VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
+
+
+@pytest.fixture(scope="module")
+def models(make_model: Callable[..., Model]) -> tuple[Model, Model]:
+    shape = {
+        "vocab_size": VOCAB,
+        "num_hidden_layers": 1,
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
+    return make_model(seed=1, deviation=0.4, **shape), make_model(seed=2, deviation=0.4, **shape)
+
+
+def causal(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def exact(model: Model, sampling: Sampling) -> np.ndarray:
+    """Probability of every continuation of PROMPT, [VOCAB ** NEW], by the chain rule over full passes."""
+    rows = torch.tensor([PROMPT + list(tail) for tail in itertools.product(range(VOCAB), repeat=NEW)])
+    hidden = model(rows, torch.arange(rows.shape[1]).expand(len(rows), -1), causal)
+    steps = sampling.probabilities(model.logits(hidden))[:, len(PROMPT) - 1 : -1]
+    return steps.gather(2, rows[:, len(PROMPT) :, None])[..., 0].prod(1).numpy()
+
+
+def agrees(counts: np.ndarray, probabilities: np.ndarray) -> float:
+    """P-value; cells that are expected fewer than 5 times are put together."""
+    expected = probabilities / probabilities.sum() * counts.sum()
+    assert counts[probabilities == 0].sum() == 0, "a token outside the distribution was drawn"
+    rare = expected < 5
+    observed = np.append(counts[~rare], counts[rare].sum())
+    wanted = np.append(expected[~rare], expected[rare].sum())
+    return float(chisquare(observed[wanted > 0], wanted[wanted > 0]).pvalue)
+
+
+@pytest.mark.parametrize("gamma", range(9))
+@pytest.mark.parametrize("temperature", [0.7, 1.3])
+def test_sequences_are_distributed_as_direct_sampling(
+    models: tuple[Model, Model], gamma: int, temperature: float
+) -> None:
+    model, draft = models
+    sampling = Sampling(temperature)
+    asked = Request(BATCH, len(PROMPT), NEW, gamma, "model" if gamma else "self", sampling=sampling)
+    out = decoder(model, asked, draft if gamma else None).generate([PROMPT] * BATCH, NEW, seed=gamma)
+    codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
+    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(model, sampling)) > 1e-3
+    assert all(out.histogram[:2]), "both rejection and acceptance must occur"
+
+
+@pytest.mark.parametrize(
+    ("draft", "draft_kv"), [("self", "streamingllm:6,sinks=1"), ("self", "topk:2"), ("ngram", "full")]
+)
+def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_kv: str) -> None:
+    sampling = Sampling(1.0, top_p=0.8)
+    asked = Request(BATCH, len(PROMPT), NEW, 3, draft, draft_kv, sampling=sampling)
+    out = decoder(models[0], asked).generate([PROMPT] * BATCH, NEW, seed=7)
+    codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
+    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+
+
+TREES = {"chain": "1x1x1", "binary": "2x2x1", "star": "4", "all": "5x1", "wide": "3x2"}
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.3), Sampling(1.0, 0.8)], ids=["0.7", "1.3", "top-p"])
+@pytest.mark.parametrize("shape", TREES)
+def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], shape: str, sampling: Sampling) -> None:
+    """Several candidates for each token, drawn without replacement; with top-p more than the draft's distribution has.
+
+    A draft that reads little of the target's cache, and another model with a cache of its own.
+    """
+    tree = branching(TREES[shape])
+    for kind, draft_kv in (("model", "full"), ("self", "streamingllm:6,sinks=1")):
+        gamma = depths(tree)[-1]
+        asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling=sampling, tree=tree)
+        made = decoder(models[0], asked, models[1] if kind == "model" else None)
+        out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
+        codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
+        assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+        assert isinstance(made, TreeDecoder)
+        assert all(made.counts().taken[:2]), "children of the first ranks must be accepted"
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.3), Sampling(1.0, 0.8)], ids=["0.7", "1.3", "top-p"])
+@pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (1, 2), (2, 2), (2, 3)])
+def test_two_levels_are_distributed_as_direct_sampling(
+    models: tuple[Model, Model], inner: int, gamma: int, sampling: Sampling
+) -> None:
+    """Rejections at both levels, and as many verified tokens in each sequence as its inner rounds gave."""
+    asked = Request(
+        BATCH,
+        len(PROMPT),
+        NEW,
+        gamma,
+        "model",
+        "full",
+        sampling,
+        middle_kv="snapkv:3,window=1",
+        inner_gamma=inner,
+    )
+    made = decoder(models[0], asked, models[1])
+    out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
+    codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
+    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+    assert isinstance(made, TwoLevelDecoder)
+    counts = made.counts()
+    assert all(counts.inner[:2])
+    assert 0 < counts.complete < counts.iterations
+
+
+def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models: tuple[Model, Model]) -> None:
+    """One selection for all drafted tokens: what the first is drawn from would depend on those after it."""
+    asked = Request(2, len(PROMPT), NEW, 1, "model", "full", Sampling(0.7), middle_kv="topk:2", inner_gamma=1)
+    with pytest.raises(InputError, match="topk selects by the drafted tokens' own queries"):
+        decoder(models[0], asked, models[1])
+
+
+def test_fewer_tokens_than_columns() -> None:
+    """count: what lies beyond it is no draft, however likely; after all that count comes the target's own token."""
+    p = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [0.0, 0.2, 0.8]]], dtype=torch.float64).expand(9000, -1, -1)
+    drafted = torch.tensor([[0, 2]]).expand(9000, -1)
+    count = torch.tensor([0, 1, 2]).repeat(3000)
+    verdict = verify_sampled(drafted, p[:, :2], p, torch.Generator().manual_seed(0), count)
+    assert torch.equal(verdict.accepted, count), "drafts of the target's own distribution are all accepted"
+    for have in range(3):
+        counts = torch.bincount(verdict.bonus[count == have], minlength=3).numpy()
+        assert agrees(counts, p[0, have].numpy()) > 1e-3
+    scores = torch.nn.functional.one_hot(torch.tensor([[0, 2, 1]] * 3), 3).float()
+    greedy = verify_greedy(torch.tensor([[0, 2]] * 3), scores, torch.tensor([0, 1, 2]))
+    assert greedy.accepted.tolist() == [0, 1, 2]
+    assert greedy.bonus.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("parents", [(-1, 0), (-1, 0, 0, 0), (-1, 0, 0, 0, 0), (-1, 0, 0, 1, 1, 2, 4)])
+@pytest.mark.parametrize("support", [4, 2])
+def test_a_walk_is_fair_at_every_node(parents: tuple[int, ...], support: int) -> None:
+    """Whatever the draft: the first token is the root's, and the one after an accepted child that child's.
+
+    The draft's distributions have `support` tokens, sometimes fewer than there are children to draw.
+    """
+    tree, runs, vocab = Topology(parents, torch.device("cpu")), 60_000, 4
+    generator = torch.Generator().manual_seed(len(parents) + support)
+    table = torch.rand(vocab + 1, 2, vocab, generator=generator, dtype=torch.float64) ** 2
+    table[:, 1, support:] = 0
+    table[0, 0, 1] = 0
+    table /= table.sum(-1, keepdim=True)
+    nodes = torch.zeros(runs, tree.size, dtype=torch.int64)
+    context = torch.zeros_like(nodes)  # row of the table for each node: 0 for the root, then 1 + its token
+    for node in range(tree.size):
+        children = tree.children[node][tree.children[node] > 0]
+        drawn = race(table[context[:, node], 1], generator).topk(max(1, len(children)), -1).indices
+        for rank, child in enumerate(children.tolist()):
+            nodes[:, child] = drawn[:, rank]
+            context[:, child] = 1 + drawn[:, rank]
+    proposed = table[context[:, : tree.starts[-2]], 1]
+    found = walk_sampled(tree, nodes, proposed, table[context, 0], generator)
+    first = torch.where(found.accepted > 0, nodes.gather(1, found.path[:, 1:2])[:, 0], found.bonus)
+    assert agrees(torch.bincount(first, minlength=vocab).numpy(), table[0, 0].numpy()) > 1e-3
+    for token in range(vocab):
+        went = (found.accepted > 0) & (first == token)
+        if went.any():
+            second = torch.where(found.accepted > 1, nodes.gather(1, found.path[:, -1:])[:, 0], found.bonus)[went]
+            if tree.levels <= 3:
+                assert agrees(torch.bincount(second, minlength=vocab).numpy(), table[1 + token, 0].numpy()) > 1e-4
+
+
+def test_races_are_draws_without_replacement() -> None:
+    """P(a, then b) = p_a p_b / (1 - p_a)."""
+    p = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
+    pairs = race(p.expand(40000, -1), torch.Generator().manual_seed(0)).topk(2, -1).indices
+    counts = torch.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16).numpy()
+    wanted = (p[:, None] * p / (1 - p[:, None]) * (1 - torch.eye(4))).flatten().numpy()
+    assert agrees(counts, wanted) > 1e-3
+
+
+def test_top_p_keeps_the_smallest_sufficient_set() -> None:
+    logits = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log()
+    kept = Sampling(1.0, top_p=0.65).probabilities(logits)
+    torch.testing.assert_close(kept, torch.tensor([4 / 7, 0, 3 / 7, 0], dtype=torch.float64))
+    assert Sampling(1.0, top_p=1e-9).probabilities(logits).tolist() == [1, 0, 0, 0]
+    exactly = Sampling(1.0, top_p=0.5).probabilities(torch.zeros(4))
+    assert sorted(exactly.tolist()) == [0, 0, 0.5, 0.5], "at least that probability, and no token more"
+
+
+def test_draw_is_fair() -> None:
+    p = torch.tensor([0.5, 0.25, 0.0, 0.25]).expand(20000, -1)
+    counts = torch.bincount(draw(p, torch.Generator().manual_seed(0)), minlength=4).numpy()
+    assert agrees(counts, p[0].numpy()) > 1e-3
+
+
+def test_verify_sampled_by_hand() -> None:
+    """q = p accepts everything; q where p is 0 accepts nothing and draws the bonus from p alone."""
+    p = torch.tensor([[[0.25, 0.75, 0.0]] * 3])
+    same = verify_sampled(torch.tensor([[1, 0]]), p[:, :2], p, torch.Generator().manual_seed(0))
+    assert same.accepted.tolist() == [2]
+    wrong = torch.tensor([[[0.0, 0.0, 1.0]] * 2])
+    none = verify_sampled(torch.tensor([[2, 2]]), wrong, p, torch.Generator().manual_seed(0))
+    assert none.accepted.tolist() == [0]
+    assert none.bonus.tolist() != [2]
+
+
+def test_a_residual_that_rounding_left_empty() -> None:
+    """Then the target's own distribution decides, and no token outside it."""
+    target = torch.tensor([[[0.0, 0.5, 0.5]] * 2]).expand(500, -1, -1)
+    verdict = verify_sampled(
+        torch.zeros(500, 1, dtype=torch.int64), torch.ones(500, 1, 3), target, torch.Generator().manual_seed(0)
+    )
+    assert verdict.accepted.sum() == 0
+    assert verdict.bonus.unique().tolist() == [1, 2]
+
+
+def test_verify_greedy_by_hand() -> None:
+    """The target wants 3 1 4 1; drafts 3 1 5 stand up to the 5, and the bonus is the 4 in its place."""
+    logits = torch.nn.functional.one_hot(torch.tensor([[3, 1, 4, 1]] * 3), 6).float()
+    verdict = verify_greedy(torch.tensor([[3, 1, 5], [3, 1, 4], [0, 1, 4]]), logits)
+    assert verdict.accepted.tolist() == [2, 3, 0]
+    assert verdict.bonus.tolist() == [4, 1, 3]
+
+
+def test_script_has_the_stated_frequencies() -> None:
+    weights = scripted_weights(0.8, 4)
+    assert weights == pytest.approx([0.2, 0.16, 0.128, 0.1024, 0.4096])
+    drawn = Script(weights, torch.device("cpu")).accepted(20000, torch.Generator().manual_seed(0))
+    assert agrees(torch.bincount(drawn, minlength=5).numpy(), np.array(weights)) > 1e-3
+    zero = Script([0.0, 0.0, 1.0], torch.device("cpu")).accepted(100, torch.Generator().manual_seed(0))
+    assert zero.unique().tolist() == [2]
+
+
+def test_scripted_acceptance_drives_the_loop(target: Model, prompts: list[list[int]]) -> None:
+    """Counts follow the script and not the models or an EOS, and sequences end at the limit all the same."""
+    asked = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0), eos=tuple(range(61)))
+    out = decoder(target, asked).generate(prompts, 40)
+    assert out.histogram[2] == sum(out.histogram)
+    assert out.tokens_per_iteration == 3
+    assert [len(row) for row in out.tokens] == [40] * 4
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Sampling(-1.0),
+        lambda: Sampling(1e-40),
+        lambda: Sampling(float("nan")),
+        lambda: Sampling(1.0, 0.0),
+        lambda: scripted_weights(1.5, 3),
+        lambda: Script([0.0, 0.0], torch.device("cpu")),
+        lambda: Request(1, 1, 1, 2, script=(1.0, 0.0)),
+    ],
+)
+def test_bad_values_are_refused(call: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match="must be"):
+        call()

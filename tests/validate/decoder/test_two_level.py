@@ -1,0 +1,179 @@
+"""Two levels of drafting: greedy output is plain output, the small model's cache stays right, and counts add up."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder import graphs
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.speculative import Generation
+from perfmodel.validate.decoder.two_level import TwoLevelDecoder
+from tests.validate.decoder.methods import METHODS
+
+NEW = 40
+
+
+@pytest.fixture(scope="module")
+def ragged() -> list[list[int]]:
+    """Prompts of two tokens and more."""
+    generator = torch.Generator().manual_seed(6)
+    return [torch.randint(61, (n,), generator=generator).tolist() for n in (70, 2, 33, 50)]
+
+
+@pytest.fixture(scope="module")
+def plain(target: Model, ragged: list[list[int]]) -> Generation:
+    return decoder(target, Request(4, 70, NEW)).generate(ragged, NEW)
+
+
+def levels(
+    target: Model, small: Model, middle: str, inner: int = 2, gamma: int = 4, draft_kv: str = "full", **more: object
+) -> TwoLevelDecoder:
+    asked = Request(4, 70, NEW, gamma, "model", draft_kv, middle_kv=middle, inner_gamma=inner, **more)  # type: ignore[arg-type]
+    made = decoder(target, asked, small)
+    assert isinstance(made, TwoLevelDecoder)
+    return made
+
+
+@pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (1, 5), (2, 4), (4, 3), (3, 8)])
+@pytest.mark.parametrize("middle", METHODS)
+def test_greedy_output_is_plain_output(
+    target: Model, small: Model, ragged: list[list[int]], plain: Generation, middle: str, inner: int, gamma: int
+) -> None:
+    made = levels(target, small, middle, inner, gamma)
+    out = made.generate(ragged, NEW)
+    assert out.tokens == plain.tokens
+    assert len(out.histogram) == gamma + inner + 1
+    counts = made.counts()
+    assert counts.iterations == sum(out.histogram)
+    assert counts.tokens_per_iteration == pytest.approx(out.tokens_per_iteration)
+    assert len(counts.inner) == inner + 1
+    assert counts.inner[0] > 0, "the sparse target must refuse some of the small model's tokens"
+    assert sum(counts.inner[1:]) > 0, "and take some"
+    assert gamma <= counts.drafted <= gamma + inner
+    assert (counts.complete == counts.iterations) == (middle == "full"), "only a full middle level is always right"
+
+
+@pytest.mark.parametrize(
+    "draft_kv", ["streamingllm:24", "snapkv:24,window=8", "retrieval:24,every=3", "quest:24,page=4"]
+)
+def test_the_small_model_may_have_a_sparse_cache_too(
+    target: Model, small: Model, ragged: list[list[int]], plain: Generation, draft_kv: str
+) -> None:
+    made = levels(target, small, "streamingllm:24", draft_kv=draft_kv)
+    assert made.generate(ragged, NEW).tokens == plain.tokens
+    assert 1 < made.counts().tokens_per_round < 3
+
+
+@torch.inference_mode()
+def test_perfect_levels_accept_everything(target: Model, ragged: list[list[int]]) -> None:
+    """The target as its own small model: every round gains gamma_1 + 1, every iteration all that was collected."""
+    made = levels(target, target, "full", inner=2, gamma=4)
+    made.generate(ragged, NEW)
+    counts = made.counts()
+    assert counts.inner[:2] == (0, 0)
+    assert counts.complete == counts.iterations
+    assert counts.rounds == 2
+    assert counts.tokens_per_iteration == 7
+    assert counts.alphas == (1, 1)
+
+
+@pytest.mark.parametrize("model", ["small", "target"])
+@torch.inference_mode()
+def test_the_small_models_cache_is_that_of_a_fresh_prefill(
+    target: Model, small: Model, ragged: list[list[int]], model: str
+) -> None:
+    """Whatever was collected and refused; also where everything was accepted, whose last token was never fed."""
+    draft = small if model == "small" else target
+    made = levels(target, draft, "streamingllm:24")
+    state = made.start(ragged, NEW)
+    for _ in range(6):
+        made.iterate(state)
+    own = made.levels.inner.small.runner.cache
+    for cache, owner, behind in ((made.target.cache, target, 1), (own, draft, 3)):
+        assert torch.equal(cache.lengths, state.length - behind)
+        assert int(cache.lengths.max()) <= cache.bound
+        fresh = decoder(owner, Request(4, 128, 1)).target
+        fresh.prefill(state.tokens, cache.lengths)
+        for row, length in enumerate(cache.lengths.tolist()):
+            for mine, theirs in ((cache.k, fresh.cache.k), (cache.v, fresh.cache.v)):
+                torch.testing.assert_close(mine[:, row, :, :length], theirs[:, row, :, :length], rtol=1e-9, atol=1e-9)
+
+
+def test_one_inner_round_is_the_chain_of_the_middle(target: Model, ragged: list[list[int]]) -> None:
+    """A small model that is always right, and gamma_1 + 1 = gamma_2: the sparse target drafts as in one level."""
+    made = levels(target, target, "snapkv:70,window=8", inner=3, gamma=4)
+    two = made.generate(ragged, NEW)
+    one = decoder(target, Request(4, 70, NEW, 4, "self", "snapkv:70,window=8")).generate(ragged, NEW)
+    assert two.histogram[:5] == one.histogram
+    assert two.tokens == one.tokens
+
+
+def test_eos_limits_and_use_again(target: Model, small: Model, ragged: list[list[int]], plain: Generation) -> None:
+    eos = plain.tokens[0][17]
+    wanted = [row[: row.index(eos) + 1] if eos in row else row for row in plain.tokens]
+    made = levels(target, small, "retrieval:24,every=3", eos=(eos,))
+    assert made.generate(ragged, NEW).tokens == wanted
+    counts = made.counts()
+    for new in (1, 2, 7):
+        assert made.generate(ragged[::-1], new).tokens == [row[:new] for row in wanted[::-1]]
+    assert made.generate(ragged, NEW).tokens == wanted
+    assert made.counts() == counts
+
+
+def test_sampling_runs_in_ragged_batches(target: Model, small: Model, ragged: list[list[int]]) -> None:
+    made = levels(target, small, "streamingllm:24", sampling=Sampling(0.9, 0.9))
+    assert [len(row) for row in made.generate(ragged, NEW, seed=1).tokens] == [NEW] * 4
+
+
+@pytest.mark.parametrize(
+    ("says", "request_"),
+    [
+        ("must stand over a separate --draft model", {"draft": "self"}),
+        ("without --tree and --alpha", {"script": (0.0, 1.0, 0.0)}),
+        ("without --tree and --alpha", {"tree": (-1, 0, 1)}),
+        ("--inner-gamma, --gamma: must be 1 or more", {"inner_gamma": 0}),
+        ("--attention: triton's kernel takes chains only", {"attention": "triton"}),
+        ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),
+    ],
+)
+def test_refusals(target: Model, small: Model, says: str, request_: dict[str, object]) -> None:
+    good = {
+        "batch": 1,
+        "context": 8,
+        "new_tokens": 8,
+        "gamma": 2,
+        "draft": "model",
+        "middle_kv": "full",
+        "inner_gamma": 1,
+    }
+    with pytest.raises(InputError, match=says):
+        decoder(target, Request(**good | request_), small)  # type: ignore[arg-type]
+
+
+def test_a_prompt_of_one_token_is_refused(target: Model, small: Model, prompts: list[list[int]]) -> None:
+    with pytest.raises(InputError, match="--middle-kv: prompts must be of 2 tokens or more"):
+        levels(target, small, "full").generate(prompts, NEW)
+
+
+def test_graphs_are_refused(
+    target: Model, small: Model, ragged: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = levels(target, small, "full")
+    state = made.start(ragged, NEW)
+    monkeypatch.setattr(Model, "device", torch.device("cuda"))
+    with pytest.raises(InputError, match="--graphs: must not be given with --middle-kv"):
+        graphs.capture(made, state)
+
+
+@pytest.mark.parametrize("gamma", [2, 3])
+def test_other_seeds_and_models(make_model: Callable[..., Model], gamma: int) -> None:
+    """A model of its own weights, which is hardly ever right."""
+    model, other = make_model(seed=3), make_model(seed=4, num_hidden_layers=1)
+    prompts = [[5, 6, 7], [8, 9]]
+    asked = Request(2, 3, 30, gamma, "model", "full", middle_kv="streamingllm:16", inner_gamma=2)
+    out = decoder(model, asked, other).generate(prompts, 30)
+    assert out.tokens == decoder(model, Request(2, 3, 30)).generate(prompts, 30).tokens

@@ -1,0 +1,357 @@
+"""Each draft cache against its definition, written out, and against what its twin in the engine predicts."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from perfmodel.errors import InputError
+from perfmodel.kv import KVLayout, parse_kv
+from perfmodel.validate.decoder import backends, kv
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.kv.base import Packed
+from perfmodel.validate.decoder.kv.quantized import QuantizedView
+from perfmodel.validate.decoder.kv.quest import QuestView
+from perfmodel.validate.decoder.kv.retrieval import RetrievalView
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.setup import Request, decoder
+
+LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
+
+
+def cache(lengths: list[int], dtype: torch.dtype = torch.float64) -> KVCache:
+    made = KVCache(LAYERS, BATCH, KV, 256, D, torch.device("cpu"), dtype)
+    generator = torch.Generator().manual_seed(0)
+    made.k.normal_(generator=generator)
+    made.v.normal_(generator=generator)
+    made.set_lengths(torch.tensor(lengths), max(lengths))
+    return made
+
+
+def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
+    generator = torch.Generator().manual_seed(1)
+    return Observed(torch.randn(LAYERS, BATCH, HEADS, window + 1, D, generator=generator, dtype=dtype), window)
+
+
+def view(method: str, source: KVCache) -> View:
+    chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
+    made = kv.view(parse_kv(method), source, chosen, NEW, GAMMA)
+    made.build(observed(made.window, source.k.dtype))
+    return made
+
+
+def query(n: int = 1, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return tuple(torch.randn(BATCH, h, n, D, generator=generator, dtype=dtype) for h in (HEADS, KV, KV))  # type: ignore[return-value]
+
+
+def attended(made: View, layer: int = 1) -> Tensor:
+    made.begin()
+    return made.attend(layer, *query())
+
+
+def by_selection(source: KVCache, chosen: Callable[[int, int], list[int]], layer: int = 1) -> Tensor:
+    """Attention of `query` over chosen(sequence, kv head) and the new token."""
+    q, new_k, new_v = query()
+    out = torch.empty_like(q)
+    for b in range(BATCH):
+        for h in range(HEADS):
+            head = h // (HEADS // KV)
+            index = torch.tensor(sorted(chosen(b, head)), dtype=torch.int64)
+            keys = torch.cat((source.k[layer, b, head, index], new_k[b, head]))
+            values = torch.cat((source.v[layer, b, head, index], new_v[b, head]))
+            out[b, h, 0] = (keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) @ values
+    return out
+
+
+def grow(source: KVCache, made: View, counts: list[list[int]]) -> None:
+    """Commit, as after verifications; the tokens' keys lie in the cache already."""
+    for count in counts:
+        start = source.lengths.clone()
+        source.advance(torch.tensor(count), GAMMA + 1)
+        made.commit(start, torch.tensor(count))
+        made.refresh()
+
+
+GROWTH = [[5, 1, 0], [2, 5, 3], [0, 0, 0], [5, 5, 5], [1, 4, 2]]
+LENGTHS = [100, 9, 41]
+
+
+def streaming(source: KVCache) -> Callable[[int, int], list[int]]:
+    def chosen(b: int, head: int) -> list[int]:
+        length = int(source.lengths[b])
+        return [t for t in range(length) if t < 4 or t >= length - 16]
+
+    return chosen
+
+
+@pytest.mark.parametrize("growth", [[], GROWTH, GROWTH * 4])
+def test_streamingllm_is_sinks_and_window(growth: list[list[int]]) -> None:
+    source = cache(LENGTHS)
+    made = view("streamingllm:20,sinks=4", source)
+    grow(source, made, growth)
+    torch.testing.assert_close(attended(made), by_selection(source, streaming(source)))
+
+
+@pytest.mark.parametrize("growth", [[], GROWTH])
+def test_snapkv_is_what_the_window_votes_for(growth: list[list[int]]) -> None:
+    source, window, kernel, budget = cache(LENGTHS), 8, 5, 24
+    made = view(f"snapkv:{budget},window={window},kernel={kernel}", source)
+    grow(source, made, growth)
+    seen = observed(window).queries
+
+    def chosen(b: int, head: int) -> list[int]:
+        length = LENGTHS[b]
+        votes = np.zeros(length)
+        for h in (2 * head, 2 * head + 1):
+            for slot in range(window):
+                own = length - window + slot
+                scores = source.k[1, b, head, : own + 1] @ seen[1, b, h, slot] / math.sqrt(D)
+                votes[: own + 1] += scores.softmax(0).numpy()
+        padded = [votes[max(0, t - kernel // 2) : t + kernel // 2 + 1].mean() for t in range(length)]
+        prefix = np.argsort(padded[: length - window])[::-1][: budget - window]
+        return [*prefix, *range(length - window, int(source.lengths[b]))]
+
+    torch.testing.assert_close(attended(made), by_selection(source, chosen), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("growth", [[], GROWTH])
+def test_topk_takes_the_largest_weights(growth: list[list[int]]) -> None:
+    source = cache(LENGTHS)
+    made = view("topk:12", source)
+    grow(source, made, growth)
+    q, *_ = query()
+
+    def chosen(b: int, head: int) -> list[int]:
+        keys = source.k[1, b, head, : source.lengths[b]]
+        votes = sum((keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) for h in (2 * head, 2 * head + 1))
+        return torch.as_tensor(votes).topk(min(12, len(keys))).indices.tolist()
+
+    torch.testing.assert_close(attended(made), by_selection(source, chosen))
+
+
+@pytest.mark.parametrize("growth", [[], GROWTH])
+def test_quest_takes_the_pages_with_the_highest_bounds(growth: list[list[int]]) -> None:
+    source, page = cache(LENGTHS), 4
+    made = view(f"quest:20,page={page}", source)
+    grow(source, made, growth)
+    q, *_ = query()
+
+    def chosen(b: int, head: int) -> list[int]:
+        length = int(source.lengths[b])
+        pages = [list(range(t, min(t + page, length))) for t in range(0, length, page)]
+
+        def bound(tokens: list[int]) -> float:
+            keys = source.k[1, b, head, tokens]
+            low, high = keys.amin(0), keys.amax(0)
+            return max(
+                float(torch.maximum(q[b, h, 0] * low, q[b, h, 0] * high).sum()) for h in (2 * head, 2 * head + 1)
+            )
+
+        best = sorted(pages[:-1], key=bound, reverse=True)[:4]
+        return [token for tokens in [*best, pages[-1]] for token in tokens]
+
+    torch.testing.assert_close(attended(made), by_selection(source, chosen))
+
+
+def test_retrieval_takes_the_chunks_with_the_best_means() -> None:
+    source, chunk = cache(LENGTHS), 4
+    made = view(f"retrieval:20,every=3,chunk={chunk}", source)
+    latest = observed(1).queries[1, :, :, 0]
+
+    def chosen(b: int, head: int) -> list[int]:
+        length = int(source.lengths[b])
+        chunks = [list(range(t, min(t + chunk, length))) for t in range(0, length, chunk)]
+        score = lambda c: max(float(source.k[1, b, head, c].mean(0) @ latest[b, h]) for h in (2 * head, 2 * head + 1))  # noqa: E731
+        best = sorted(chunks[:-1], key=score, reverse=True)[:4]
+        return [token for tokens in [*best, chunks[-1]] for token in tokens]
+
+    torch.testing.assert_close(attended(made), by_selection(source, chosen))
+
+
+def test_retrieval_appends_replaces_and_rebuilds() -> None:
+    """After r commits it is what it would be if built from scratch; between, it holds the new tokens in its budget."""
+    source = cache(LENGTHS)
+    made = view("retrieval:20,every=3,chunk=4", source)
+    assert isinstance(made, RetrievalView)
+    grow(source, made, GROWTH[:2])
+    assert made.lengths.tolist() == [20, 15, 20]
+    newest = source.k[0, 0, 0, 100:107]
+    assert all((made.k[0, 0, 0, :20] == key).all(-1).any() for key in newest)
+    made.begin()
+    for layer in range(LAYERS):
+        made.attend(layer, *query())
+    grow(source, made, GROWTH[3:4])
+    fresh = view("retrieval:20,every=3,chunk=4", source)
+    assert isinstance(fresh, RetrievalView)
+    torch.testing.assert_close(made.sums[:, :, :, :-1], fresh.sums[:, :, :, :-1])
+    assert made.lengths.tolist() == [20, 20, 17]
+    q, *_ = query()
+
+    def chosen(b: int, head: int) -> list[int]:
+        length = int(source.lengths[b])
+        chunks = [list(range(t, min(t + 4, length))) for t in range(0, length, 4)]
+        score = lambda c: max(float(source.k[1, b, head, c].mean(0) @ q[b, h, 0]) for h in (2 * head, 2 * head + 1))  # noqa: E731
+        best = sorted(chunks[:-1], key=score, reverse=True)[:4]
+        return [token for tokens in [*best, chunks[-1]] for token in tokens]
+
+    torch.testing.assert_close(attended(made), by_selection(source, chosen))
+
+
+def test_quest_bounds_grow_as_if_built_anew() -> None:
+    source = cache(LENGTHS)
+    made = view("quest:20,page=4", source)
+    grow(source, made, GROWTH)
+    fresh = view("quest:20,page=4", source)
+    assert isinstance(made, QuestView)
+    assert isinstance(fresh, QuestView)
+    assert torch.equal(made.low[..., :-1, :], fresh.low[..., :-1, :])
+    assert torch.equal(made.high[..., :-1, :], fresh.high[..., :-1, :])
+
+
+@pytest.mark.parametrize(
+    ("method", "error"), [("quantized,bits=8", 0.02), ("quantized,bits=4", 0.3), ("quantized,bits=4,group=2", 0.2)]
+)
+def test_quantised_values_are_near(method: str, error: float) -> None:
+    source = cache(LENGTHS)
+    made = view(method, source)
+    grow(source, made, GROWTH)
+    full = attended(view("full", source))
+    difference = (attended(made) - full).abs().max().item()
+    assert 0 < difference < error
+    assert isinstance(made, QuantizedView)
+    made.begin()
+    restored = made._restore("k", 0, torch.float64)
+    for b, length in enumerate(source.lengths.tolist()):
+        step = made.scales["k"][0, b, :, :length, :, 0].max().item()
+        assert (restored[b, :, :length] - source.k[0, b, :, :length]).abs().max().item() < 0.6 * step + 0.01
+
+
+CONTEXT = 96
+"""All lengths equal and a multiple of every page and chunk: the engine's formulas do not round."""
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "full",
+        "streamingllm:24",
+        "snapkv:24,window=8",
+        "snapkv:24,window=8,generated=10",
+        "quest:24,page=8",
+        "topk:24",
+        "retrieval:24,every=4",
+        "quantized,bits=4",
+        "quantized,bits=8",
+        "quantized,bits=4,group=4",
+    ],
+)
+def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
+    """A draft step reads read_bytes + select_step().bytes per sequence and layer, and keeps stored_bytes."""
+    source = cache([CONTEXT] * BATCH, torch.bfloat16)
+    made, predicted = view(method, source), parse_kv(method)
+    if "generated" in method:
+        grow(source, made, [[5] * BATCH] * 2)
+    read = {"kv": 0.0, "select": 0.0}
+
+    def meter(kind: str, size: Tensor | float) -> None:
+        read[kind] += float(size)
+
+    made.meter = meter
+    made.begin()
+    made.attend(0, *query(dtype=torch.bfloat16))
+    layout = KVLayout(KV, D, 2 * KV * D, HEADS, 2)
+    context = float(source.lengths[0])
+    assert read["kv"] / BATCH == predicted.read_bytes(context, layout)
+    assert read["select"] / BATCH == predicted.select_step(context, layout).bytes
+    if isinstance(made, Packed):
+        held = int(made.lengths[0]) * source.token_bytes
+        means = made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH if isinstance(made, RetrievalView) else 0
+        assert held + means == predicted.stored_bytes(context, layout)
+
+
+def test_metered_bytes_are_what_the_attention_is_handed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The meter's "kv" against the lengths of the spans that reach the attention, for every view that calls it."""
+    for method in ("full", "streamingllm:24", "snapkv:24,window=8", "quest:24,page=8", "retrieval:24,every=4"):
+        source = cache(LENGTHS)
+        made, told, handed = view(method, source), [], []
+        inner = made.attention
+
+        def spy(q, k, v, span, new_k, new_v, sees, inner=inner, handed=handed):  # type: ignore[no-untyped-def]
+            handed.append(float(span.lengths.sum()) * 2 * k.shape[1] * k.shape[3] * k.element_size())
+            return inner(q, k, v, span, new_k, new_v, sees)
+
+        made.attention = spy  # type: ignore[assignment]
+        made.meter = lambda kind, size, told=told: told.append(float(size)) if kind == "kv" else None
+        attended(made)
+        assert told == handed, method
+
+
+SPARSE = ["streamingllm:32", "snapkv:64,window=8", "retrieval:32,every=2", "quest:32,page=8"]
+
+
+@pytest.mark.parametrize("method", SPARSE)
+@pytest.mark.parametrize("lengths", [[0, 0, 0], [0, 1, 0]])
+def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: list[int]) -> None:
+    """Its cache lags by a token."""
+    source = cache(lengths)
+    made = view(method, source)
+    torch.testing.assert_close(attended(made), attended(view("full", source)))
+    grow(source, made, GROWTH)
+    torch.testing.assert_close(attended(made), attended(view("full", source)))
+
+
+@pytest.mark.parametrize("tree", [None, (-1, 0, 0, 1, 2)])
+@pytest.mark.parametrize("method", ["full", "topk:32", "quantized,bits=8", *SPARSE])
+def test_a_separate_draft_follows_a_prompt_of_one_token(
+    method: str, tree: tuple[int, ...] | None, target: Model, small: Model
+) -> None:
+    plain = decoder(target, Request(1, 1, 20)).generate([[7]], 20).tokens
+    request = Request(1, 1, 20, 2, "model", method, tree=tree)
+    assert decoder(target, request, small).generate([[7]], 20).tokens == plain
+
+
+@pytest.mark.parametrize("method", SPARSE)
+def test_one_token_prompts(method: str) -> None:
+    source = cache([1, 1, 3])
+    made = view(method, source)
+    torch.testing.assert_close(attended(made), attended(view("full", source)))
+    grow(source, made, GROWTH)
+    torch.testing.assert_close(attended(made), attended(view("full", source)))
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("h2o:64", "can be predicted but not run"),
+        ("streamingllm:64,copy=false", "copy=False can be predicted but not run"),
+        ("streamingllm:64,own_prefill=true", "own_prefill=True"),
+        ("streamingllm:8", "above sinks"),
+        ("quantized,bits=3", "bits=3"),
+        ("quantized,bits=4,group=3", "group=3"),
+        ("retrieval:64,every=2,keep_means=false", "keep_means=False"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(method: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        view(method, cache(LENGTHS))
+
+
+def test_a_separate_draft_selects_by_the_last_tokens_that_its_cache_holds(target: Model) -> None:
+    """It lags one token behind: the window is that of a self-draft of the prompt without its last token."""
+    prompt, method = [(7 * i * i + 3 * i) % target.spec.vocab_size for i in range(41)], "snapkv:12,window=4"
+    views = []
+    for tokens, kind, draft in ((prompt, "model", target), (prompt[:-1], "self", None)):
+        made = decoder(target, Request(1, len(tokens), 4, 2, kind, method), draft)
+        made.start([tokens], 4)
+        assert isinstance(made.draft, ModelDraft)
+        views.append(made.draft.view)
+    assert torch.equal(views[0].lengths, views[1].lengths)
+    for one, other in zip(*((view.k[..., :12, :], view.v[..., :12, :]) for view in views), strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,0 +1,107 @@
+"""Stack factors: found where they made the times, judged only on what they have not seen."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.validate.fit.counted import TIMES, PointSet
+from perfmodel.validate.fit.folds import folds_of
+from perfmodel.validate.fit.stack import KINDS, halves, scaled, with_stack
+from perfmodel.validate.records.record import RESULTS, latest, newest, records
+from perfmodel.validate.records.summary import points
+
+FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "beside the passes": 3.0}
+KERNELS = load_calibration("xeon-amx-2core.micro")
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[MeasuredPoint, ...]:
+    """The points of a committed record with the times that FACTORS give."""
+    record = latest(records(RESULTS, "cpu-1"), "measure")
+    assert record is not None
+    return retimed(points(record), scaled(KERNELS, FACTORS))
+
+
+def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tuple[MeasuredPoint, ...]:
+    times = PointSet(measured, calibration).predict(calibration)
+    return tuple(replace(p, **{name: float(times[name][i]) for name in TIMES}) for i, p in enumerate(measured))
+
+
+def test_factors_that_made_the_times_are_found(made: tuple[MeasuredPoint, ...]) -> None:
+    found = halves(made, KERNELS)
+    assert found.factors == pytest.approx(FACTORS, rel=1e-3)
+    assert all(found.judged[name].mape < 1e-3 for name in TIMES)
+
+
+def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
+    """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
+    odd = folds_of(made, "point") % 2 == 1
+    plain = [(p.target, p.batch, p.asked_context) for p in made]  # samples grow past it, with gamma
+    assert len({*plain}) == folds_of(made, "point").max() + 1 < len({(p.target, p.batch, p.context) for p in made})
+    assert not {plain[i] for i in np.flatnonzero(odd)} & {plain[i] for i in np.flatnonzero(~odd)}
+    twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))  # type: ignore[operator]
+    assert halves(twice, KERNELS).judged["target_s"].mape > 0.2
+
+
+def test_every_time_of_a_pass_belongs_to_one_kind() -> None:
+    names = [name for kind in KINDS.values() for group in kind for name in group]
+    assert len(names) == len(set(names))
+    left = {n for n in Calibration.model_fields if n.endswith(("_s", "_fraction"))} - set(names)
+    assert not left, "give each constant its kind of work"
+
+
+def test_the_stretched_calibration_states_what_it_was_fitted_on(made: tuple[MeasuredPoint, ...]) -> None:
+    found = with_stack(made, KERNELS, "mine.stack")
+    assert found.name == "mine.stack"
+    assert found.fitted_on == (*KERNELS.fitted_on, made[0].set_name)
+    assert found.gemm_fixed_s.value == pytest.approx(KERNELS.gemm_fixed_s.value * 1.2, rel=1e-2)
+    assert "rest of a pass 2.5" in found.notes
+    assert Calibration.model_validate(found.model_dump()) == found
+
+
+def test_one_plain_pass_cannot_be_halved(made: tuple[MeasuredPoint, ...]) -> None:
+    with pytest.raises(InputError, match="two batches or contexts"):
+        halves(made[:1], KERNELS)
+    one = [p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)]
+    assert len({p.gamma for p in one}) > 1
+    with pytest.raises(InputError, match="two batches or contexts"):
+        halves(tuple(one), KERNELS)
+
+
+def test_passes_must_have_been_timed_alone(made: tuple[MeasuredPoint, ...]) -> None:
+    whole = tuple(replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in made)
+    with pytest.raises(InputError, match="--stack: must hold passes that were timed alone"):
+        halves(whole, KERNELS)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Folders stand for their newest record; judging what was fitted is refused."""
+    folder, out = str(RESULTS / "cpu-1"), tmp_path / "c.yaml"
+    base = ["validate", "calibrate", "--from-microbench", folder]
+    assert run([*base, "--stack", folder, "--out", str(out)]) == 0
+    found = load_calibration(str(out))
+    assert found.name == "xeon-amx-2core.stack"
+    assert len(found.fitted_on) == 2
+    assert set(found.observed_error) == {*TIMES, "speedup"}
+    assert run([*base, "--stack", folder, "--judge", folder]) == 2
+    assert "--judge, --stack" in capsys.readouterr().err
+    with pytest.raises(InputError, match="must hold a record of kind measure"):
+        newest(tmp_path, "measure", "--stack")
+    micro = latest(records(RESULTS, "cpu-1"), "microbench")
+    assert micro is not None
+    with pytest.raises(InputError, match="must be of kind measure, given microbench"):
+        newest(micro.path, "measure", "--judge")
+
+
+def test_kernels_of_another_device_are_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["validate", "calibrate", "--from-microbench", str(RESULTS / "cpu-1")]
+    assert run([*base, "--hardware", "h100-sxm-80gb"]) == 0
+    assert "WARNING: no efficiency of h100-sxm-80gb explains its gemm and attention times" in capsys.readouterr().err
+    assert run(base) == 0
+    assert "WARNING" not in capsys.readouterr().err

@@ -1,0 +1,326 @@
+"""Runs of a tiny plan: what the record holds, what survives `kill -9`, what may not be mixed. No time is asserted."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.validate.records.record import Record, read_record, records, withdrawn
+from perfmodel.validate.records.summary import measured, points
+from tests.validate.harness.test_plans import TINY, write
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+COMMIT = "0123456789abcdef"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _known_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
+
+
+@pytest.fixture(autouse=True)
+def _same_threads() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    folder = tmp_path_factory.mktemp("record")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFMODEL_COMMIT", COMMIT)
+        status = run(["validate", "measure", str(write(folder)), "--machine", "t-1", "--results", str(folder)])
+    assert status == 0
+    (path,) = folder.glob("t-1/*.json")
+    return read_record(path)
+
+
+def test_a_record_says_everything(record: Record) -> None:
+    data = record.data
+    assert record.path.name.endswith("-01234567-test-tiny.json")
+    assert (data.schema_version, data.commit, data.dirty) == (1, COMMIT, False)
+    assert data.environment["libraries"]["torch"]
+    assert data.environment["device"]["kind"] == "cpu"
+    assert data.plan["shapes"]["tiny"]["num_hidden_layers"] == 2
+    protocol = ("timer", "acceptance", "interleaved", "warmup", "samples")
+    assert [data.protocol[key] for key in protocol] == ["perf_counter", "scripted", True, 1, 7]
+    assert len(record.rows) == 4
+    assert not record.failures()
+
+
+def test_a_record_holds_no_host_and_no_path(record: Record) -> None:
+    text = record.path.read_text(encoding="utf-8")
+    for secret in (socket.gethostname(), str(Path.home()), str(ROOT), str(record.path.parent)):
+        assert f'"{secret}' not in text
+        assert f"{secret}/" not in text
+    assert set(record.data.environment["variables"]) <= {"WORLD_SIZE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
+
+
+def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
+    for row in record.rows:
+        if row.mode == "end_to_end":
+            assert set(row.samples) == {"plain_s", "speculative_s"}
+            assert all(len(values) == 7 for values in row.samples.values())
+            assert row.histogram is not None
+            assert len(row.histogram) == row.gamma + 1
+            assert sum(row.histogram) == 7 * row.batch  # one iteration a sample
+            gained = sum(j * count for j, count in enumerate(row.histogram)) + sum(row.histogram)
+            assert sum(row.tokens["speculative"]) == gained
+            assert sum(row.tokens["plain"]) == 7 * row.batch
+        else:
+            assert "plain_verify_s" in row.samples
+            assert "draft_propose_s" in row.samples
+            assert row.histogram is None
+
+
+def test_no_mode_supplies_the_figure_of_the_other(record: Record) -> None:
+    for mode, absent in (("phases", ("plain_s", "speedup")), ("end_to_end", ("target_s", "verify_s", "draft_s"))):
+        rows = tuple(row for row in record.rows if row.mode == mode)
+        for m in measured(Record(record.path, record.data, rows, ())):
+            assert all(getattr(m, name) is None for name in absent)
+
+
+def test_statistics_are_made_on_reading(record: Record) -> None:
+    """By hand: 3 iterations a sample, gamma 2, medians 6 and 9 ms; 4 iterations accepted 0, 1, 1, 2 tokens."""
+    rows = []
+    for row in record.rows[:2]:
+        changes: dict[str, Any] = {"iterations": 3, "histogram": (1, 2, 1), "mean_growth_tokens": 0.0}
+        changes["samples"] = {
+            "plain_s": (0.005, 0.006, 0.9), "speculative_s": (0.009, 0.008, 0.010),
+            "plain_verify_s": (0.001, 0.002, 0.003), "draft_propose_s": (0.004,), "draft_verify_s": (0.003,),
+            "draft_decide_s": (0.001,), "draft_commit_s": (0.002,),
+        }  # fmt: skip
+        rows.append(row.model_copy(update=changes))
+    (point,) = points(Record(record.path, record.data, tuple(rows), ()))
+    assert isinstance(point, MeasuredPoint)
+    assert point.tokens_per_iteration == pytest.approx(2.0)
+    assert point.ar_tpot_s == pytest.approx(0.002)
+    assert point.sd_tpot_s == pytest.approx(0.0015)
+    assert point.speedup == pytest.approx(2.0 * 0.002 / 0.003)
+    assert (point.target_s, point.draft_s, point.verify_s) == pytest.approx((0.002, 0.002, 0.003))
+    assert point.overhead_s == pytest.approx(0.003)
+
+
+def test_out_of_memory_is_a_row(tmp_path: Path) -> None:
+    grid = [TINY["grid"][0], {**TINY["grid"][0], "batch": [4096], "context": [1 << 20]}]  # type: ignore[index]
+    plan = write(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]})
+    assert run(["validate", "measure", str(plan), "--machine", "t-1", "--results", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("t-1/*.json")
+    rows = read_record(path).rows
+    assert [row.status for row in rows] == ["ok", "ok", "out_of_memory"]
+    assert "must fit" in (rows[2].error or "")
+
+
+def many(folder: Path) -> Path:
+    """Enough rows that a kill lands between two of them, on a machine that is busy too."""
+    block = {**TINY["grid"][0], "context": [64, 96, 128, 160, 192, 224], "gamma": [1, 2, 3, 4]}  # type: ignore[index]
+    return write(folder, grid=[block], protocol={"iterations": 4})
+
+
+def command(plan: Path, results: Path, *more: str) -> list[str]:
+    arguments = ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
+    return [sys.executable, "-m", "perfmodel", *arguments]
+
+
+def killed(plan: Path, results: Path, sign: signal.Signals, rows: int = 3) -> bytes:
+    """Start a run, send it a signal after some rows, and return what it left in the journal."""
+    listening = ["env", "--default-signal=INT"]  # a shell that runs the tests in its background has it ignored
+    started = [*listening, *command(plan, results)]
+    process = subprocess.Popen(started, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            journals = list(results.glob("t-1/*.journal"))
+            if journals and journals[0].read_bytes().count(b"\n") > rows:
+                break
+            time.sleep(0.005)
+        assert process.poll() is None, process.communicate()[1].decode()
+        for _ in range(120):  # an interrupt that falls into a callback of the interpreter is lost: press again
+            process.send_signal(sign)
+            try:
+                process.wait(0.5)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        process.kill()
+        process.communicate()
+    (journal,) = results.glob("t-1/*.journal")
+    assert not list(results.glob("t-1/*.json"))
+    return journal.read_bytes()
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    plan = many(tmp_path)
+    left = killed(plan, tmp_path, signal.SIGKILL)
+    (journal,) = tmp_path.glob("t-1/*.journal")
+    with journal.open("ab") as stream:
+        stream.write(b'deadbeef {"key":"torn')  # as if the power had gone in the middle of a line
+    whole = [line.partition(b" ")[2] for line in left.split(b"\n")[:-1]]
+    assert run(["validate", "measure", str(plan), "--machine", "t-1", "--results", str(tmp_path), "--resume"]) == 0
+    (path,) = tmp_path.glob("t-1/*.json")
+    assert path.stem == journal.stem
+    assert not journal.exists()
+    text = path.read_bytes()
+    assert b"torn" not in text
+    for line in whole[1:]:
+        assert text.count(line) == 1  # byte for byte, and once
+    keys = [row.key for row in read_record(path).rows]
+    assert len(keys) == len(set(keys)) == 96
+    first = [json.loads(line)["key"] for line in whole[1:]]
+    assert keys[: len(first)] == first
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+    left = killed(many(tmp_path), tmp_path, signal.SIGINT)
+    assert left.endswith(b"\n")
+    assert left.count(b"\n") > 3
+
+
+def test_resuming_is_refused_across_plans_commits_and_finished_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = many(tmp_path)
+    killed(plan, tmp_path, signal.SIGKILL)
+    (journal,) = tmp_path.glob("t-1/*.journal")
+    before = journal.read_bytes()
+    again = ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(tmp_path), "--resume"]
+    changed = yaml.safe_load(plan.read_text(encoding="utf-8"))
+    changed["protocol"]["iterations"] = 5
+    good = plan.read_text(encoding="utf-8")
+    plan.write_text(yaml.safe_dump(changed), encoding="utf-8")
+    assert run(again) == 2
+    assert "plan_sha256" in capsys.readouterr().err
+    plan.write_text(good, encoding="utf-8")
+    monkeypatch.setenv("PERFMODEL_COMMIT", "fedcba9876543210")
+    assert run(again) == 2
+    assert "commit" in capsys.readouterr().err
+    monkeypatch.setenv("PERFMODEL_COMMIT", f"{COMMIT}-dirty")
+    assert run(again) == 2
+    assert "dirty" in capsys.readouterr().err
+    assert journal.read_bytes() == before
+    os.rename(journal, journal.with_suffix(".json"))
+    assert run(again) == 2
+    assert "no unfinished run" in capsys.readouterr().err
+
+
+def test_two_ranks_write_one_record(tmp_path: Path) -> None:
+    """Tensor parallelism over gloo: whole passes, and the all-reduce curve that a calibration takes."""
+    block = {**TINY["grid"][0], "batch": [1]}  # type: ignore[index]
+    plan = write(tmp_path, grid=[block], tensor_parallel=2)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "perfmodel"]
+    where = [str(plan), "--machine", "t-2", "--results", str(tmp_path)]
+    for more in (["measure", *where], ["microbench", *where, "--only", "allreduce"]):
+        done = subprocess.run([*launch, "validate", *more], cwd=ROOT, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr[-2000:]
+    found = {record.data.kind: record for record in records(tmp_path)}
+    assert [row.status for row in found["measure"].rows] == ["ok", "ok"]
+    assert len(found["microbench"].kernels) == 7
+    assert not found["microbench"].failures()
+    assert found["microbench"].data.environment["world_size"] == 2
+
+
+def test_records_leave_out_what_was_withdrawn(record: Record, tmp_path: Path) -> None:
+    folder = tmp_path / "t-1"
+    folder.mkdir()
+    (folder / record.path.name).write_bytes(record.path.read_bytes())
+    assert len(records(tmp_path)) == 1
+    gone = {
+        "schema_version": 1,
+        "withdrawn": [{"file": f"t-1/{record.path.name}", "reason": "other work ran beside it"}],
+    }
+    (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone), encoding="utf-8")
+    assert withdrawn(tmp_path) == {f"t-1/{record.path.name}": "other work ran beside it"}
+    assert records(tmp_path) == ()
+    gone["withdrawn"][0]["file"] = "t-1/never.json"  # type: ignore[index]
+    (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone), encoding="utf-8")
+    with pytest.raises(InputError, match=r"never\.json"):
+        records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema_version": 2}, "schema_version"),
+        ({"kind": "guess"}, "kind"),
+        ({"commit": "unknown"}, "commit"),
+        ({"points": "twice"}, "given once"),
+        ({"points": "negative"}, "points.0"),
+    ],
+)
+def test_a_damaged_record_is_refused(record: Record, tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    data = json.loads(record.path.read_text(encoding="utf-8"))
+    if change.get("points") == "twice":
+        change = {"points": [data["points"][0]] * 2}
+    elif change.get("points") == "negative":
+        data["points"][0]["samples"]["plain_s"][0] = -1.0
+        change = {}
+    path = tmp_path / record.path.name
+    path.write_text(json.dumps(data | change), encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        read_record(path)
+
+
+def test_a_busy_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 jiffies between two looks 300 were idle or waiting: a quarter was used."""
+    from perfmodel.validate.harness import environment
+
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n", encoding="ascii")
+    later = "cpu  180 0 120 950 150 0 0 0 0 0\n"
+    monkeypatch.setattr("time.sleep", lambda _: stat.write_text(later, encoding="ascii"))
+    assert environment.busy_share(0.5, stat) == pytest.approx(0.25)
+    assert environment.busy_share(0.5, tmp_path / "none") == 0.0
+
+
+@pytest.mark.slow
+def test_the_stages_of_the_gpu_script_run(tmp_path: Path) -> None:
+    """On the CPU and a tiny plan: kernels, passes and page of `benchmarks/gpu.sh`, everything under $OUT."""
+    micro = {"rows": [1, 4, 64], "most_bytes": 2**20}
+    plan = write(tmp_path, micro=micro, grid=[{**TINY["grid"][0], "context": [64, 128, 192, 256]}])  # type: ignore[index]
+    env = os.environ | {"OUT": str(tmp_path / "out"), "PYTHON": sys.executable, "PERFMODEL_COMMIT": COMMIT}
+    for stage, *more in (("kernels", str(plan)), ("passes", str(plan)), ("page",)):
+        words = ["bash", "benchmarks/gpu.sh", stage, "t-1", "h100-sxm-80gb", *more]
+        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    made = {path.name for path in (tmp_path / "out" / "t-1").iterdir()}
+    assert {"h100-sxm-80gb.micro.yaml", "h100-sxm-80gb.stack.yaml", "report.md"} <= made
+    assert subprocess.run(["bash", "benchmarks/gpu.sh"], cwd=ROOT, capture_output=True, check=False).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "changes", "words"),
+    [
+        (("--calibration", "nope"), {}, "no calibration named 'nope'"),
+        ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
+        (
+            (),
+            {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}},
+            "no published fp32 peak",
+        ),
+        ((), {"grid": [{**TINY["grid"][0], "draft": "tiny-draft"}]}, "vocabulary entries"),  # type: ignore[index]
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_it_is_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], changes: dict[str, Any], words: str
+) -> None:
+    assert run(command(write(tmp_path, **changes), tmp_path / "results", *more)[3:]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()

@@ -1,0 +1,121 @@
+"""The journal by itself: torn and damaged lines, two writers, and the file that comes out."""
+
+import errno
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputError
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+HEADER = {"schema_version": 1, "commit": "0123456789"}
+
+
+def begun(folder: Path, rows: int = 3) -> Path:
+    from perfmodel.validate.harness.journal import Journal
+
+    path = folder / "run.journal"
+    journal = Journal.begin(path, HEADER)
+    for number in range(rows):
+        journal.add({"key": f"k{number}", "value": number / 3})
+    journal.close()
+    return path
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path: Path, cut: int) -> None:
+    from perfmodel.validate.harness.journal import Journal
+
+    path = begun(tmp_path)
+    whole = path.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    cut = min(cut, len(whole) - last)
+    path.write_bytes(whole[:-cut])
+    journal = Journal.resume(path)
+    assert journal.keys() == {"k0", "k1"}
+    assert path.read_bytes() == whole[:last]
+    journal.add({"key": "k2", "value": 2 / 3})
+    journal.close()
+    assert path.read_bytes() == whole
+
+
+def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
+    from perfmodel.validate.harness.journal import Journal
+
+    path = begun(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"k1"', b'"k9"'))
+    with pytest.raises(InputError, match="line 3: must match its checksum"):
+        Journal.resume(path)
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="must hold a header"):
+        Journal.resume(path)
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    from perfmodel.validate.harness.journal import Journal
+
+    path = begun(tmp_path)
+    held = Journal.resume(path)
+    with pytest.raises(InputError, match="another run"):
+        Journal.resume(path)
+    held.close()
+    Journal.resume(path).close()
+    with pytest.raises(InputError, match="must be a new file"):
+        Journal.begin(path, HEADER)
+
+
+def test_a_finished_row_is_never_measured_again(tmp_path: Path) -> None:
+    from perfmodel.validate.harness.journal import Journal
+    from perfmodel.validate.harness.recorder import Recorder
+
+    recorder = Recorder(Journal.resume(begun(tmp_path)))
+    assert not recorder.run("k1", lambda: pytest.fail("measured again"))
+    assert recorder.run("new", lambda: {"value": 1})
+    path = recorder.finish()
+    assert path.name == "run.json"
+    assert '{"key":"k1","value":0.3333333333333333}' in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("label", ["", "H200", "../x", "a b", "published", "host.example.org"])
+def test_machine_labels_are_plain(label: str) -> None:
+    from perfmodel.validate.harness.recorder import machine_folder
+
+    with pytest.raises(InputError, match="--machine"):
+        machine_folder(label)
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfmodel.validate.harness.journal import Journal
+
+    journal = Journal.begin(tmp_path / "a.journal", {"kind": "test"})
+    journal.add({"key": "one"})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="cannot be written: No space left on device; finished rows are kept"):
+            journal.add({"key": "two"})
+    assert journal.keys() == {"one"}
+    journal.close()
+
+
+@pytest.mark.parametrize("folder", ["file/results", "file"])
+def test_a_place_that_cannot_be_written_to(tmp_path: Path, folder: str) -> None:
+    from perfmodel.validate.harness.journal import Journal
+
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="cannot be written"):
+        Journal.begin(tmp_path / folder / "a.journal", {"kind": "test"})
+
+
+def test_a_run_of_all_kernels_is_not_finished_with_some() -> None:
+    from perfmodel.validate.harness.recorder import check_same
+
+    before = {"kinds": ["copy", "gemm"], "environment": {}}
+    with pytest.raises(InputError, match="--resume: kinds must be what the run was begun with"):
+        check_same(before, {**before, "kinds": ["copy"]})

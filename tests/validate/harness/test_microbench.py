@@ -1,0 +1,263 @@
+"""Microbenchmarks: the kernels are those of the models, and constants put into times come out of the fit again."""
+
+import json
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel import costs
+from perfmodel.cli import run
+from perfmodel.costs.roofline import Machine
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.gpu import GPUSpec, load_gpu
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.validate.harness.estimate import Bench
+from perfmodel.validate.harness.micro.fit import calibration_from
+from perfmodel.validate.harness.micro.grid import jobs, linear_shapes, shell_smalls, small_bytes
+from perfmodel.validate.harness.micro.host import host_spec
+from perfmodel.validate.harness.micro.write import calibrate_from_microbench, write_yaml
+from perfmodel.validate.harness.plans import Plan, load_plan, spec_of
+from perfmodel.validate.records.record import Record, read_record
+from tests.validate.harness.test_plans import TINY, write
+
+TRUTH = {
+    "gemm_bandwidth_fraction": 0.8, "gemm_flops_fraction": 0.7, "gemm_fixed_s": 4e-6, "gemm_blend_power": 2.5,
+    "gemm_column_s": 2e-10,
+    "attention_bandwidth_fraction": 0.6, "attention_flops_fraction": 0.01, "attention_fixed_s": 2e-5,
+    "kv_reread_per_query": 0.04, "small_kernel_s": 6e-6, "small_bandwidth_fraction": 0.5, "pass_fixed_s": 3e-4,
+    "token_s": 1e-6, "iteration_fixed_s": 5e-4, "iteration_sequence_s": 2e-5,
+}  # fmt: skip
+SAMPLING_S = 4e-5
+BARE_S = {"linears": 2e-5, "attention": 1e-5}
+COMMIT = "0123456789abcdef"
+
+
+def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
+    """What a kernel would take on a machine with the constants of TRUTH; written from the model, not from the fit."""
+    t, bandwidth, peak = TRUTH, gpu.memory_bandwidth_bytes_per_s, gpu.peak_flops("bf16")
+    if kind in ("copy", "read"):
+        return float(at["bytes"] / (0.9 * bandwidth))
+    if kind == "gemm":
+        n, k, m = at["n"], at["k"], at["m"]
+        load = 2 * (n * k + m * (n + k)) / (t["gemm_bandwidth_fraction"] * bandwidth) + n * t["gemm_column_s"]
+        compute = 2 * m * n * k / (t["gemm_flops_fraction"] * peak)
+        p = t["gemm_blend_power"]
+        return float(t["gemm_fixed_s"] + (load**p + compute**p) ** (1 / p))
+    if kind == "attention":
+        b, s, q, token = at["batch"], at["context"], at["query"], 4 * at["kv_heads"] * at["head_dim"]
+        width = at["heads"] * at["head_dim"]
+        moved = b * s * token * (1 + t["kv_reread_per_query"] * (q - 1)) + b * q * (4 * width + token)
+        flops = 4 * width * b * (q * s + q * (q + 1) / 2)
+        memory = moved / (t["attention_bandwidth_fraction"] * bandwidth)
+        return float(t["attention_fixed_s"] + max(memory, flops / (t["attention_flops_fraction"] * peak)))
+    if kind in ("norm", "rope", "activation", "residual"):
+        return float(t["small_kernel_s"] + small_bytes(kind, at, 2) * at["tokens"] / (0.5 * bandwidth))
+    if kind == "sampling":
+        return SAMPLING_S * at["batch"]
+    if kind == "shell":
+        smalls, tokens = shell_smalls(at["layers"], plan), at["batch"] * at["query"]
+        bare = at["layers"] * (BARE_S["linears"] + BARE_S["attention"])
+        return bare + smalls * t["small_kernel_s"] + t["pass_fixed_s"] + tokens * t["token_s"]
+    if kind == "bare":
+        return BARE_S[at["what"]]
+    assert kind == "loop"
+    return t["iteration_fixed_s"] + at["batch"] * t["iteration_sequence_s"]
+
+
+def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, **changes: Any) -> Path:
+    """A record of every kernel of a plan, timed by `true_time`."""
+    rows = [
+        {
+            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 1e9,
+            "samples": {"call_s": [true_time(job.kind, job.at, gpu, plan)] * 7},
+        }
+        for job in jobs(plan)
+    ]  # fmt: skip
+    record = {
+        "schema_version": 1, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": COMMIT,
+        "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "protocol": {}, "points": rows,
+        "environment": {
+            "device": {"kind": "cpu", "name": "Intel(R) Test", "bf16": "amx", "last_level_cache_bytes": 2**25},
+            "libraries": {"torch": "2"}, "threads": 2, "memory_bytes": 32_000_000_000, "system": "Linux x86_64",
+            "world_size": 1,
+        },
+        **changes,
+    }  # fmt: skip
+    path = folder / f"20260101T000000Z-01234567-{plan.name}-micro.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    chosen = load_plan("cpu-full")
+    return chosen.model_copy(update={"hardware": "h100-sxm-80gb"})
+
+
+@pytest.fixture(scope="module")
+def gpu() -> GPUSpec:
+    return load_gpu("h100-sxm-80gb")
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory, plan: Plan, gpu: GPUSpec) -> Record:
+    return read_record(synthetic(tmp_path_factory.mktemp("micro"), plan, gpu))
+
+
+@pytest.fixture(scope="module")
+def fitted(record: Record, gpu: GPUSpec) -> Calibration:
+    return calibration_from(record, gpu, "h100-sxm-80gb.test")
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_the_fit_finds_the_constants_that_made_the_times(fitted: Calibration, name: str) -> None:
+    assert getattr(fitted, name).value == pytest.approx(TRUTH[name], rel=0.02)
+
+
+def test_what_no_kernel_determines_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan, gpu: GPUSpec
+) -> None:
+    monkeypatch.setitem(TRUTH, "attention_flops_fraction", 0.5)
+    made = calibrate_from_microbench(synthetic(tmp_path, plan, gpu))
+    assert made.attention_flops_fraction.value == made.gemm_flops_fraction.value
+    assert "not determined" in made.attention_flops_fraction.source
+
+
+def test_a_pass_never_seen_is_predicted_from_kernels(fitted: Calibration, gpu: GPUSpec, plan: Plan) -> None:
+    """The truth as a calibration of its own; no whole pass is in the record that was fitted."""
+    exact = {name: {"value": value, "source": "truth"} for name, value in TRUTH.items()}
+    sampling = {"value": SAMPLING_S / 8, "source": "truth"}
+    truth = Calibration.model_validate(
+        load_calibration("ideal").model_dump() | exact | {"kind": "literature", "sparse_cache_sequence_s": sampling}
+    )
+    for target, context, query in (("kv-heavy", 5000.0, 1.0), ("kv-heavy", 30000.0, 6.0), ("weight-heavy", 999.0, 4.0)):
+        times = []
+        for calibration in (truth, fitted):
+            bench = Bench(gpu, calibration, 1, plan.precisions())
+            scenario = bench.scenario(target, "self", "streamingllm:256", Acceptance.from_alpha(0.8))
+            times.append((float(scenario.target_s(3.0, context, query)), float(scenario.draft_s(3.0, context))))
+        assert times[1] == pytest.approx(times[0], rel=0.02)
+
+
+def test_the_linear_shapes_are_those_the_engine_counts() -> None:
+    for name, devices in (("kv-heavy", 1), ("weight-heavy", 1), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)):
+        spec, precisions = spec_of(name), load_plan("gpu-8b").precisions()
+        part = costs.shard(spec, devices, precisions)
+        counted = [op.weight_bytes / op.kernels for op in (*part.linears, part.lm_head)]
+        shapes = linear_shapes(spec, devices)
+        assert sorted(2.0 * n * k for n, k in shapes) == sorted(counted)
+        columns = [op.columns / op.kernels for op in (*part.linears, part.lm_head)]
+        assert sorted(columns) == sorted(n for n, _ in shapes)
+
+
+def test_jobs_cover_what_passes_of_the_plan_do(plan: Plan) -> None:
+    found = {job.key: job for job in jobs(plan)}
+    assert len(found) == len(jobs(plan))
+    rows = {job.at["m"] for job in found.values() if job.kind == "gemm"}
+    assert {1, 4096} <= rows
+    sizes = {(j.at["batch"], j.at["context"], j.at["query"]) for j in found.values() if j.kind == "attention"}
+    assert {(4, 16384, 1), (4, 16384, 6)} <= sizes
+    assert not [job for job in found.values() if job.kind in ("graph", "allreduce")]
+    eight = {job.kind for job in jobs(load_plan("magicdec-8gpu"))}
+    assert {"graph", "allreduce"} <= eight
+
+
+def test_a_measured_cpu_bounds_its_own_times(record: Record) -> None:
+    """Bandwidth and peak are the best of any kernel, so that no kernel beats the roofline that they draw."""
+    spec = host_spec(record, "test-cpu", "test-cpu.micro")
+    assert spec.kind == "cpu"
+    assert spec.memory_bandwidth.evidence == "measured"
+    assert "perfmodel validate microbench cpu-full" in spec.memory_bandwidth.source
+    machine = Machine(spec, load_calibration("ideal"))
+    for row in record.kernels:
+        if row.kind == "gemm":
+            n, k, m = row.at["n"], row.at["k"], row.at["m"]
+            assert row.best_s >= 2 * n * k * m / machine.peak("bf16") * (1 - 1e-3)
+            assert row.best_s >= 2 * n * k / spec.memory_bandwidth_bytes_per_s * (1 - 1e-3)
+
+
+def test_files_are_written_once_and_load_again(tmp_path: Path, record: Record, fitted: Calibration) -> None:
+    path = write_yaml(fitted, tmp_path / "c.yaml", "a test")
+    assert load_calibration(str(path)) == fitted
+    write_yaml(fitted, path, "a test")
+    with pytest.raises(InputError, match="other contents"):
+        write_yaml(fitted.model_copy(update={"stack": "another"}), path, "a test")
+    spec = host_spec(record, "test-cpu", "ideal")
+    assert load_gpu(str(write_yaml(spec, tmp_path / "g.yaml", "a test"))) == spec
+
+
+def test_a_fit_of_the_wrong_record_is_refused(tmp_path: Path, plan: Plan, gpu: GPUSpec) -> None:
+    path = synthetic(tmp_path, plan, gpu)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["points"] = [row for row in data["points"] if row["kind"] != "attention"]
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(InputError, match="kind attention"):
+        calibrate_from_microbench(path)
+    data["environment"]["device"]["kind"] = "cuda"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(InputError, match="must be of a CPU"):
+        host_spec(read_record(path), "x", "ideal")
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kind once, on a tiny model; times are positive and nothing more is asked of them."""
+    monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
+    chosen = write(tmp_path, micro={"rows": [1, 4], "most_bytes": 2**20}, grid=[{**TINY["grid"][0], "batch": [1]}])  # type: ignore[index]
+    assert run(["validate", "microbench", str(chosen), "--machine", "t-1", "--results", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("t-1/*-micro.json")
+    found = read_record(path)
+    assert not found.failures()
+    kinds = {row.kind for row in found.kernels}
+    assert kinds >= {
+        "copy",
+        "read",
+        "gemm",
+        "attention",
+        "norm",
+        "rope",
+        "activation",
+        "residual",
+        "shell",
+        "bare",
+        "loop",
+    }
+    assert all(len(row.samples["call_s"]) == 7 and row.call_s > 0 for row in found.kernels)
+    made = calibration_from(found, load_gpu("h100-sxm-80gb"), "test")
+    assert made.fitted_on == (found.name,)
+    assert all(math.isfinite(getattr(made, name).value) for name in TRUTH)
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
+    """Ranks agree before they count calls together, so that none waits for one that has gone on."""
+    import torch
+
+    from perfmodel.validate.harness.clock import clock_for
+    from perfmodel.validate.harness.group import Group
+    from perfmodel.validate.harness.micro.grid import Job
+    from perfmodel.validate.harness.micro.kernels import Workshop
+    from perfmodel.validate.harness.micro.run import time_job
+
+    class Pair(Group):
+        """This rank is fine or not; the other one failed."""
+
+        def all_true(self, mine: bool) -> bool:
+            told.append(mine)
+            return False
+
+        def largest(self, mine: int) -> int:
+            raise AssertionError("must not be asked")
+
+    told: list[bool] = []
+    cpu = torch.device("cpu")
+    shop, clock = Workshop(plan, cpu, torch.bfloat16), clock_for(cpu)
+    for rows, cause in ((4, "failed on another rank"), (-1, "")):
+        row = time_job(shop, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(0, 2))
+        assert row["status"] == "failed"
+        assert cause in row["error"]
+    assert told == [True, False]

@@ -1,0 +1,131 @@
+"""Plans: what ships is sound, what is not is refused in one line, and a dry run says what a run would need."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.validate.harness.estimate import Bench, estimate
+from perfmodel.validate.harness.plans import Plan, load_plan, plan_names, spec_of
+
+TINY = {
+    "schema_version": 1,
+    "name": "test-tiny",
+    "title": "A tiny plan for tests",
+    "device": "cpu",
+    "hardware": "h100-sxm-80gb",
+    "threads": 1,
+    "grid": [
+        {
+            "target": "tiny",
+            "draft_kv": ["streamingllm:16"],
+            "batch": [1, 2],
+            "context": [64],
+            "gamma": [2],
+            "alpha": 0.8,
+        }
+    ],
+    "protocol": {"iterations": 1},
+}
+
+
+def write(folder: Path, **changes: object) -> Path:
+    path = folder / "plan.yaml"
+    path.write_text(yaml.safe_dump(json.loads(json.dumps({**TINY, **changes}))), encoding="utf-8")
+    return path
+
+
+def test_the_plans_that_the_docs_name_ship() -> None:
+    wanted = {"cpu-quick", "cpu-full", "gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha", "magicdec-8gpu"}
+    assert wanted <= set(plan_names())
+
+
+@pytest.mark.parametrize("name", plan_names())
+def test_a_plan_is_named_by_its_file_and_measures_enough(name: str) -> None:
+    plan = load_plan(name)
+    assert plan.name == name
+    assert plan.protocol.samples >= 7
+    assert set(plan.protocol.modes) == {"end_to_end", "phases"}
+    keys = [point.key for point in plan.points()]
+    assert len(keys) == len(set(keys))
+    for point in plan.points():
+        longest = point.context + (plan.protocol.iterations + 4) * (point.gamma + 1)
+        assert longest < spec_of(point.target).max_position_embeddings
+
+
+ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha")
+
+
+@pytest.mark.parametrize("name", ONE_GPU)
+def test_single_gpu_plans_fit_a_141_gb_device_and_eight_minutes(name: str) -> None:
+    """On 80 GB the largest points become out-of-memory rows; most must be left."""
+    plan = load_plan(name)
+    found = estimate(plan, Bench.of(plan, "h200-sxm-141gb"))
+    assert all(e.fits for e in found)
+    assert sum(e.seconds for e in found) < 8 * 60
+    assert sum(e.fits for e in estimate(plan, Bench.of(plan, "h100-sxm-80gb"))) >= 0.7 * len(found)
+
+
+def test_the_single_gpu_plans_are_enough_evidence() -> None:
+    assert sum(len(load_plan(name).points()) for name in ONE_GPU) >= 150
+
+
+def test_the_cpu_shapes_are_what_they_claim() -> None:
+    """162 MB of weights and 16 KiB of KV a token against 0.41 GB and 2 KiB, in bf16."""
+    heavy, light = spec_of("kv-heavy"), spec_of("weight-heavy")
+
+    def kv(spec: object) -> int:
+        return 2 * spec.num_hidden_layers * spec.num_key_value_heads * spec.head_dim * 2  # type: ignore[attr-defined]
+
+    assert kv(heavy) == 16 * 1024
+    assert kv(light) == 2 * 1024
+    assert 2 * heavy.total_params == pytest.approx(162.4e6, rel=0.005)
+    assert 2 * light.total_params == pytest.approx(0.405e9, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"protocol": {"samples": 6}}, "protocol.samples"),
+        ({"protocol": {"modes": []}}, "protocol.modes"),
+        ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
+        ({"name": "a" * 80}, "name"),
+        ({"device": "tpu"}, "device"),
+        ({"colour": "red"}, "colour"),
+        ({"schema_version": 2}, "schema_version"),
+        ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
+        ({"grid": [{**TINY["grid"][0], "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),  # type: ignore[index]
+        ({"grid": [{**TINY["grid"][0], "alpha": 1.5}]}, "alpha"),  # type: ignore[index]
+        ({"grid": TINY["grid"] * 2}, "given twice"),  # type: ignore[operator]
+        ({"grid": [{**TINY["grid"][0], "target": "lama"}]}, "no model named 'lama'"),  # type: ignore[index]
+    ],
+)
+def test_a_bad_plan_is_one_line_with_the_key(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_plan(str(write(tmp_path, **changes)))
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_plan_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="cpu-quick"):
+        load_plan("cpu-quik")
+
+
+def test_the_digest_sees_every_change(tmp_path: Path) -> None:
+    one = load_plan(str(write(tmp_path)))
+    assert one.digest == load_plan(str(write(tmp_path))).digest
+    two = load_plan(str(write(tmp_path, protocol={"iterations": 2})))
+    assert one.digest != two.digest
+    assert Plan.model_validate({k: v for k, v in one.resolved().items() if k != "shapes"}).digest == one.digest
+
+
+def test_dry_run_prints_points_memory_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["validate", "measure", str(write(tmp_path)), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "tiny/self/streamingllm:16/b2/s64/g2/a0.8" in shown
+    assert "2 points, 4 rows" in shown
+    assert "GB a device" in shown

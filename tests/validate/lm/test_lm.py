@@ -1,0 +1,96 @@
+"""The training script, and the small model that was trained with it."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.job import every_method
+from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.weights import RandomWeights, build, load
+from perfmodel.validate.lm import data
+from perfmodel.validate.lm.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
+
+CHECKPOINT = Path(data.__file__).parent / "checkpoint"
+CPU = torch.device("cpu")
+
+
+def test_the_split_is_by_file_and_stable() -> None:
+    held_out = [path for path in data.source_files() if data.is_held_out(path)]
+    assert 0.02 < len(held_out) / len(data.source_files()) < 0.09
+    assert data.is_held_out(data.source_files()[0]) == data.is_held_out(data.source_files()[0])
+    prompts = data.held_out_prompts(3, 500)
+    assert [len(prompt) for prompt in prompts] == [500] * 3
+    texts = [path.read_bytes()[:500] for path in held_out]
+    assert all(bytes(prompt) in texts for prompt in prompts)
+
+
+def test_what_is_held_out_is_not_trained_on() -> None:
+    trained, kept = (data.corpus(held_out=side) for side in (False, True))
+    assert len(trained) > 10 * len(kept)
+    one = max((p for p in data.source_files() if data.is_held_out(p)), key=lambda p: p.stat().st_size)
+    text = one.read_bytes().replace(b"\0", b"")
+    assert text in kept.tobytes()
+    assert text not in trained.tobytes()
+
+
+def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    nats = torch.arange(8.0)[None] * math.log(2)
+    monkeypatch.setattr("perfmodel.validate.lm.train.loss_of", lambda model, tokens: nats)
+    model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
+    assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
+
+
+def test_the_stages_follow_the_time() -> None:
+    recipe = Recipe()
+    assert recipe.stage(0.0).context == 512
+    assert recipe.stage(0.999).context == MAX_CONTEXT
+    assert recipe.rate(recipe.warmup / 2) == pytest.approx(0.5)
+    assert recipe.rate(0.4) == 1
+    assert recipe.rate(1.0) == pytest.approx(0.05)
+
+
+def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
+    trainer = Trainer(Recipe(stages=[Stage(0, 64, 2)]), CPU)
+    losses = [trainer.step(0.3) for _ in range(12)]
+    assert losses[0] > 7
+    assert losses[-1] < losses[0] - 1.5
+    save(trainer.model, tmp_path, trainer.report(finished=True))
+    again = load(str(tmp_path), "checkpoint", CPU, torch.float32)
+    wanted = trainer.model.layers[2].qkv.weight.to(torch.bfloat16).float()
+    assert torch.equal(again.layers[2].qkv.weight, wanted)
+    assert again.spec.num_hidden_layers == specification("small").num_hidden_layers
+    assert json.loads((tmp_path / "recipe.json").read_text())["trained_bytes"] == {"64": 12 * 128}
+
+
+def test_the_committed_checkpoint_is_small_and_complete() -> None:
+    recipe = json.loads((CHECKPOINT / "recipe.json").read_text())
+    assert recipe["finished"]
+    assert {"recipe", "steps", "trained_bytes", "held_out"} <= recipe.keys()
+    assert (CHECKPOINT / "model.safetensors").stat().st_size <= 8_000_000
+    model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float32)
+    assert model.spec.max_position_embeddings >= 4096
+
+
+def test_the_committed_checkpoint_predicts_text_it_was_not_trained_on() -> None:
+    """Its recipe's own figure, on fewer bytes; a model that knows only letter frequencies is above 4.5 bits."""
+    model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float32)
+    told = json.loads((CHECKPOINT / "recipe.json").read_text())["held_out"][0]
+    found = evaluate(model, told["context"], sequences=4)
+    assert found["bits_per_byte"] < 2.2
+    assert found["bits_per_byte"] == pytest.approx(told["bits_per_byte"], abs=0.5)
+
+
+def test_every_draft_cache_has_observed_acceptance() -> None:
+    """On held-out text every cache with an eighth of the context is often right, and none changes a token."""
+    model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float64)
+    prompts, new = data.held_out_prompts(2, 512), 40
+    plain = decoder(model, Request(2, 512, new, attention="sdpa")).generate(prompts, new)
+    for method in every_method(512, 4):
+        out = decoder(model, Request(2, 512, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
+        assert out.tokens == plain.tokens, method
+        assert 1.5 < out.tokens_per_iteration <= 5, method
+    assert len(every_method(512, 4)) == len(kv.names())

@@ -1,1 +1,0 @@
-"""The page of a machine: predicted beside measured, in Markdown and pictures."""
