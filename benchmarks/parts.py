@@ -13,7 +13,8 @@ import numpy as np
 from perfmodel.answers.inflection import inflection
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import answer
-from perfmodel.speculation.chain import Prediction, Scenario, predict
+from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)

@@ -92,7 +92,7 @@ def report(args: argparse.Namespace) -> None:
             alpha=0.0,
         )
     )
-    step_s, *told_s = (float(scenario.target_s(float(batch), float(context), float(n))) for n in (1, *sizes))
+    step_s, *told_s = (float(scenario.target_pass_s(float(batch), float(context), float(n))) for n in (1, *sizes))
     with torch.inference_mode():
         taken = seconds(passes(batch, context, trees, args), args.device, args.repeats)
     tree_s, plain_s, chain_s = taken[: len(trees)], taken[len(trees)], taken[len(trees) + 1 :]

@@ -18,7 +18,8 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 from perfmodel.speculation import capacity
 from perfmodel.speculation.acceptance import tokens_per_iteration
-from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 # One layer: q and o 2 x 4096 x 4096, k and v 2 x 4096 x 1024, gate, up and down 3 x 4096 x 14336
@@ -78,8 +79,8 @@ def test_weights_of_a_pass_per_device():
 def test_ideal_decoding_step():
     # B=32, S=32000, everything memory-bound (32 FLOPs a weight byte, 4 a KV byte, ridge 153):
     # 15 009 316 864 + 32 x 32000 x 131 072 = 149 227 044 864 bytes; / 2.039e12 = 73.186 ms
-    assert scenario().target_s(32.0, 32000.0) == pytest.approx(149_227_044_864 / BW, rel=1e-12)
-    assert scenario().target_s(32.0, 32000.0) == pytest.approx(73.186e-3, rel=1e-5)
+    assert scenario().target_pass_s(32.0, 32000.0) == pytest.approx(149_227_044_864 / BW, rel=1e-12)
+    assert scenario().target_pass_s(32.0, 32000.0) == pytest.approx(73.186e-3, rel=1e-5)
 
 
 def test_self_draft_cost_ratio():
@@ -94,7 +95,7 @@ def test_compute_bound_verification():
     # 256 sequences x 4 tokens: linears 1024 x 2 x 7 504 658 432 FLOPs / 312e12 = 49.261 ms;
     # attention 4 x 4 = 16 FLOPs a byte, still memory-bound: 256 x 32000 x 131 072 / 2.039e12 = 526.602 ms
     linears, attention = 1024 * 2 * P8 / F, 256 * 32000 * KAPPA8 / BW
-    assert scenario().target_s(256.0, 32000.0, 4.0) == pytest.approx(linears + attention, rel=1e-12)
+    assert scenario().target_pass_s(256.0, 32000.0, 4.0) == pytest.approx(linears + attention, rel=1e-12)
     assert linears + attention == pytest.approx(49.261e-3 + 526.602e-3, rel=1e-5)
 
 

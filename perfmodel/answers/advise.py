@@ -64,7 +64,7 @@ def _gain(a: Pick, b: Pick, request: Request) -> float:
 
 def _point(pick: Pick, request: Request) -> dict[str, Any]:
     s = pick.head.scenario
-    plain = float(s.target_s(float(pick.batch), request.context))
+    plain = float(s.target_pass_s(float(pick.batch), request.context))
     throughput = pick.batch / pick.tpot_s
     price = request.price_per_gpu_hour
     return {
@@ -107,8 +107,8 @@ def _prediction(pick: Pick, request: Request) -> Prediction:
     s, batch = pick.head.scenario, float(pick.batch)
     if not pick.levels:
         return predict(s, Workload.of(batch, request.context, pick.gamma), request.max_gamma)
-    target, overhead = float(s.target_s(batch, request.context)), float(s.overhead_s(batch, request.context))
-    verify = float(s.target_s(batch, request.context, pick.gamma + 1.0))
+    target, overhead = float(s.target_pass_s(batch, request.context)), float(s.overhead_s(batch, request.context))
+    verify = float(s.target_pass_s(batch, request.context, pick.gamma + 1.0))
     drafts = pick.tpot_s * pick.gained - verify - overhead
     return Prediction(
         batch=np.asarray(batch),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.advise_space import Head, Request
 from perfmodel.ops import Array
 from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree_cost import growth, surface
 
 TREE_SIZES = np.array([*range(1, 64), *range(64, 256, 8), *range(256, 513, 32)])
@@ -76,7 +76,7 @@ def fits(scenario: Scenario, batch: Any, drafted: Any, request: Request) -> NDAr
 
 def _verify(scenario: Scenario, batches: Array, context: float, deepest: int) -> Array:
     queries = np.arange(1.0, deepest + 2)
-    return np.broadcast_to(scenario.target_s(batches[:, None], context, queries), (batches.size, queries.size))
+    return np.broadcast_to(scenario.target_pass_s(batches[:, None], context, queries), (batches.size, queries.size))
 
 
 def _chain(head: Head, batches: Array, request: Request, verify: Array) -> Priced:

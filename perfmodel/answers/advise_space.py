@@ -22,7 +22,8 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Scenario
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_cost import check_draftable
 
@@ -146,7 +147,7 @@ def heads(request: Request) -> tuple[list[Head], list[Head], list[Skip]]:
             machine = Machine(gpu, calibration, tp)
             alone = make_draft("self", target, precision, tp, parse_kv("full"))
             scenario = Scenario(target, machine, precision, alone, Acceptance.from_alpha(0.0, "none needed"))
-            scenario.target_s(1.0, 1.0)
+            scenario.target_pass_s(1.0, 1.0)
         except InputError as error:
             skips.append(Skip("any", "any", str(error)))
             continue
@@ -162,7 +163,7 @@ def heads(request: Request) -> tuple[list[Head], list[Head], list[Skip]]:
                     # a tree's acceptance is not a chain's: the scenario's own is not asked then
                     chain = acceptance if isinstance(acceptance, Acceptance) else Acceptance(acceptance.source, 0.0)
                     made = Scenario(target, machine, precision, draft, chain)
-                    made.draft_s(1.0, 1.0)
+                    made.draft_pass_s(1.0, 1.0)
                     if tree is not None:
                         check_draftable(made, 2)
                 except InputError as error:

@@ -14,7 +14,8 @@ from perfmodel.errors import refuse
 from perfmodel.kv.full import Full
 from perfmodel.ops import Floats, Op
 from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 
@@ -117,7 +118,7 @@ def _pass(scenario: Scenario, sequences: float, context: float, query: float, ga
         kv_bytes=_sum(ops, "kv_bytes"),
         activation_bytes=_sum(ops, "activation_bytes"),
         flops=_sum(ops, "flops"),
-        predicted_s=float(scenario.target_s(sequences, context, query)),
+        predicted_s=float(scenario.target_pass_s(sequences, context, query)),
         tokens=gained,
     )
 

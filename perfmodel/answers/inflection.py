@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.ops import Floats
-from perfmodel.speculation.chain import Scenario, speedups
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
 
 SEARCH_TO = 2.0**24
 POINTS = 64

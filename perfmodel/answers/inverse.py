@@ -10,7 +10,8 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import refuse
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Scenario, predict, speedups
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 HALVINGS = 50

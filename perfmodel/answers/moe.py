@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats
-from perfmodel.speculation.chain import Scenario, check_draft_length, speedups
+from perfmodel.speculation.chain import check_draft_length, speedups
+from perfmodel.speculation.scenario import Scenario
 
 BISECTIONS = 60
 MAX_BATCH = 2**20
@@ -56,7 +57,7 @@ def independence_of(experts: Experts, batch: float, gamma: float, reduction: flo
 
 def target_efficiency(scenario: Scenario, batch: Floats, context: Floats, gamma: Floats) -> Floats:
     """T_T(B, 1) / T_T(B, gamma + 1): the speedup left if drafting were free and nothing but the bonus token counted."""
-    return scenario.target_s(batch, context) / scenario.target_s(batch, context, np.asarray(gamma) + 1.0)
+    return scenario.target_pass_s(batch, context) / scenario.target_pass_s(batch, context, np.asarray(gamma) + 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Accounting, Scenario
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.scenario import Accounting, Scenario
 from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA
 
 NO_ACCEPTANCE = "none needed at gamma 0"

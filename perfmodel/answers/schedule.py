@@ -21,7 +21,8 @@ from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.full import Full
 from perfmodel.ops import Array
-from perfmodel.speculation.chain import Scenario, predict, speedups
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 MAX_BATCH = 4096

@@ -7,7 +7,8 @@ from typing import Any
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import Calibration, Constant
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Scenario, predict
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
 

@@ -14,7 +14,8 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats, Op
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import Scenario, check_draft_length
+from perfmodel.speculation.chain import check_draft_length
+from perfmodel.speculation.scenario import Scenario
 
 VLLM_GRAPH_SIZES = (1, 2, 4, *range(8, 513, 8))
 """Token counts vLLM captures graphs for by default up to 512 (docs.vllm.ai, CompilationConfig)."""
@@ -155,7 +156,7 @@ def served(
     kinds = [Acceptance.from_alpha(alpha) for alpha in alphas]
     each = [float(np.ravel(kind.tokens_per_iteration(gamma))[0]) for kind in kinds]
     alternating = float(alternating_s(scenario, batch, mean, gamma))
-    plain = float(scenario.target_s(batch, mean))
+    plain = float(scenario.target_pass_s(batch, mean))
     alike = len(set(alphas)) == 1
     static = static_batch_tokens_per_iteration(kinds[0].survival(gamma), batch, new_tokens) if alike else None
     try:
@@ -170,7 +171,7 @@ def served(
         tokens_as_admitted=float(np.mean(each)),
         tokens=tokens_per_slot_iteration(kinds, [1.0] * len(kinds), gamma),
         tokens_static=None if static is None else float(static),
-        verify_s=float(scenario.target_s(batch, mean, gamma + 1.0)),
+        verify_s=float(scenario.target_pass_s(batch, mean, gamma + 1.0)),
         padded_tokens=float(padded(batch, sizes)),
         padded_verify=float(padded(batch * (gamma + 1.0), sizes)),
         graph_target_s=float(graph_target_s(scenario, batch, mean, 1.0, sizes)),
@@ -183,7 +184,7 @@ def served(
 def alternating_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
     """Time per iteration where all sequences draft together and then verify together."""
     drafts = gamma * np.asarray(scenario.draft_token_s(batch, context, np.array([gamma])))
-    total = drafts + scenario.target_s(batch, context, gamma + 1.0) + scenario.overhead_s(batch, context)
+    total = drafts + scenario.target_pass_s(batch, context, gamma + 1.0) + scenario.overhead_s(batch, context)
     return np.reshape(total, np.shape(np.asarray(batch) * np.asarray(context)))[()]
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 BLOCK_ROWS = 2**16

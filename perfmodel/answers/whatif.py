@@ -12,7 +12,8 @@ from perfmodel.answers.query import NO_ACCEPTANCE, Query, resolve
 from perfmodel.costs.roofline import LIMITERS, PassTime
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import Prediction, Scenario, predict
+from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import speedup_interval
 from perfmodel.speculation.workload import Workload
 

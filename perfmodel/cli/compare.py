@@ -11,7 +11,7 @@ from perfmodel.answers.compare import compare as both_ways
 from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.options import Json, Question, _option, asks
 from perfmodel.errors import InputError, refuse
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

@@ -11,7 +11,7 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.counts import parse_counts
 from perfmodel.cli.options import Json, Question, _option, asks, fit
 from perfmodel.errors import InputError, refuse
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
 

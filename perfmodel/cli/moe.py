@@ -20,7 +20,8 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.cli.options import COUNTS, Json, Question, _option, asks, fit
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import Scenario, speedups
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

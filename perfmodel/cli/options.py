@@ -22,7 +22,7 @@ from perfmodel.cli.counts import (
 )
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, Memory
-from perfmodel.speculation.chain import Accounting
+from perfmodel.speculation.scenario import Accounting
 
 COUNTS = "COUNTS"
 

@@ -74,7 +74,7 @@ def panel(answer: dict[str, Any]) -> None:
         if q["gamma"] or key == "target_step":
             s = answer[key]
             steps.add_row(
-                name, seconds(s["lower_s"]), seconds(s["predicted_s"]), seconds(s["upper_s"]), limiter(s["limiter"])
+                name, seconds(s["lower_s"]), seconds(s["predicted_s"]), seconds(s["serial_s"]), limiter(s["limiter"])
             )
     out.print(steps)
     facts = Table(box=None, show_header=False, pad_edge=False)

@@ -14,7 +14,8 @@ from perfmodel.cli.catalogue import Verbs
 from perfmodel.cli.counts import parse_counts
 from perfmodel.cli.options import COUNTS, Question, _option, asks
 from perfmodel.errors import InputError, refuse, unknown_name
-from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 if TYPE_CHECKING:

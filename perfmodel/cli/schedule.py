@@ -16,7 +16,7 @@ from perfmodel.cli.counts import parse_count, parse_counts
 from perfmodel.cli.options import COUNTS, Json, Question, _option, asks
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import TreeAcceptance
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -1,6 +1,6 @@
 """Counts to seconds: the ideal roofline of each op, and the calibrated time of a pass.
 
-``lower_s`` is physics (perfect overlap inside an op, none between ops), ``upper_s`` has no overlap at all, and
+``lower_s`` is physics (perfect overlap inside an op, none between ops), ``serial_s`` has no overlap at all, and
 ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is Williams et al. 2009; the op-level
 calibration is described and worked through in docs/model.md.
 """
@@ -32,11 +32,11 @@ class PassTime:
     """One pass over ``[batch, context, ...]``, in seconds of the whole tensor-parallel group.
 
     param_load_s, kv_load_s, activation_s and flop_s are bytes and FLOPs at the device's peak rates; comm_s and fixed_s
-    are the calibration's. They overlap, so they do not add up to any of lower_s, predicted_s and upper_s.
+    are the calibration's. They overlap, so they do not add up to any of lower_s, predicted_s and serial_s.
     """
 
     lower_s: Floats
-    upper_s: Floats
+    serial_s: Floats
     predicted_s: Floats
     param_load_s: Floats
     kv_load_s: Floats
@@ -129,7 +129,7 @@ class Machine:
         launches = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s, "upkeep": 0.0}
         return PassTime(
             lower_s=sum((self.op_lower_s(op) for op in ops), start=0.0),
-            upper_s=flop_s + total + comm_lower,
+            serial_s=flop_s + total + comm_lower,
             predicted_s=self.predicted_s(ops, tokens),
             param_load_s=sum((op.cost.weight_bytes for op in compute), start=0.0) * k.per_byte,
             kv_load_s=sum((op.cost.kv_bytes for op in compute), start=0.0) * k.per_byte,

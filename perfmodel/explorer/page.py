@@ -26,7 +26,7 @@ from perfmodel.costs.roofline import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import COVERAGE, Z, is_transferred, log_error
 
 MOST_POINTS = 4096

@@ -7,7 +7,8 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.plots.theme import BRIGHT, DARK, GREY, STAGES, above, canvas, canvases, caption, label, log_axis, styled
-from perfmodel.speculation.chain import Scenario, speedups
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import COVERAGE, speedup_interval
 
 if TYPE_CHECKING:

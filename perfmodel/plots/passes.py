@@ -26,7 +26,8 @@ from perfmodel.plots.theme import (
 )
 from perfmodel.costs.roofline import LIMITERS, Machine
 from perfmodel.specs.calibration import load_calibration
-from perfmodel.speculation.chain import Prediction, Scenario, predict
+from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.speculation.workload import Workload
 

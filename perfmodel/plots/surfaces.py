@@ -24,7 +24,8 @@ from perfmodel.plots.theme import (
     styled,
     told_apart,
 )
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Scenario, predict, speedups
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict, speedups
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 if TYPE_CHECKING:

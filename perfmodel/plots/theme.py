@@ -18,7 +18,8 @@ from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, Scenario
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.answers.whatif import calibration_kind
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import refuse
 from perfmodel.ops import Array, Floats
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import Growth, Tree, TreeAcceptance
 
 DEFAULT_SIZE = 128
@@ -51,14 +51,14 @@ def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) 
     """Time of one iteration with this tree; broadcasts over ``[batch, context]``. Plain decoding for a root alone."""
     check_draftable(scenario, tree.levels)
     if tree.size == 1:
-        return scenario.target_s(batch, context)
-    drafts = sum((scenario.draft_s(batch, context, float(w)) for w in tree.widths[:-1]), start=0.0)
-    return drafts + scenario.target_s(batch, context, float(tree.size)) + scenario.overhead_s(batch, context)
+        return scenario.target_pass_s(batch, context)
+    drafts = sum((scenario.draft_pass_s(batch, context, float(w)) for w in tree.widths[:-1]), start=0.0)
+    return drafts + scenario.target_pass_s(batch, context, float(tree.size)) + scenario.overhead_s(batch, context)
 
 
 def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
     """Against plain decoding of the same batch; broadcasts over ``[batch, context]``."""
-    gained = tree.tokens_per_iteration * scenario.target_s(batch, context)
+    gained = tree.tokens_per_iteration * scenario.target_pass_s(batch, context)
     return gained / iteration_s(scenario, batch, context, tree)
 
 
@@ -71,9 +71,9 @@ def surface(
     """
     b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
     at = np.arange(1, table.size + 1) if sizes is None else sizes
-    verify = np.asarray(scenario.target_s(b, c, at.astype(float)))
+    verify = np.asarray(scenario.target_pass_s(b, c, at.astype(float)))
     widths = table.widths[:, at - 1]
-    each = np.asarray(scenario.draft_s(b, c, np.arange(1.0, int(widths.max(initial=1)) + 1)))
+    each = np.asarray(scenario.draft_pass_s(b, c, np.arange(1.0, int(widths.max(initial=1)) + 1)))
     overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)
     drafts = np.stack([each @ _passes(of, each.shape[-1]).T for of in widths], axis=-2)
     total = drafts + verify[..., None, :] + overhead[..., None]

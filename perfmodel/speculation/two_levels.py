@@ -19,7 +19,8 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Array, Floats
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import Scenario, check_draft_length, predict
+from perfmodel.speculation.chain import check_draft_length, predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 MAX_GAMMA = 256
@@ -55,12 +56,12 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
     visits[0] = 1.0
     drafted = np.zeros(gamma_1 + 1)
     for have in range(gamma_2):
-        for tokens, chance in enumerate(gain, 1):
+        for tokens, probability in enumerate(gain, 1):
             after = have + tokens
             if after < gamma_2:
-                visits[after] += visits[have] * chance
+                visits[after] += visits[have] * probability
             else:
-                drafted[after - gamma_2] += visits[have] * chance
+                drafted[after - gamma_2] += visits[have] * probability
     return Rounds(float(visits.sum()), drafted, gamma_2)
 
 
@@ -113,14 +114,17 @@ def predict_two_levels(
     lengths = np.arange(gamma_2, gamma_2 + gamma_1 + 1)
     gained = np.cumsum(sparse.acceptance.survival(int(lengths[-1])))[lengths]
     drafted = float(gamma_1)
-    drafting = small.draft.passes(drafted) * small.draft_s(batch, context, small.draft.query(drafted))
-    each = drafting + sparse.draft_s(batch, context, gamma_1 + 1.0)
-    verify = [share * sparse.target_s(batch, context, m + 1.0) for m, share in zip(lengths, found.drafted, strict=True)]
+    drafting = small.draft.passes(drafted) * small.draft_pass_s(batch, context, small.draft.query(drafted))
+    each = drafting + sparse.draft_pass_s(batch, context, gamma_1 + 1.0)
+    verify = [
+        probability * sparse.target_pass_s(batch, context, length + 1.0)
+        for length, probability in zip(lengths, found.drafted, strict=True)
+    ]
     return TwoLevels(
         rounds=found.expected,
         drafted=found.expected_drafted,
         tokens_per_iteration=float(gained @ found.drafted),
-        target_s=sparse.target_s(batch, context),
+        target_s=sparse.target_pass_s(batch, context),
         draft_s=found.expected * each,
         verify_s=sum(verify, start=0.0),
         overhead_s=sparse.overhead_s(batch, context),

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.calibration import Calibration, Constant
-from perfmodel.speculation.chain import Scenario, speedups
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
 
 COVERAGE = 0.90
 Z = 1.6448536269514722

@@ -58,9 +58,9 @@ def test_llama_70b_is_about_equal_at_2_k_and_far_apart_at_128_k(context, per_pas
 def test_time_per_token_includes_the_draft() -> None:
     s = scenario(draft="llama-3.2-1b")
     found = compare(s, 8192, 5)
-    iteration = 4 * float(s.draft_s(1, 8192)) + float(s.target_s(1, 8192, 5)) + float(s.overhead_s(1, 8192))
+    iteration = 4 * float(s.draft_pass_s(1, 8192)) + float(s.target_pass_s(1, 8192, 5)) + float(s.overhead_s(1, 8192))
     assert found.speculating.predicted_s + found.draft_s == pytest.approx(iteration, rel=1e-12)
-    plain = float(s.target_s(5, 8192)) / 5
+    plain = float(s.target_pass_s(5, 8192)) / 5
     assert found.seconds_per_token_ratio == pytest.approx(iteration / found.speculating.tokens / plain, rel=1e-12)
 
 
@@ -88,7 +88,7 @@ def test_disaggregation() -> None:
     assert drafted.transfer_bytes == 32_768 * (131_072 + 32_768)  # 16 layers x 2 x 8 heads x 64 x 2 bytes
     speedup = float(speedups(s, 8.0, 32_768.0, np.array([3]))[..., 0])
     assert drafted.requests_per_s / plain.requests_per_s == pytest.approx(speedup, rel=1e-12)
-    assert plain.requests_per_s == pytest.approx(8 / float(s.target_s(8, 32_768)) / 256, rel=1e-12)
+    assert plain.requests_per_s == pytest.approx(8 / float(s.target_pass_s(8, 32_768)) / 256, rel=1e-12)
     assert drafted.prefill_groups > plain.prefill_groups
     _, viewing = disaggregate(scenario(draft_kv="snapkv:1024", alpha=0.8), 8, 32_768, 3, 256)
     assert viewing.transfer_bytes == plain.transfer_bytes
@@ -121,7 +121,7 @@ def test_what_speculation_leaves_to_chunked_prefill() -> None:
     assert full.chunk_pass_s == pytest.approx(full.pass_s, rel=1e-12)
     s = scenario(draft="eagle", alpha=0.8)
     _, speculating = chunked(s, 1024.0, 4096.0, 3)
-    fast = float(speedups(s, 1024.0, 4096.0, np.array([3]))[..., 0]) * 1024 / float(s.target_s(1024.0, 4096.0))
+    fast = float(speedups(s, 1024.0, 4096.0, np.array([3]))[..., 0]) * 1024 / float(s.target_pass_s(1024.0, 4096.0))
     assert speculating.output_tokens_per_s == pytest.approx(fast, rel=1e-12)
 
 

@@ -16,7 +16,8 @@ from perfmodel.answers.inflection import (
     without_waves,
 )
 from perfmodel.answers.query import Query, resolve
-from perfmodel.speculation.chain import Scenario, speedups
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
 
 
 def scenario(core: bool = False, **flags) -> Scenario:

@@ -136,7 +136,9 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     assert found is not None
     assert last.low <= found.batch <= last.high
     assert (found.tokens, found.missed) == (last.tokens, 256)
-    assert found.seconds == pytest.approx(float(s.draft_s(float(found.batch), 1024.0, 256.0)), rel=0.2)  # its LM head
+    assert found.seconds == pytest.approx(
+        float(s.draft_pass_s(float(found.batch), 1024.0, 256.0)), rel=0.2
+    )  # its LM head
     p = predict(s, Workload.of(found.batch, 1024, found.tokens), found.tokens)
     saved = float(p.ar_tpot_s - p.tpot_s)
     assert (found.new_tokens - 1) * saved < found.seconds <= found.new_tokens * saved

@@ -85,9 +85,9 @@ def test_a_uniform_mixture_is_no_mixture() -> None:
     s = scenario()
     for query in (1.0, 4.0):
         assert mixed_target_s(s, [8192.0] * 16, query) == pytest.approx(
-            float(s.target_s(16.0, 8192.0, query)), rel=1e-12
+            float(s.target_pass_s(16.0, 8192.0, query)), rel=1e-12
         )
-    assert mixed_draft_s(s, [8192.0] * 16) == pytest.approx(float(s.draft_s(16.0, 8192.0)), rel=1e-12)
+    assert mixed_draft_s(s, [8192.0] * 16) == pytest.approx(float(s.draft_pass_s(16.0, 8192.0)), rel=1e-12)
     one = float(speedups(s, 16.0, 8192.0, np.array([3]))[..., 0])
     assert mixed_speedup(s, [8192.0] * 16, [0.7] * 16, 3) == pytest.approx(one, rel=1e-12)
 
@@ -123,25 +123,25 @@ def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
 def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
     contexts = [1000.0, 3000.0, 60000.0, 64000.0]
     mean = float(np.mean(contexts))
-    assert mixed_target_s(scenario(), contexts) == pytest.approx(float(scenario().target_s(4.0, mean)), rel=1e-9)
+    assert mixed_target_s(scenario(), contexts) == pytest.approx(float(scenario().target_pass_s(4.0, mean)), rel=1e-9)
     window = scenario(model="gemma-3-27b")
-    assert mixed_target_s(window, [100.0, 100.0, 8000.0, 8000.0]) < float(window.target_s(4.0, 4050.0))
+    assert mixed_target_s(window, [100.0, 100.0, 8000.0, 8000.0]) < float(window.target_pass_s(4.0, 4050.0))
     # the short sequences are below the draft's budget
-    assert mixed_draft_s(scenario(), [100.0, 8000.0]) < float(scenario().draft_s(2.0, 4050.0))
+    assert mixed_draft_s(scenario(), [100.0, 8000.0]) < float(scenario().draft_pass_s(2.0, 4050.0))
 
 
 def test_graphs_round_the_batch_up() -> None:
     assert list(padded(np.array([1, 3, 4, 5, 9, 512, 600]), VLLM_GRAPH_SIZES)) == [1, 4, 4, 8, 16, 512, 600]
     s = scenario(hardware="h100-sxm-80gb")
     at = np.arange(1.0, 65)
-    stairs, plain = np.asarray(graph_target_s(s, at, 4096.0)), np.asarray(s.target_s(at, 4096.0))
+    stairs, plain = np.asarray(graph_target_s(s, at, 4096.0)), np.asarray(s.target_pass_s(at, 4096.0))
     assert np.all(stairs >= plain * (1 - 1e-12))
     on_size = np.isin(at, VLLM_GRAPH_SIZES)
     np.testing.assert_allclose(stairs[on_size], plain[on_size], rtol=1e-12)
     # 65 x 4 tokens pad to 264: a verification climbs other steps than a decoding pass
     assert float(padded(65 * 4.0, VLLM_GRAPH_SIZES)) == 264
     wide = float(graph_target_s(s, 65.0, 4096.0, 4.0))
-    assert wide > float(s.target_s(65.0, 4096.0, 4.0))
+    assert wide > float(s.target_pass_s(65.0, 4096.0, 4.0))
 
 
 def test_alternating_is_the_engines_iteration() -> None:

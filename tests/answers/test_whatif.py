@@ -15,7 +15,7 @@ from perfmodel.specs import files
 README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 
 STEP = {
-    *("lower_s", "upper_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"),
+    *("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"),
 }
 CONTRACT: dict[str, set[str] | None] = {
     **dict.fromkeys(("schema_version", "query", "verdict", "reason", "overhead_s", "speedup", "speedup_interval")),

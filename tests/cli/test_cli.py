@@ -16,7 +16,7 @@ from perfmodel.cli.options import Question
 
 SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
 POINT = ["--batch", "64", "--context", "32000"]
-STEP = {"lower_s", "upper_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"}
+STEP = {"lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"}
 CONTRACT: dict[str, set[str] | None] = {
     "schema_version": None,
     "query": None,

@@ -5,7 +5,7 @@ import pytest
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import wave_factor
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 A100 = Query("llama-2-7b-32k", "a100-sxm-80gb", 64, 8000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
@@ -37,7 +37,7 @@ def test_time_never_falls_with_the_batch() -> None:
 def test_the_step_between_48_and_64_sequences() -> None:
     """Tables 3a and 3b of MagicDec: T_T rises by 10 ms there at 8000 tokens, by 5 ms from 32 to 48."""
     s = resolve(A100)
-    t = [float(s.target_s(float(b), 8000.0)) for b in (32, 48, 64)]
+    t = [float(s.target_pass_s(float(b), 8000.0)) for b in (32, 48, 64)]
     assert (t[2] - t[1]) / (t[1] - t[0]) == pytest.approx((31.49 - 21.45) / (21.45 - 16.53), rel=0.1)
 
 
@@ -49,8 +49,8 @@ def changed(constant: str, value: float) -> tuple[Scenario, Scenario]:
 
 def test_a_pass_over_the_whole_cache_pays_once_and_a_draft_not() -> None:
     without, paying = changed("full_cache_pass_s", 1e-3)
-    assert paying.target_s(64.0, 8000.0) - without.target_s(64.0, 8000.0) == pytest.approx(1e-3)
-    assert paying.draft_s(64.0, 8000.0) == without.draft_s(64.0, 8000.0)
+    assert paying.target_pass_s(64.0, 8000.0) - without.target_pass_s(64.0, 8000.0) == pytest.approx(1e-3)
+    assert paying.draft_pass_s(64.0, 8000.0) == without.draft_pass_s(64.0, 8000.0)
     assert float(paying.target_step(64.0, 8000.0).fixed_s - without.target_step(64.0, 8000.0).fixed_s) == pytest.approx(
         1e-3
     )
@@ -58,8 +58,8 @@ def test_a_pass_over_the_whole_cache_pays_once_and_a_draft_not() -> None:
 
 def test_a_sparse_draft_pays_by_sequence_and_layer() -> None:
     without, paying = changed("sparse_cache_sequence_s", 1e-6)
-    assert paying.draft_s(64.0, 8000.0) - without.draft_s(64.0, 8000.0) == pytest.approx(64 * 32 * 1e-6)
-    assert paying.target_s(64.0, 8000.0) == without.target_s(64.0, 8000.0)
+    assert paying.draft_pass_s(64.0, 8000.0) - without.draft_pass_s(64.0, 8000.0) == pytest.approx(64 * 32 * 1e-6)
+    assert paying.target_pass_s(64.0, 8000.0) == without.target_pass_s(64.0, 8000.0)
 
 
 def test_an_iteration_pays_by_sequence() -> None:
@@ -72,7 +72,7 @@ def test_packed_weights_pay_for_unpacking() -> None:
     asked = Query("llama-2-7b", "a100-sxm-80gb", 1, 100, 0, calibration="a100-sxm-80gb.gpt-fast", weights="int8-wo")
     s = resolve(asked)
     zero = with_calibration(s, with_values(s.machine.calibration, {"weight_unpack_s": 0.0}))
-    extra = float(s.target_s(1.0, 100.0)) - float(zero.target_s(1.0, 100.0))
+    extra = float(s.target_pass_s(1.0, 100.0)) - float(zero.target_pass_s(1.0, 100.0))
     unpack = s.machine.calibration.weight_unpack_s
     assert unpack is not None
     assert extra == pytest.approx(6_607_077_376 * unpack.value, rel=0.01)

@@ -31,7 +31,7 @@ def test_ngram_costs_verification_alone() -> None:
     s = scenario("ngram")
     p = predict(s, Workload.of(4, 4096, 5))
     assert float(p.draft_s) == 0
-    assert float(p.iteration_s) == pytest.approx(float(s.target_s(4, 4096, 6) + s.overhead_s(4, 4096)), rel=1e-12)
+    assert float(p.iteration_s) == pytest.approx(float(s.target_pass_s(4, 4096, 6) + s.overhead_s(4, 4096)), rel=1e-12)
 
 
 def test_ngram_acceptance_is_hits_times_runs() -> None:
@@ -62,14 +62,14 @@ def test_medusa_runs_a_head_per_token_in_one_pass() -> None:
         read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0, gamma))
         assert read == gamma * 2 * (4096 * 4096 + HEAD)
     p = predict(s, Workload.of(1, 512, 3))
-    assert float(3 * p.draft_s) == pytest.approx(float(s.draft_s(1, 512, 3)), rel=1e-12)
+    assert float(3 * p.draft_s) == pytest.approx(float(s.draft_pass_s(1, 512, 3)), rel=1e-12)
     assert s.draft.own_weight_bytes(s.draft_shard) == 3 * 2 * (4096 * 4096 + HEAD)
 
 
 def test_a_parallel_draft_reads_its_weights_once() -> None:
     parallel, chain = scenario("parallel:llama-3.2-1b"), scenario("llama-3.2-1b")
     one, many = (predict(s, Workload.of(1, 4096, 6)) for s in (parallel, chain))
-    assert float(6 * one.draft_s) == pytest.approx(float(parallel.draft_s(1, 4096, 6)), rel=1e-12)
+    assert float(6 * one.draft_s) == pytest.approx(float(parallel.draft_pass_s(1, 4096, 6)), rel=1e-12)
     assert float(6 * one.draft_s) < 1.2 * float(many.draft_s)
     assert float(one.speedup) > float(many.speedup)
 
@@ -80,7 +80,7 @@ def test_mtp_weighs_what_deepseek_prints() -> None:
     assert s.draft.own_weight_bytes(s.draft_shard) * 8 / 1e9 == pytest.approx(11.7, abs=0.3)
     stacked = scenario("mtp:modules=3", model="deepseek-v3", hardware="h200-sxm-141gb", tp=8, weights="fp8")
     assert stacked.draft.own_weight_bytes(stacked.draft_shard) == 3 * s.draft.own_weight_bytes(s.draft_shard)
-    np.testing.assert_array_equal(stacked.draft_s(1, 4096), s.draft_s(1, 4096))
+    np.testing.assert_array_equal(stacked.draft_pass_s(1, 4096), s.draft_pass_s(1, 4096))
 
 
 def test_acceptance_that_falls_with_the_position() -> None:

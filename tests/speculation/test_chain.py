@@ -11,7 +11,8 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation import chain as speculative
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Prediction, Scenario, predict, speedups
+from perfmodel.speculation.chain import Prediction, predict, speedups
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 NUMBERS = (

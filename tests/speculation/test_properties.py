@@ -23,7 +23,8 @@ from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import ModelSpec
 from perfmodel.specs.published import published_points
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Prediction, Scenario, predict
+from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 BF16 = Precision(weight_format("bf16"), kv_format("bf16"))

@@ -56,11 +56,11 @@ def test_one_iteration_from_its_parts() -> None:
     small, sparse = levels(0.5, 0.9)
     p = predict_two_levels(small, sparse, 1.0, 65536.0, 1, 1)
     assert p.rounds == pytest.approx(1.0)
-    drafting = float(small.draft_s(1.0, 65536.0)) + float(sparse.draft_s(1.0, 65536.0, 2.0))
-    verify = 0.5 * float(sparse.target_s(1.0, 65536.0, 2.0)) + 0.5 * float(sparse.target_s(1.0, 65536.0, 3.0))
+    drafting = float(small.draft_pass_s(1.0, 65536.0)) + float(sparse.draft_pass_s(1.0, 65536.0, 2.0))
+    verify = 0.5 * float(sparse.target_pass_s(1.0, 65536.0, 2.0)) + 0.5 * float(sparse.target_pass_s(1.0, 65536.0, 3.0))
     gained = 0.5 * float(tokens_per_iteration(1, 0.9)) + 0.5 * float(tokens_per_iteration(2, 0.9))
     total = drafting + verify + float(sparse.overhead_s(1.0, 65536.0))
-    assert float(p.speedup) == pytest.approx(gained * float(sparse.target_s(1.0, 65536.0)) / total, rel=1e-12)
+    assert float(p.speedup) == pytest.approx(gained * float(sparse.target_pass_s(1.0, 65536.0)) / total, rel=1e-12)
 
 
 @pytest.mark.parametrize(("draft", "passes"), [("medusa:heads=4", 1), ("parallel:llama-68m", 1), ("ngram", 0)])
@@ -68,8 +68,8 @@ def test_a_small_draft_runs_as_many_passes_as_its_kind_does(draft: str, passes: 
     """A round drafts 4 tokens in one pass (or none) and verifies 5 over the sparse cache."""
     small, (_, sparse) = scenario(draft=draft, alpha=0.5), levels()
     found = predict_two_levels(small, sparse, 2.0, 65536.0, 4, 1)
-    drafting = passes * float(small.draft_s(2.0, 65536.0, 4.0)) if passes else 0.0
-    verifying = float(sparse.draft_s(2.0, 65536.0, 5.0))
+    drafting = passes * float(small.draft_pass_s(2.0, 65536.0, 4.0)) if passes else 0.0
+    verifying = float(sparse.draft_pass_s(2.0, 65536.0, 5.0))
     assert float(found.draft_s) == pytest.approx(found.rounds * (drafting + verifying), rel=1e-12)
 
 

@@ -52,7 +52,7 @@ def test_another_calibration_places_the_models_anew_only_for_another_layout() ->
     )
     assert same.target_shard is scenario.target_shard
     assert same == fresh
-    for call in ("target_s", "draft_s", "overhead_s"):
+    for call in ("target_pass_s", "draft_pass_s", "overhead_s"):
         assert float(getattr(same, call)(8.0, 4000.0)) == float(getattr(fresh, call)(8.0, 4000.0))
     whole = moved.model_copy(update={"shards_lm_head": False})
     assert with_calibration(scenario, whole).target_shard.lm_head != scenario.target_shard.lm_head
@@ -92,9 +92,9 @@ def test_parameter_variance_against_a_large_sample() -> None:
     for draw in draws:
         moved = with_values(c, dict(zip(names, np.maximum(centre + draw * deviation, 0.0).tolist(), strict=True)))
         changed = with_calibration(scenario, moved)
-        times = changed.target_s(64.0, 32000.0), changed.draft_s(64.0, 32000.0), changed.target_s(64.0, 32000.0, 4.0)
-        iteration = 3 * times[1] + times[2] + changed.overhead_s(64.0, 32000.0)
-        logs.append(math.log(float(times[0]) / float(iteration)))
+        at = 64.0, 32000.0
+        iteration = 3 * changed.draft_pass_s(*at) + changed.target_pass_s(*at, 4.0) + changed.overhead_s(*at)
+        logs.append(math.log(float(changed.target_pass_s(*at)) / float(iteration)))
     variance = float(parameter_variance(scenario, np.array(64.0), np.array(32000.0), np.array([3]))[0])
     assert math.sqrt(variance) == pytest.approx(np.std(logs), rel=0.15)
 

@@ -11,7 +11,8 @@ from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import positions_from_histogram
 from perfmodel.specs.calibration import Scatter
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.harness.estimate import Bench
 from perfmodel.validate.harness.plans import Plan

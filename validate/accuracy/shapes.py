@@ -14,7 +14,8 @@ from perfmodel.answers.moe import peak
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.published_systems import ShapeRow, shapes, step_law
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Scenario, speedups
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.two_levels import predict_two_levels
 from perfmodel.validate.accuracy.systems import CONTEXTS, SystemRow, systems
 

@@ -18,7 +18,8 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, SpeculationOtherRow, published_points, published_rows
 from perfmodel.specs.published_systems import ServedRow, served, step_law
-from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import speedup_interval, with_calibration
 from perfmodel.speculation.workload import Workload
 
@@ -86,12 +87,12 @@ def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_clocks: bool) -> floa
     assert p.draft_s is not None
     size, levels = p.tree
     batch, context = float(p.batch), float(p.context)
-    plain, verify = (float(scenario.target_s(batch, context, n)) for n in (1.0, float(size)))
+    plain, verify = (float(scenario.target_pass_s(batch, context, n)) for n in (1.0, float(size)))
     if own_clocks:
         iteration = p.target_s + (verify - plain) + (levels - 1) * p.draft_s
         return p.tokens_per_iteration * p.target_s / iteration
     # the shape is not printed node by node: levels of equal width
-    draft = float(scenario.draft_s(batch, context, (size - 1) / (levels - 1)))
+    draft = float(scenario.draft_pass_s(batch, context, (size - 1) / (levels - 1)))
     iteration = verify + (levels - 1) * draft + float(scenario.overhead_s(batch, context))
     return p.tokens_per_iteration * plain / iteration
 
@@ -200,8 +201,8 @@ def _borrowed(points: list[MeasuredPoint], calibration: str, chosen: bool) -> Bo
     for p in points:
         scenario = with_calibration(_tree_scenario(p), load_calibration(calibration))
         assert p.speedup is not None
-        target = float(scenario.target_s(1.0, float(p.context))) / (p.target_s or 1.0)
-        draft = float(scenario.draft_s(1.0, float(p.context))) / (p.draft_s or 1.0)
+        target = float(scenario.target_pass_s(1.0, float(p.context))) / (p.target_s or 1.0)
+        draft = float(scenario.draft_pass_s(1.0, float(p.context))) / (p.draft_s or 1.0)
         alone, clocked = (tree_speedup(p, scenario, own) for own in (False, True))
         found = (target, draft, draft / target, alone / p.speedup, clocked / p.speedup)
         for name, value in zip(errors, found, strict=True):

@@ -59,7 +59,7 @@ def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float)
     depth = depths(parents)
     widths = tuple(depth.count(level) for level in range(depth[-1] + 1))
     shape = Tree(parents, widths, tokens_per_iteration)
-    plain_s = float(scenario.target_s(float(query.batch), float(query.context)))
+    plain_s = float(scenario.target_pass_s(float(query.batch), float(query.context)))
     return query.batch / plain_s, float(speedup(scenario, float(query.batch), float(query.context), shape))
 
 

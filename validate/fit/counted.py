@@ -13,7 +13,7 @@ from perfmodel.costs.roofline import Machine, PassTime
 from perfmodel.ops import Op
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
-from perfmodel.speculation.chain import Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 
 Array = NDArray[np.float64]

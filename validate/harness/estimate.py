@@ -12,7 +12,8 @@ from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import load_model
 from perfmodel.speculation import capacity
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Scenario, predict
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.harness.plans import Plan, Point, model_reference
 
@@ -48,8 +49,8 @@ def check(plan: Plan, bench: Bench) -> None:
         own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
         if own != drafted:
             raise InputError(f"{plan.name}: draft: must have {target}'s {own} vocabulary entries, given {drafted}")
-        scenario.target_s(1.0, 1.0)
-        scenario.draft_s(1.0, 1.0)
+        scenario.target_pass_s(1.0, 1.0)
+        scenario.draft_pass_s(1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,133 @@
+"""A question without its workload: models, devices, draft and acceptance, and the time of each pass it is made of.
+
+All times broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel import costs
+from perfmodel.costs.roofline import Machine, PassTime
+from perfmodel.drafts.base import Draft
+from perfmodel.kv.full import Full
+from perfmodel.ops import Array, Floats, Op
+from perfmodel.specs.formats import Precision
+from perfmodel.specs.model import ModelSpec
+from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
+
+Accounting = Literal["ragged", "lock-step", "static"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything about a question except its workload.
+
+    machine: device, calibration and the target's tensor-parallel degree. accounting: ``ragged`` lets every sequence
+    advance by its own count, ``lock-step`` by the batch's minimum, and a ``static`` batch of sequences that need
+    `new_tokens` each ends with its slowest. kv_page: tokens per page of both caches. routing_independence: 1 routes
+    the tokens of one sequence to experts independently, 0 all alike (MoE only). core_ops: count linear and attention
+    ops alone.
+    """
+
+    target: ModelSpec
+    machine: Machine
+    precision: Precision
+    draft: Draft
+    acceptance: Acceptance
+    accounting: Accounting = "ragged"
+    new_tokens: int = 128
+    kv_page: int = 1
+    routing_independence: float = 1.0
+    core_ops: bool = False
+    target_shard: costs.Shard = field(init=False, repr=False, compare=False)
+    draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
+    draft_machine: Machine = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        calibration, draft = self.machine.calibration, self.draft
+        head, page, degree = calibration.shards_lm_head, self.kv_page, self.machine.tensor_parallel
+        target = costs.shard(self.target, degree, self.precision, head, page)
+        object.__setattr__(self, "target_shard", target)
+        drafter = costs.shard(draft.model, draft.tensor_parallel, draft.precision, head, page)
+        object.__setattr__(self, "draft_shard", drafter)
+        machine = Machine(self.machine.gpu, calibration, draft.tensor_parallel)
+        object.__setattr__(self, "draft_machine", machine)
+
+    def target_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
+        """Ops of a target pass: decoding at query 1, verification at gamma + 1."""
+        independent = None
+        if self.routing_independence != 1.0:
+            independent = 1.0 + (np.asarray(query) - 1.0) * self.routing_independence
+        ops = costs.forward(self.target_shard, batch, query, context, Full(), independent_query=independent)
+        return costs.core(ops) if self.core_ops else ops
+
+    def draft_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
+        """Ops of one draft pass, selection included; query: tokens per sequence (a tree's level, a parallel draft)."""
+        ops = self.draft.ops(self.draft_shard, batch, context, query)
+        ops = costs.core(ops) if self.core_ops else ops
+        return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
+
+    def target_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime:
+        """All times of a target pass."""
+        return self.machine.time(self.target_ops(batch, context, query), batch * np.asarray(query))
+
+    def draft_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime:
+        """All times of one draft pass."""
+        return self.draft_machine.time(self.draft_ops(batch, context, query), batch * np.asarray(query))
+
+    def target_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
+        """Calibrated time of a target pass."""
+        return self.machine.predicted_s(self.target_ops(batch, context, query), batch * np.asarray(query))
+
+    def draft_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
+        """Calibrated time of one draft pass, selection included."""
+        return self.draft_machine.predicted_s(self.draft_ops(batch, context, query), batch * np.asarray(query))
+
+    def draft_token_s(self, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
+        """Calibrated draft time per drafted token on a trailing axis: of length 1 where it is one pass at any gamma."""
+        drafted = np.asarray(gammas, float)
+        passes = self.draft.passes(drafted)
+        if np.array_equal(passes, drafted):
+            return np.asarray(self.draft_pass_s(batch, context))
+        if not np.any(passes):
+            return np.zeros(1)
+        each = np.maximum(drafted, 1.0)
+        return np.asarray(self.draft_pass_s(batch, context, self.draft.query(each))) * (passes / each)
+
+    def overhead_s(self, batch: Floats, context: Floats) -> Floats:
+        """Time of an iteration outside any pass, plus what the KV method rebuilds once per iteration."""
+        rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
+        c = self.machine.calibration
+        fixed: Floats = c.iteration_fixed_s.value
+        if c.iteration_sequence_s:
+            fixed = fixed + c.iteration_sequence_s.value * batch
+        return sum((self.draft_machine.op_predicted_s(op) for op in rebuild), start=fixed)
+
+    def setup_s(self, batch: Floats, context: Floats) -> Floats:
+        """Time before the first token that only speculation needs: the draft's own prefill, scoring and gathering."""
+        once = costs.selection(self.draft_shard, batch, context, self.draft.kv, "setup")
+        seconds = sum((self.draft_machine.op_predicted_s(op) for op in once), start=0.0)
+        if self.draft.shares_prefill:
+            return seconds
+        attends = self.draft.kv if self.draft.kv.needs_own_prefill else Full()
+        prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
+        return seconds + self.draft_machine.predicted_s(prefill, batch)
+
+    def tokens_per_iteration(self, batch: Floats, max_gamma: int) -> Array:
+        """Expected tokens gained per iteration and sequence for gamma 0 ... max_gamma on a trailing axis.
+
+        In lock-step every sequence waits for the shortest run: position j counts only if all sequences accept it.
+        """
+        survival = self.acceptance.survival(max_gamma)
+        if self.accounting == "static":
+            ends = [
+                static_batch_tokens_per_iteration(survival[: g + 1], batch, self.new_tokens)
+                for g in range(max_gamma + 1)
+            ]
+            return np.stack(np.broadcast_arrays(*ends), axis=-1)
+        if self.accounting == "lock-step":
+            survival = survival ** np.asarray(batch, float)[..., None]
+        return np.cumsum(survival, axis=-1)
