@@ -33,6 +33,7 @@ from perfmodel import cli
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
 from perfmodel.cli.options import Question
+from perfmodel.specs.calibration import CONSTANTS, Calibration
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
@@ -198,6 +199,21 @@ def _methods() -> str:
     return "\n## What each does\n\n" + "\n".join(f"**{kind.name}**: {kv.summary(kind)}\n" for kind in kinds)
 
 
+def _constants() -> str:
+    """Every constant of a calibration, from its declaration."""
+    rows = [_row(["constant", "unit", "possible", "of", "time it enters", "meaning"]), _row([":--"] * 6)]
+    for name, c in CONSTANTS.items():
+        optional = "" if Calibration.model_fields[name].is_required() else " (optional)"
+        rows.append(_row([f"`{name}`", c.unit, c.bounds, c.work, c.term or "-", c.meaning + optional]))
+    return (
+        "\n## Constants\n\n"
+        "Each is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of this table; without an "
+        "optional one nothing is counted for it. How they make a time is in "
+        "[the model](model.md#2-from-counts-to-seconds); how to add one, in "
+        "[contributing](contributing.md#a-constant).\n\n" + "\n".join(rows) + "\n"
+    )
+
+
 def _cli() -> str:
     shared = {field.name for field in dataclasses.fields(Question)}
     parts = [
@@ -264,7 +280,7 @@ def _contract() -> str:
 
 def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
     made = _catalogue(verb, title, text, catalogue)
-    return made + _methods() if verb == "kv" else made
+    return made + {"kv": _methods, "calibrations": _constants}.get(verb, str)()
 
 
 GENERATED = {entry[0]: functools.partial(_table, *entry) for entry in CATALOGUES} | {"cli": _cli}

@@ -9,7 +9,7 @@ The closed forms are derived in docs/model.md and hold for self-speculation on t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from perfmodel.ops import Floats
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 SEARCH_TO = 2.0**24
 POINTS = 64
@@ -63,12 +64,12 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     return last_where(computes_longer)
 
 
-def break_even_context(scenario: Scenario, batch: float, gamma: int, wanted: float = 1.0) -> float | None:
-    """Smallest context at which speedup reaches `wanted` (1: break even) at this batch and gamma."""
+def break_even_context(scenario: Scenario, batch: float, gamma: int, speedup: float = 1.0) -> float | None:
+    """Smallest context at which speedup reaches `speedup` (1: break even) at this batch and gamma."""
     if gamma == 0:
-        return 1.0 if wanted <= 1.0 else None
+        return 1.0 if speedup <= 1.0 else None
     gammas = np.array([gamma])
-    return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= wanted)
+    return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= speedup)
 
 
 def inflection_context(
@@ -98,10 +99,9 @@ def inflection_context(
 def without_waves(scenario: Scenario) -> Scenario:
     """The same question without the waves of the attention kernel."""
     calibration = scenario.machine.calibration
-    if calibration.attention_blocks_per_multiprocessor is None:
+    if not calibration.attention_blocks_per_multiprocessor.value:
         return scenario
-    smooth = calibration.model_copy(update={"attention_blocks_per_multiprocessor": None})
-    return replace(scenario, machine=replace(scenario.machine, calibration=smooth))
+    return with_calibration(scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": 0.0}))
 
 
 def first_where(holds: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.specs.calibration import Calibration, Constant
+from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.constants import Constant
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.scenario import Scenario
@@ -15,19 +16,6 @@ from perfmodel.speculation.workload import Workload
 ALPHA_STEP = 0.05
 BANDWIDTH_STEP = 0.10
 FIXED_STEP = 0.30
-FIXED = (
-    "gemm_fixed_s",
-    "attention_fixed_s",
-    "small_kernel_s",
-    "allreduce_multiplier",
-    "pass_fixed_s",
-    "token_s",
-    "full_cache_pass_s",
-    "sparse_cache_sequence_s",
-    "iteration_fixed_s",
-    "iteration_sequence_s",
-)
-"""Constants that cost time whatever is loaded or computed."""
 
 
 def sensitivity(query: Query) -> list[dict[str, Any]]:
@@ -106,17 +94,17 @@ def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
     return replace(scenario, machine=replace(scenario.machine, gpu=moved))
 
 
+def _fixed_costs(c: Calibration) -> dict[str, float]:
+    """The constants of a calibration that cost time whatever is loaded or computed, and what scales such a time."""
+    declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.is_fixed_cost}
+    return {name: stated.value for name, stated in declared.items() if isinstance(stated, Constant) and stated.value}
+
+
 def _has_fixed(c: Calibration) -> bool:
-    return any(_value(c, name) > 0 for name in FIXED if name != "allreduce_multiplier") or c.allreduce is not None
+    return c.allreduce is not None or any(CONSTANTS[name].unit == "s" for name in _fixed_costs(c))
 
 
 def _with_fixed(scenario: Scenario, factor: float) -> Scenario:
     c = scenario.machine.calibration
-    return with_calibration(
-        scenario, with_values(c, {name: _value(c, name) * factor for name in FIXED if getattr(c, name)})
-    )
-
-
-def _value(c: Calibration, name: str) -> float:
-    constant: Constant | None = getattr(c, name)
-    return constant.value if constant else 0.0
+    scaled = {name: value * factor for name, value in _fixed_costs(c).items()}
+    return with_calibration(scenario, with_values(c, scaled))

@@ -88,8 +88,9 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
 
 def step_dict(time: PassTime) -> dict[str, Any]:
     """One pass as the contract spells it."""
-    fields = {name: float(getattr(time, name)) for name in PassTime.__dataclass_fields__}
-    return fields | {"limiter": str(time.limiter)}
+    names = (*(name for name in PassTime.__dataclass_fields__ if name != "terms"), "comm_s", "fixed_s")
+    terms = {name: float(seconds) for name, seconds in time.terms.items()}
+    return {name: float(getattr(time, name)) for name in names} | {"terms_s": terms, "limiter": str(time.limiter)}
 
 
 def calibration_dict(scenario: Scenario) -> dict[str, Any]:

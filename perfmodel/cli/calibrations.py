@@ -45,7 +45,7 @@ CATALOGUE = Catalogue(
         _constant("iteration_fixed_s", "us an iteration", _microseconds),
         Column("date", "date", lambda c: str(c.date)),
     ),
-    describe=lambda c: c.model_dump(mode="json"),
+    describe=lambda c: c.model_dump(mode="json", exclude=c.absent),
     faults=_faults,
 )
 app = app_of(CATALOGUE)

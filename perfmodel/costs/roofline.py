@@ -1,8 +1,8 @@
 """Counts to seconds: the ideal roofline of each op, and the calibrated time of a pass.
 
-``lower_s`` is physics (perfect overlap inside an op, none between ops), ``serial_s`` has no overlap at all, and
+``lower_s`` is physics (perfect overlap inside an op, none between ops), ``serial_s`` has no overlap at peak rates, and
 ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is Williams et al. 2009; the op-level
-calibration is described and worked through in docs/model.md.
+calibration is described and worked through in docs/model.md. Where calibration constants enter is `Machine.split`.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.ops import Floats, Op
 from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.constants import Term
 from perfmodel.specs.gpu import GPUSpec
 
-LIMITERS = {
+LIMITERS: dict[str, str] = {
     "param_load": "weights",
     "kv_load": "KV",
     "flops": "compute",
@@ -25,14 +26,21 @@ LIMITERS = {
     "fixed": "launches",
 }
 """Name of each term of a pass -> the word for it."""
+_TINY = float(np.finfo(float).tiny)
+Part = tuple[Term, Floats]
+Overlap = tuple[tuple[Part, ...], Floats, float]
+"""What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p + computed^p)^(1/p)."""
+Split = tuple[tuple[Part, ...], Overlap | None]
+"""Calibrated seconds of one op by term: what adds up, and what overlaps. Plain tuples: this is the inner loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
     """One pass over ``[batch, context, ...]``, in seconds of the whole tensor-parallel group.
 
-    param_load_s, kv_load_s, activation_s and flop_s are bytes and FLOPs at the device's peak rates; comm_s and fixed_s
-    are the calibration's. They overlap, so they do not add up to any of lower_s, predicted_s and serial_s.
+    serial_s: no overlap, at peak rates; at most twice lower_s, and no bound of predicted_s. param_load_s, kv_load_s,
+    activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and add up to none of the others.
+    terms: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates; they add up to predicted_s.
     """
 
     lower_s: Floats
@@ -42,14 +50,23 @@ class PassTime:
     kv_load_s: Floats
     flop_s: Floats
     activation_s: Floats
-    comm_s: Floats
-    fixed_s: Floats
+    terms: dict[str, Floats]
+
+    @property
+    def comm_s(self) -> Floats:
+        """All-reduces, as calibrated."""
+        return self.terms["comm"]
+
+    @property
+    def fixed_s(self) -> Floats:
+        """What costs time whatever is loaded or computed, as calibrated."""
+        return self.terms["fixed"]
 
     @property
     def limiter(self) -> NDArray[np.str_]:
-        """The largest of the six terms, by name (`LIMITERS`)."""
-        terms = (self.param_load_s, self.kv_load_s, self.flop_s, self.activation_s, self.comm_s, self.fixed_s)
-        return np.asarray(tuple(LIMITERS))[np.argmax(np.stack(np.broadcast_arrays(*terms)), axis=0)]
+        """The largest of the terms, by name."""
+        terms = np.broadcast_arrays(*self.terms.values())
+        return np.asarray(tuple(self.terms))[np.argmax(np.stack(terms), axis=0)]
 
 
 @dataclass(frozen=True)
@@ -63,11 +80,17 @@ class Machine:
     calibration: Calibration
     tensor_parallel: int = 1
     kv_reread: float | None = None
+    _byte_s: float = field(init=False, repr=False, compare=False)
+    _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _constants: "_Constants" = field(init=False, repr=False, compare=False)
+    _known_rates: dict[tuple[str, str], tuple[float, float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_constants", _Constants.of(self.gpu, self.calibration))
+        count = self.gpu.multiprocessors
+        object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
+        object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
         if self.tensor_parallel > 1 and self.gpu.link_bytes_per_s is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {self.tensor_parallel}")
 
@@ -81,109 +104,126 @@ class Machine:
         """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most `query`."""
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
-        slope = self._constants.reread_per_query
+        slope = self.calibration.kv_reread_per_query.value
         return 1.0 if slope == 0 else np.minimum(1.0 + slope * (np.asarray(query) - 1.0), query)
+
+    def split(self, op: Op) -> Split:
+        """Calibrated time of one op, all its kernels, by term: the one place where op constants enter."""
+        if op.kind == "linear":
+            return self._linear(op)
+        if op.kind == "attention":
+            return self._attention(op)
+        c = self.calibration
+        if op.kind == "small":
+            moved = op.cost.activation_bytes * (self._byte_s / c.small_bandwidth_fraction.value)
+            return (("fixed", op.kernels * c.small_kernel_s.value), ("activations", moved)), None
+        if op.kind == "upkeep":
+            once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
+            return (("fixed", once + kept),), None
+        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)),), None
+
+    def _linear(self, op: Op) -> Split:
+        c, cost = self.calibration, op.cost
+        byte_s, flop_s = self._rates(op)
+        weights = cost.weight_bytes * byte_s + op.packed_weights * c.weight_unpack_s.value
+        columns = op.columns * c.gemm_column_s.value
+        loaded: tuple[Part, ...] = (
+            ("param_load", weights),
+            ("fixed", columns),
+            ("activations", cost.activation_bytes * byte_s),
+        )
+        start = op.kernels * c.gemm_fixed_s.value
+        return (("fixed", start),), (loaded, cost.flops * flop_s, c.gemm_blend_power.value)
+
+    def _attention(self, op: Op) -> Split:
+        c, cost = self.calibration, op.cost
+        byte_s, flop_s = self._rates(op)
+        rate: Floats = byte_s
+        if blocks := c.attention_blocks_per_multiprocessor.value * self._multiprocessors:
+            rate = byte_s * wave_factor(op.work_items, blocks, self._multiprocessors)
+        cache = cost.kv_bytes * (self.reread(op.query) * rate)
+        loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
+        start = op.kernels * c.attention_fixed_s.value
+        return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
+
+    def _rates(self, op: Op) -> tuple[float, float]:
+        """Calibrated seconds per byte and per FLOP of a linear or attention op."""
+        known = self._known_rates.get((op.kind, op.compute))
+        if known:
+            return known
+        c = self.calibration
+        bandwidth, flops = c.attention_bandwidth_fraction, c.attention_flops_fraction
+        if op.kind == "linear":
+            bandwidth, flops = c.gemm_bandwidth_fraction, c.gemm_flops_fraction
+        rates = self._byte_s / bandwidth.value, 1.0 / (self.peak(op.compute) * flops.value)
+        self._known_rates[op.kind, op.compute] = rates
+        return rates
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats) -> Floats:
         """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds."""
-        times = [self.op_predicted_s(op) for op in ops]
+        return self._sum([self.split(op) for op in ops], tokens)
+
+    def _sum(self, splits: Sequence[Split], tokens: Floats) -> Floats:
+        times = [_seconds(split) for split in splits]
         times.sort(key=np.size)
-        k = self._constants
-        return sum(times, start=k.pass_s + k.token_s * tokens)
+        return sum(times, start=self._pass_s(tokens))
+
+    def _pass_s(self, tokens: Floats) -> Floats:
+        """What a pass costs beside its ops; all of it is fixed."""
+        return self.calibration.pass_fixed_s.value + self.calibration.token_s.value * tokens
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""
-        k, c = self._constants, op.cost
-        if op.kind == "linear":
-            memory = c.bytes * (k.per_byte / k.gemm_bandwidth) + op.packed_weights * k.weight_unpack_s
-            memory = memory + op.columns * k.gemm_column_s
-            compute = c.flops * (1.0 / (self.peak(op.compute) * k.gemm_flops))
-            return op.kernels * k.gemm_s + _blend(memory, compute, k.gemm_power)
-        if op.kind == "attention":
-            memory = (c.kv_bytes * self.reread(op.query) + c.activation_bytes) * (k.per_byte / k.attention_bandwidth)
-            if k.attention_slots:
-                memory = memory * wave_factor(op.work_items, k.attention_slots, k.multiprocessors)
-            compute = c.flops * (1.0 / (self.peak(op.compute) * k.attention_flops))
-            return op.kernels * k.attention_s + np.maximum(memory, compute)
-        if op.kind == "small":
-            return op.kernels * k.small_s + c.activation_bytes * (k.per_byte / k.small_bandwidth)
-        if op.kind == "upkeep":
-            return op.kernels * k.full_cache_s + op.work_items * k.sparse_cache_s
-        return op.kernels * self._allreduce_s(op.message_bytes)
+        return _seconds(self.split(op))
+
+    def op_limiter(self, op: Op) -> str:
+        """What limits one op whose counts are scalars: the largest term of its calibrated time."""
+        terms = _by_term([self.split(op)])
+        return max(terms, key=lambda name: float(terms[name]))
 
     def op_lower_s(self, op: Op) -> Floats:
         """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth); an all-reduce sends its payload once."""
         if op.kind == "allreduce":
-            return op.kernels * op.message_bytes * self._constants.per_link_byte
-        return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._constants.per_byte)
+            return op.kernels * self._link_s(op.message_bytes)
+        return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._byte_s)
 
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime:
         """All of a pass's times; broadcasts over whatever the op counts broadcast over."""
-        k = self._constants
-        compute = [op for op in ops if op.kind != "allreduce"]
-        comm = [op for op in ops if op.kind == "allreduce"]
-        flop_s = sum((op.cost.flops / self.peak(op.compute) for op in compute), start=0.0)
-        total = sum((op.cost.bytes for op in compute), start=0.0) * k.per_byte
-        comm_lower = sum((self.op_lower_s(op) for op in comm), start=0.0)
-        upkeep = sum((self.op_predicted_s(op) for op in compute if op.kind == "upkeep"), start=0.0)
-        launches = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s, "upkeep": 0.0}
+        splits = [self.split(op) for op in ops]
+        terms = _by_term(splits)
+        terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
+        flop_s = sum((op.cost.flops / self.peak(op.compute) for op in ops if op.kind != "allreduce"), start=0.0)
+        moved_s = sum((op.cost.bytes for op in ops), start=0.0) * self._byte_s
+        sent_s = sum((self.op_lower_s(op) for op in ops if op.kind == "allreduce"), start=0.0)
         return PassTime(
             lower_s=sum((self.op_lower_s(op) for op in ops), start=0.0),
-            serial_s=flop_s + total + comm_lower,
-            predicted_s=self.predicted_s(ops, tokens),
-            param_load_s=sum((op.cost.weight_bytes for op in compute), start=0.0) * k.per_byte,
-            kv_load_s=sum((op.cost.kv_bytes for op in compute), start=0.0) * k.per_byte,
+            serial_s=flop_s + moved_s + sent_s,
+            predicted_s=self._sum(splits, tokens),
+            param_load_s=sum((op.cost.weight_bytes for op in ops), start=0.0) * self._byte_s,
+            kv_load_s=sum((op.cost.kv_bytes for op in ops), start=0.0) * self._byte_s,
             flop_s=flop_s,
-            activation_s=sum((op.cost.activation_bytes for op in compute), start=0.0) * k.per_byte,
-            comm_s=sum((self.op_predicted_s(op) for op in comm), start=0.0),
-            fixed_s=sum(
-                (op.kernels * launches[op.kind] + op.columns * k.gemm_column_s for op in compute),
-                start=k.pass_s + k.token_s * tokens + upkeep,
-            ),
+            activation_s=sum((op.cost.activation_bytes for op in ops), start=0.0) * self._byte_s,
+            terms=terms,
         )
 
     def load_and_compute_s(self, ops: Sequence[Op]) -> tuple[Floats, Floats]:
         """Weight-plus-KV load time and FLOP time of a pass at calibrated efficiencies, without fixed costs."""
-        k = self._constants
         load: Floats = 0.0
         compute: Floats = 0.0
         for op in ops:
             if op.kind in ("linear", "attention"):
-                linear = op.kind == "linear"
-                bandwidth, flops = (
-                    (k.gemm_bandwidth, k.gemm_flops) if linear else (k.attention_bandwidth, k.attention_flops)
-                )
-                load = load + (op.cost.weight_bytes + op.cost.kv_bytes) * (k.per_byte / bandwidth)
-                compute = compute + op.cost.flops / (self.peak(op.compute) * flops)
+                byte_s, flop_s = self._rates(op)
+                load = load + (op.cost.weight_bytes + op.cost.kv_bytes) * byte_s
+                compute = compute + op.cost.flops * flop_s
         return load, compute
 
-    def op_limiter(self, op: Op) -> str:
-        """What limits one op whose counts are scalars: the largest of its calibrated terms."""
-        k, c = self._constants, op.cost
-        if op.kind == "allreduce":
-            return "comm"
-        if op.kind == "upkeep":
-            return "fixed"
-        launch = {"linear": k.gemm_s, "attention": k.attention_s, "small": k.small_s}[op.kind] * op.kernels
-        bandwidth = {"linear": k.gemm_bandwidth, "attention": k.attention_bandwidth, "small": k.small_bandwidth}[
-            op.kind
-        ]
-        flops = {"linear": k.gemm_flops, "attention": k.attention_flops, "small": 1.0}[op.kind]
-        per_byte = k.per_byte / bandwidth
-        reread = self.reread(op.query) if op.kind == "attention" else 1.0
-        terms = {
-            "flops": float(c.flops) / (self.peak(op.compute) * flops),
-            "param_load": float(c.weight_bytes) * per_byte,
-            "kv_load": float(c.kv_bytes * reread) * per_byte,
-            "activations": float(c.activation_bytes) * per_byte,
-            "fixed": launch + float(op.columns) * k.gemm_column_s,
-        }
-        return max(terms, key=lambda name: terms[name])
+    def _link_s(self, message_bytes: Floats) -> Floats:
+        """Time of a message at the link's rate."""
+        return message_bytes / self.gpu.link_bytes_per_s if self.gpu.link_bytes_per_s else 0.0
 
     def _allreduce_s(self, message_bytes: Floats) -> Floats:
-        """One all-reduce, never faster than the link: log-log between knots, flat below them, linear above them."""
-        floor = message_bytes * self._constants.per_link_byte
-        table = self.calibration.allreduce
+        """Calibrated time of one all-reduce, at least that of its message over the link."""
+        floor, table = self._link_s(message_bytes), self.calibration.allreduce
         if table is None:
             return floor
         if self.tensor_parallel not in table.knots:
@@ -192,10 +232,41 @@ class Machine:
                 f"--tp: calibration {self.calibration.name} has all-reduce times for {known} devices, "
                 f"given {self.tensor_parallel}; use one of these or --calibration ideal"
             )
-        sizes, seconds = np.asarray(table.knots[self.tensor_parallel]).T
-        within = np.exp(np.interp(np.log(message_bytes), np.log(sizes), np.log(seconds)))
-        beyond = np.maximum(message_bytes / sizes[-1], 1.0)
-        return np.maximum(self._constants.allreduce * within * beyond, floor)
+        seconds = self.calibration.allreduce_multiplier.value * table.seconds(self.tensor_parallel, message_bytes)
+        return np.maximum(seconds, floor)
+
+
+def _seconds(split: Split) -> Floats:
+    """The time of an op."""
+    alone, overlap = split
+    if overlap is None:
+        return _total(alone)
+    loaded, computed, power = overlap
+    return _total(alone) + _blend(_total(loaded), computed, power)
+
+
+def _by_term(splits: Sequence[Split]) -> dict[str, Floats]:
+    """The time of ops by term; adds up to it. Of a blend t, each part x counts as x dt/dx (Euler's theorem)."""
+    terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
+    for alone, overlap in splits:
+        parts = alone
+        if overlap:
+            loaded, computed, power = overlap
+            loads = _total(loaded)
+            total = _blend(loads, computed, power)
+            loading = _slope(loads, total, power)
+            computing: Part = ("flops", np.maximum(total - loads * loading, 0.0))
+            parts = (*alone, *((term, s * loading) for term, s in loaded), computing)
+        for term, seconds in parts:
+            terms[term] = terms[term] + seconds
+    return terms
+
+
+def _total(parts: tuple[Part, ...]) -> Floats:
+    total = parts[0][1]
+    for _, seconds in parts[1:]:
+        total = total + seconds
+    return total
 
 
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
@@ -209,6 +280,13 @@ def _blend(a: Floats, b: Floats, power: float) -> Floats:
     return (np.asarray(a) ** power + np.asarray(b) ** power) ** (1.0 / power)
 
 
+def _slope(part: Floats, total: Floats, power: float) -> Floats:
+    """How much a blend grows with one of its two parts: (part/total)^(p-1), at infinity 1 for the larger one."""
+    if power == np.inf:
+        return np.equal(part, total) * 1.0
+    return (part / np.maximum(total, _TINY)) ** (power - 1.0)
+
+
 def wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:
     """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy to the end.
 
@@ -220,58 +298,3 @@ def wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:
     left = items % slots
     idle = np.where((items < slots) | (left == 0), 0.0, np.maximum(multiprocessors - left, 0.0))
     return 1.0 + idle / np.maximum(items, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Constants:
-    """A calibration's values as plain floats, with the device's byte times."""
-
-    per_byte: float
-    per_link_byte: float
-    gemm_bandwidth: float
-    gemm_flops: float
-    gemm_s: float
-    gemm_power: float
-    gemm_column_s: float
-    attention_bandwidth: float
-    attention_flops: float
-    attention_s: float
-    reread_per_query: float
-    small_s: float
-    small_bandwidth: float
-    allreduce: float
-    pass_s: float
-    token_s: float
-    weight_unpack_s: float
-    full_cache_s: float
-    sparse_cache_s: float
-    multiprocessors: float
-    attention_slots: float
-
-    @classmethod
-    def of(cls, gpu: GPUSpec, c: Calibration) -> "_Constants":
-        multiprocessors = gpu.multiprocessors.value if gpu.multiprocessors else 0.0
-        resident = c.attention_blocks_per_multiprocessor
-        return cls(
-            per_byte=1.0 / gpu.memory_bandwidth_bytes_per_s,
-            per_link_byte=1.0 / gpu.link_bytes_per_s if gpu.link_bytes_per_s else 0.0,
-            gemm_bandwidth=c.gemm_bandwidth_fraction.value,
-            gemm_flops=c.gemm_flops_fraction.value,
-            gemm_s=c.gemm_fixed_s.value,
-            gemm_power=c.gemm_blend_power.value,
-            gemm_column_s=c.gemm_column_s.value if c.gemm_column_s else 0.0,
-            attention_bandwidth=c.attention_bandwidth_fraction.value,
-            attention_flops=c.attention_flops_fraction.value,
-            attention_s=c.attention_fixed_s.value,
-            reread_per_query=c.kv_reread_per_query.value,
-            small_s=c.small_kernel_s.value,
-            small_bandwidth=c.small_bandwidth_fraction.value,
-            allreduce=c.allreduce_multiplier.value,
-            pass_s=c.pass_fixed_s.value,
-            token_s=c.token_s.value,
-            weight_unpack_s=c.weight_unpack_s.value if c.weight_unpack_s else 0.0,
-            full_cache_s=c.full_cache_pass_s.value if c.full_cache_pass_s else 0.0,
-            sparse_cache_s=c.sparse_cache_sequence_s.value if c.sparse_cache_sequence_s else 0.0,
-            multiprocessors=multiprocessors,
-            attention_slots=resident.value * multiprocessors if resident else 0.0,
-        )

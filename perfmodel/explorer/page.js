@@ -7,12 +7,12 @@ const VERDICTS = {
   too_close_to_call: "Too close to call:",
 };
 const TERMS = {
-  param_load_s: ["weights", "parameter load"],
-  kv_load_s: ["KV", "cache load"],
-  flop_s: ["compute", "FLOPs"],
-  activation_s: ["activations", "in and out"],
-  comm_s: ["all-reduce", "communication"],
-  fixed_s: ["launches", "fixed costs"],
+  param_load: ["weights", "parameter load"],
+  kv_load: ["KV", "cache load"],
+  flops: ["compute", "FLOPs"],
+  activations: ["activations", "in and out"],
+  comm: ["all-reduce", "communication"],
+  fixed: ["launches", "fixed costs"],
 };
 
 // --- the reading

@@ -32,9 +32,6 @@ from perfmodel.speculation.uncertainty import COVERAGE, Z, is_transferred, log_e
 MOST_POINTS = 4096
 MOST_VALUES = 5_000_000
 PARTS = ("page.css", "surface.js", "map.js", "page.js")
-TERMS = ("param_load_s", "kv_load_s", "flop_s", "activation_s", "comm_s", "fixed_s")
-"""The terms of a pass, in the order of `LIMITERS`."""
-SHOWN = ("predicted_s", "lower_s", *TERMS)
 POINT = ("model", "hardware", "tp", "draft_kv", "batch", "context", "gamma", "alpha")
 Array = NDArray[np.float64]
 
@@ -186,7 +183,8 @@ def _case(pool: Pool, grid: Grid, query: Query, scenario: Scenario, last: int) -
 
 
 def _pass(pool: Pool, time: PassTime) -> dict[str, int]:
-    return {name: pool.add(getattr(time, name)) for name in SHOWN}
+    shown = {"predicted_s": time.predicted_s, "lower_s": time.lower_s, **time.terms}
+    return {name: pool.add(seconds) for name, seconds in shown.items()}
 
 
 def _published(scenario: Scenario, context: float) -> list[float | str] | None:

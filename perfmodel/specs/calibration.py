@@ -1,72 +1,17 @@
-"""Fitted numbers of one device and software stack: efficiencies and fixed costs, with source and standard error."""
+"""A calibration: the constants of one device and software stack, each declared once, with source and standard error."""
 
 import datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from perfmodel.specs import files
+from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Frozen, Search
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Constant(_Frozen):
-    """One constant: its value, standard error where it was fitted, and where it is from."""
-
-    value: float = Field(allow_inf_nan=False)
-    stderr: float | None = Field(None, ge=0, allow_inf_nan=False)
-    source: str = Field(min_length=3)
-
-
-class Fraction(Constant):
-    """A share of a peak, in (0, 1]."""
-
-    value: float = Field(gt=0, le=1)
-
-
-class Seconds(Constant):
-    """A fixed time, 0 or more."""
-
-    value: float = Field(ge=0, allow_inf_nan=False)
-
-
-class BlendPower(Constant):
-    """How sharply a GEMM turns from memory-bound to compute-bound: 1 adds both times, infinity takes the larger."""
-
-    value: float = Field(ge=1, allow_inf_nan=True)
-
-    @field_validator("value")
-    @classmethod
-    def _finite_and_tame(cls, value: float) -> float:
-        if not (value <= 16 or value == float("inf")):
-            raise ValueError("must be from 1 to 16, or .inf")
-        return value
-
-
-class AllReduce(_Frozen):
-    """All-reduce time by device count: knots of (message bytes, seconds), interpolated linearly in the logarithms."""
-
-    knots: dict[int, tuple[tuple[float, float], ...]]
-    source: str = Field(min_length=3)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "AllReduce":
-        for devices, knots in self.knots.items():
-            sizes = [size for size, _ in knots]
-            if devices < 2 or len(knots) < 2 or sizes != sorted(set(sizes)) or min(sizes) <= 0:
-                raise ValueError(
-                    "knots must be two or more [bytes, seconds] pairs by rising bytes, for 2 or more devices"
-                )
-            if any(not 0 < seconds < 10 for _, seconds in knots):
-                raise ValueError("knot times must be seconds above 0")
-        return self
-
-
-class Fit(_Frozen):
+class Fit(Frozen):
     """How the fitted constants of a calibration hang together.
 
     parameters: names of the constants that were fitted. correlation: lower triangle with the diagonal, row by row, of
@@ -86,7 +31,7 @@ class Fit(_Frozen):
         return self
 
 
-class Scatter(_Frozen):
+class Scatter(Frozen):
     """An observed error: root mean square of the logarithms of predicted over measured, and over which rows."""
 
     log_rms: float = Field(ge=0, allow_inf_nan=False)
@@ -94,18 +39,11 @@ class Scatter(_Frozen):
     source: str = Field(min_length=3)
 
 
-class Calibration(_Frozen):
+class Calibration(Frozen):
     """How far a device and stack are from the ideal roofline; read from ``hardware/calibrations/<gpu>.<stack>.yaml``.
 
     `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants others measured) or ``fitted``.
     A calibration of one device used for another is *transferred*: that is a fact of the use, so no file says it.
-
-    The constants that need more than their name: attention_blocks_per_multiprocessor: blocks of the attention
-    kernel that one multiprocessor runs at a time (none: no waves are counted). gemm_column_s: of one output column
-    of a GEMM, whatever its length: what a CPU kernel spends on it beside reading its weights. weight_unpack_s: of
-    one weight value stored in fewer than the 16 bits that it computes with. full_cache_pass_s: of a pass over the
-    whole cache, beside pass_fixed_s. sparse_cache_sequence_s: of a draft step over a KV budget, per sequence and
-    layer. iteration_sequence_s: of an iteration, per sequence, beside iteration_fixed_s.
 
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
     the speedup where this calibration was used for another device.
@@ -119,31 +57,131 @@ class Calibration(_Frozen):
     date: datetime.date
     notes: str = ""
 
-    gemm_bandwidth_fraction: Fraction
-    gemm_flops_fraction: Fraction
-    gemm_fixed_s: Seconds
-    gemm_blend_power: BlendPower
-    gemm_column_s: Seconds | None = None
-    weight_unpack_s: Seconds | None = None
-    attention_bandwidth_fraction: Fraction
-    attention_flops_fraction: Fraction
-    attention_fixed_s: Seconds
-    attention_blocks_per_multiprocessor: Constant | None = None
-    kv_reread_per_query: Seconds
-    small_kernel_s: Seconds
-    small_bandwidth_fraction: Fraction
-    allreduce_multiplier: Seconds
-    allreduce: AllReduce | None = None
-    pass_fixed_s: Seconds
-    token_s: Seconds
-    full_cache_pass_s: Seconds | None = None
-    sparse_cache_sequence_s: Seconds | None = None
-    iteration_fixed_s: Seconds
-    iteration_sequence_s: Seconds | None = None
+    gemm_bandwidth_fraction: Annotated[
+        Constant,
+        Declared(
+            "linear", "param_load", "fraction", "share of the memory bandwidth that GEMMs reach", Search(0.75, 0.4, 1.0)
+        ),
+    ]
+    gemm_flops_fraction: Annotated[
+        Constant,
+        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Search(0.6, 0.2, 1.0)),
+    ]
+    gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")]
+    gemm_blend_power: Annotated[
+        Constant,
+        Declared(
+            "linear", None, "power", "how loading and computing overlap in GEMMs: 1 adds, infinity takes the larger"
+        ),
+    ]
+    gemm_column_s: Annotated[
+        Constant,
+        Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"),
+    ] = ABSENT
+    weight_unpack_s: Annotated[
+        Constant,
+        Declared(
+            "linear",
+            "param_load",
+            "s",
+            "time to unpack each weight of a weight-only format",
+            Search(1e-13, 0.0, 1e-11, 1e-13),
+        ),
+    ] = ABSENT
+    attention_bandwidth_fraction: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "fraction",
+            "share of the memory bandwidth that attention reaches",
+            Search(0.85, 0.5, 1.0),
+        ),
+    ]
+    attention_flops_fraction: Annotated[
+        Constant, Declared("attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches")
+    ]
+    attention_fixed_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "time of each attention call, however short")
+    ]
+    attention_blocks_per_multiprocessor: Annotated[
+        Constant,
+        Declared("attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves are counted"),
+    ] = ABSENT
+    kv_reread_per_query: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "factor",
+            "share of the cache that each further query token of a sequence reads again",
+            Search(0.01, 0.0, 0.5, 0.01),
+        ),
+    ]
+    small_kernel_s: Annotated[
+        Constant,
+        Declared(
+            "small", "fixed", "s", "time of each element-wise kernel, however small", Search(3e-6, 0.0, 3e-5, 1e-6)
+        ),
+    ]
+    small_bandwidth_fraction: Annotated[
+        Constant,
+        Declared("small", "activations", "fraction", "share of the memory bandwidth that element-wise kernels reach"),
+    ]
+    allreduce_multiplier: Annotated[
+        Constant, Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Search(1.0, 0.3, 6.0))
+    ]
+    allreduce: Annotated[
+        AllReduce | None,
+        Declared(
+            "allreduce", "comm", "s", "time of one all-reduce by devices and message bytes; without it the link's rate"
+        ),
+    ] = None
+    pass_fixed_s: Annotated[
+        Constant, Declared("pass", "fixed", "s", "time of each pass", Search(1e-4, 0.0, 3e-3, 1e-4))
+    ]
+    token_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")]
+    full_cache_pass_s: Annotated[
+        Constant,
+        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Search(5e-4, 0.0, 5e-3, 1e-4)),
+    ] = ABSENT
+    sparse_cache_sequence_s: Annotated[
+        Constant,
+        Declared(
+            "pass",
+            "fixed",
+            "s",
+            "time of a draft step over a KV budget, by sequence and layer",
+            Search(5e-7, 0.0, 1e-5, 1e-7),
+        ),
+    ] = ABSENT
+    iteration_fixed_s: Annotated[
+        Constant,
+        Declared(
+            "iteration", "overhead", "s", "time of each iteration outside its passes", Search(1e-3, 0.0, 1e-2, 1e-4)
+        ),
+    ]
+    iteration_sequence_s: Annotated[
+        Constant,
+        Declared(
+            "iteration",
+            "overhead",
+            "s",
+            "time of each iteration outside its passes, by sequence",
+            Search(2e-6, 0.0, 1e-4, 1e-6),
+        ),
+    ] = ABSENT
     shards_lm_head: bool = True
     fit: Fit | None = None
-    observed_error: dict[Literal["target_s", "draft_s", "verify_s", "overhead_s", "speedup"], Scatter] = {}
+    observed_error: dict[Literal["target_s", "draft_s", "verify_s", "overhead_s", "speedup"], Scatter] = Field(
+        default_factory=dict
+    )
     transfer_error: Scatter | None = None
+
+    @property
+    def absent(self) -> set[str]:
+        """Names of the constants that this calibration does not state."""
+        return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, None)}
 
     @model_validator(mode="after")
     def _fit_names_its_constants(self) -> "Calibration":
@@ -152,6 +190,15 @@ class Calibration(_Frozen):
             if not isinstance(constant, Constant) or constant.stderr is None:
                 raise ValueError(f"fit: parameter {name} must be a constant of this file with a stderr")
         return self
+
+
+CONSTANTS: dict[str, Declared] = {
+    name: declared
+    for name, field in Calibration.model_fields.items()
+    for declared in field.metadata
+    if isinstance(declared, Declared)
+}
+"""Name -> declaration of every constant, in the order of the files."""
 
 
 @cache

@@ -328,9 +328,9 @@ def read_rows(path: Path, row_type: type[AnyRow]) -> tuple[AnyRow, ...]:
 
 
 def _check_header(path: Path, header: list[str], row_type: type[HasId]) -> None:
-    wanted = set(row_type.model_fields)
-    if sorted(header) != sorted(wanted):
-        missing, extra = sorted(wanted - set(header)), sorted(set(header) - wanted)
+    columns = set(row_type.model_fields)
+    if sorted(header) != sorted(columns):
+        missing, extra = sorted(columns - set(header)), sorted(set(header) - columns)
         raise InputError(
             f"{path}: line 1: must have each of the columns {', '.join(row_type.model_fields)} once; "
             f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}"

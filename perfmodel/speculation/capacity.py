@@ -31,8 +31,8 @@ class Memory:
 
     def shortage(self, batch: float) -> list[str]:
         """Of a single point: the sentence that this batch does not fit, or nothing where it does."""
-        most, room = int(self.max_batch), self.available_bytes / 1e9
-        said = f"batch {batch:.0f} does not fit in {room:.1f} GB; the largest that does is {most}"
+        largest, room = int(self.max_batch), self.available_bytes / 1e9
+        said = f"batch {batch:.0f} does not fit in {room:.1f} GB; the largest that does is {largest}"
         return [] if self.fits else [said]
 
 

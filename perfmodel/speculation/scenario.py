@@ -102,7 +102,7 @@ class Scenario:
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
         c = self.machine.calibration
         fixed: Floats = c.iteration_fixed_s.value
-        if c.iteration_sequence_s:
+        if c.iteration_sequence_s.value:
             fixed = fixed + c.iteration_sequence_s.value * batch
         return sum((self.draft_machine.op_predicted_s(op) for op in rebuild), start=fixed)
 

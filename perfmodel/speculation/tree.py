@@ -1,4 +1,4 @@
-"""Trees of drafted tokens: the best shape for a size and a number of levels, by Sequoia's dynamic programme.
+"""The shapes of trees of drafted tokens: the best for a size and a number of levels, by Sequoia's dynamic programme.
 
 A node's k-th child is accepted with probability p_k, given that the node was reached; the tokens an iteration gains are
 F(T) = sum over nodes of the product of p along the path, the root (the token that verification adds) counting 1. Sizes
@@ -107,44 +107,41 @@ class Growth:
     """
 
     def __init__(self, acceptance: TreeAcceptance, size: int, levels: int) -> None:
-        most = acceptance.max_levels
+        deepest = acceptance.max_levels
         if not 1 <= size <= MAX_SIZE:
             raise refuse("--size", None, f"a tree size from 1 to {MAX_SIZE}, the root included", size)
-        if not 1 <= levels <= most:
-            raise refuse("--levels", None, f"a number of tree levels from 1 to {most}, the root included", levels)
+        if not 1 <= levels <= deepest:
+            raise refuse("--levels", None, f"a number of tree levels from 1 to {deepest}, the root included", levels)
         self.acceptance, self.size, self.levels = acceptance, size, levels
         positional = len(acceptance.rates) == 1
         self._sweeps = [_Sweep(acceptance, size, levels)] if positional else []
         if not positional:
             self._sweeps = [_Sweep(acceptance, size, d) for d in range(1, levels + 1)]
-        kept = [self._sweep(d).value[self._row(d)] for d in range(1, levels + 1)]
+        kept = [self._sweep(d).value[d - 1] for d in range(1, levels + 1)]
         self.tokens: Array = np.stack(kept)
         self.widths: NDArray[np.int64] = np.zeros((levels, size, levels), np.int64)
         for d in range(1, levels + 1):
-            found = self._sweep(d).widths[self._row(d)]
+            found = self._sweep(d).widths[d - 1]
             self.widths[d - 1, :, : found.shape[1]] = found[:, :levels]
 
     def _sweep(self, levels: int) -> "_Sweep":
         return self._sweeps[0 if len(self._sweeps) == 1 else levels - 1]
-
-    def _row(self, levels: int) -> int:
-        return levels - 1
 
     def best(self, size: int, levels: int) -> Tree:
         """The best tree of at most `size` nodes on at most `levels` levels, which must be within this growth."""
         if not (1 <= size <= self.size and 1 <= levels <= self.levels):
             raise refuse("tree", None, f"at most {self.size} nodes on at most {self.levels} levels", (size, levels))
         sweep = self._sweep(levels)
-        parents, widths, shelf = [-1], [], [(0, size)]
+        parents, widths, level = [-1], [], [(0, size)]
         for remaining in range(levels, 0, -1):
-            widths.append(len(shelf))
+            widths.append(len(level))
             below = []
-            for node, nodes in shelf:
+            for node, nodes in level:
                 for child in sweep.children(remaining, nodes):
                     below.append((len(parents), child))
                     parents.append(node)
-            shelf = below
-            if not shelf:
+            level = below
+            if not level:
                 break
         return Tree(tuple(parents), tuple(widths), float(self.tokens[levels - 1, size - 1]))
 
@@ -196,8 +193,8 @@ class _Sweep:
 def _best_split(a: Array, b: Array) -> tuple[Array, NDArray[np.int64]]:
     """For each total m the largest a[i] + b[m - i] and the smallest such i; by merging where both bend downwards."""
     if _concave(a) and _concave(b):
-        rises = np.concatenate((np.diff(b), np.diff(a)))
-        order = np.argsort(-rises, kind="stable")[: a.size - 1]
+        gains = np.concatenate((np.diff(b), np.diff(a)))
+        order = np.argsort(-gains, kind="stable")[: a.size - 1]
         share = np.concatenate(([0], np.cumsum(order >= b.size - 1)))
         return a[share] + b[np.arange(a.size) - share], share
     n = a.size
@@ -219,11 +216,11 @@ def _concave(values: Array) -> bool:
 
 def expected_tokens(parents: Sequence[int], acceptance: TreeAcceptance) -> float:
     """F(T) of any tree, node by node: the definition, for checks and for trees that somebody else drew."""
-    reach, level, born = [1.0], [1], [0] * len(parents)
+    reach, level, children = [1.0], [1], [0] * len(parents)
     for parent in parents[1:]:
         row = acceptance.row(level[parent])
-        rate = row[born[parent]] if born[parent] < len(row) else 0.0
-        born[parent] += 1
+        rate = row[children[parent]] if children[parent] < len(row) else 0.0
+        children[parent] += 1
         reach.append(reach[parent] * rate)
         level.append(level[parent] + 1)
     return float(sum(reach))

@@ -13,7 +13,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.specs.calibration import Calibration, Constant
+from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.constants import Constant
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 
@@ -73,24 +74,24 @@ def parameter_variance(scenario: Scenario, batch: Array, context: Array, gammas:
         return np.zeros_like(base)
     slopes = []
     for name in c.fit.parameters:
-        away = -STEP_STDERR if name.endswith("_fraction") else STEP_STDERR  # from 1, where it is a share of a peak
+        step = -STEP_STDERR if CONSTANTS[name].unit == "fraction" else STEP_STDERR  # a fraction must not pass 1
         constant = _constant(c, name)
-        values = {name: constant.value + away * (constant.stderr or 0.0)}
-        moved = speedups(with_calibration(scenario, with_values(c, values)), batch, context, gammas)
-        slopes.append((np.log(moved) - base) / away)
-    rise = np.stack(slopes)
-    return np.maximum(np.einsum("i...,ij,j...->...", rise, correlation(c), rise), 0.0)
+        values = {name: constant.value + step * (constant.stderr or 0.0)}
+        changed = speedups(with_calibration(scenario, with_values(c, values)), batch, context, gammas)
+        slopes.append((np.log(changed) - base) / step)
+    slope = np.stack(slopes)
+    return np.maximum(np.einsum("i...,ij,j...->...", slope, correlation(c), slope), 0.0)
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
-    """The same question answered with another calibration; models are placed anew only where the layout differs."""
+    """The same question answered with another calibration; shards are worked out anew only where they differ."""
     machine = replace(scenario.machine, calibration=calibration)
     if calibration.shards_lm_head != scenario.machine.calibration.shards_lm_head:
         return replace(scenario, machine=machine)
-    moved = copy(scenario)
-    object.__setattr__(moved, "machine", machine)
-    object.__setattr__(moved, "draft_machine", replace(scenario.draft_machine, calibration=calibration))
-    return moved
+    changed = copy(scenario)
+    object.__setattr__(changed, "machine", machine)
+    object.__setattr__(changed, "draft_machine", replace(scenario.draft_machine, calibration=calibration))
+    return changed
 
 
 def with_values(c: Calibration, values: dict[str, float]) -> Calibration:

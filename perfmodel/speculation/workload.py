@@ -36,11 +36,11 @@ class Workload:
         return cls(*axes)
 
 
-def _positive(given: ArrayLike, name: str, most: float) -> NDArray[np.float64]:
+def _positive(given: ArrayLike, name: str, largest: float) -> NDArray[np.float64]:
     values = _numbers(given, name)
-    fine = (values >= 1) & (values <= most)
+    fine = (values >= 1) & (values <= largest)
     if not np.all(fine):
-        raise refuse(f"--{name}", None, f"numbers from 1 to {most:.0f}", _first(values, ~fine))
+        raise refuse(f"--{name}", None, f"numbers from 1 to {largest:.0f}", _first(values, ~fine))
     return values
 
 

@@ -103,7 +103,7 @@ def test_one_sequence_loads_longer_at_every_length():
 def test_gamma_zero_is_even_everywhere():
     s = scenario()
     assert break_even_context(s, 8.0, 0) == 1.0
-    assert break_even_context(s, 8.0, 0, wanted=1.5) is None
+    assert break_even_context(s, 8.0, 0, speedup=1.5) is None
     assert inflection_context(s, 0) == 1.0
 
 

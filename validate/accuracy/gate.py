@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.validate.fit.recipes import BOUNDS
+from perfmodel.specs.calibration import CONSTANTS
 
 OVERALL_POINTS = 1.0
 PARTITION_POINTS = 3.0
@@ -97,8 +97,8 @@ def _differences(place: str, old: Any, new: Any) -> Iterator[str]:
         for i, (a, b) in enumerate(zip(old, new, strict=True)):
             yield from _differences(f"{place}[{i}]", a, b)
     elif isinstance(old, float) or isinstance(new, float):
-        constant = BOUNDS.get(place.rpartition("/")[2])
-        tiny = constant.scale * ABSOLUTE if constant else ABSOLUTE  # a constant may be a microsecond
+        constant = CONSTANTS.get(place.rpartition("/")[2])
+        tiny = constant.search.scale * ABSOLUTE if constant and constant.search else ABSOLUTE  # it may be a microsecond
         numbers = isinstance(old, (int, float)) and isinstance(new, (int, float))
         if not (numbers and math.isclose(old, new, rel_tol=RELATIVE, abs_tol=tiny)):
             yield f"{place}: {old} -> {new}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.specs.calibration import Scatter, load_calibration
-from perfmodel.speculation.uncertainty import speedup_interval
+from perfmodel.speculation.uncertainty import speedup_interval, with_values
 from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
 from perfmodel.validate.accuracy.shapes import found as shapes_found
@@ -205,7 +205,7 @@ def elsewhere() -> dict[str, Any]:
 
 def ablations(recipe: Recipe) -> dict[str, Any]:
     """In-sample errors after a refit with one part of the model left out or changed."""
-    changes: dict[str, tuple[Recipe, dict[str, Any]]] = {
+    changes: dict[str, tuple[Recipe, dict[str, float]]] = {
         "as shipped": (recipe, {}),
         "LM head kept whole" if recipe.shards_lm_head else "LM head sharded": (
             replace(recipe, shards_lm_head=not recipe.shards_lm_head),
@@ -213,16 +213,16 @@ def ablations(recipe: Recipe) -> dict[str, Any]:
         ),
     }
     if recipe.pinned:
-        changes["no attention waves"] = recipe, {"attention_blocks_per_multiprocessor": None}
+        changes["no attention waves"] = recipe, {"attention_blocks_per_multiprocessor": 0.0}
     for name in recipe.free:
         changes[f"{name} not fitted"] = replace(recipe, free=tuple(n for n in recipe.free if n != name)), {}
     for extra in ALSO_FITTED.get(recipe.name, ()):
         changes[f"{' and '.join(extra)} fitted"] = replace(recipe, free=(*recipe.free, *extra)), {}
-    return {words: _ablation(changed, update) for words, (changed, update) in changes.items()}
+    return {words: _ablation(changed, values) for words, (changed, values) in changes.items()}
 
 
-def _ablation(recipe: Recipe, update: dict[str, Any]) -> dict[str, Any]:
-    points, start = points_of(recipe), start_of(recipe).model_copy(update=update)
+def _ablation(recipe: Recipe, values: dict[str, float]) -> dict[str, Any]:
+    points, start = points_of(recipe), with_values(start_of(recipe), values)
     made = fit(points, start, recipe.free, np.ones(len(points.points), dtype=bool))
     found = errors(points, points.predict(made.calibration))
     return {"fitted": made.values} | {name: {"mape": e.mape, "worst": e.worst} for name, e in found.items()}

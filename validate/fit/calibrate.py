@@ -1,4 +1,4 @@
-"""Making the fitted calibrations: fit, judge on rows left out, write ``hardware/calibrations/<gpu>.<stack>.yaml``."""
+"""Making the fitted calibrations: fit, judge on held-out rows, write ``hardware/calibrations/<gpu>.<stack>.yaml``."""
 
 import datetime
 from collections.abc import Callable
@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.constants import Constant
 from perfmodel.specs.files import data_directory
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 
-LEFT_OUT = ("point", "batch", "draft", "model")
+HELD_OUT = ("point", "batch", "draft", "model")
 """Kinds of fold that the observed error is taken from: the largest of them."""
 LITERATURE = ("a100-sxm-80gb", "h100-sxm-80gb")
 """Devices whose literature constants can be held against measured speedups."""
 OTHER = dict(zip(LITERATURE, reversed(LITERATURE), strict=True))
 OTHER_WORDS = "magicdec on " + " and ".join(LITERATURE)
-HEADER = "# Written by `perfmodel validate calibrate --write` from validate/recipes.py and the published measurements."
+HEADER = "# Written by `perfmodel validate calibrate --write` from validate/fit/recipes.py and published measurements."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def errors(points: PointSet, times: dict[str, Array]) -> dict[str, Error]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One fit and how it fares on rows left out, by kind of fold."""
+    """One fit and how it fares on held-out rows, by kind of fold."""
 
     recipe: Recipe
     fit: Fit
@@ -96,12 +97,12 @@ def observed(made: Report) -> dict[str, dict[str, Any]]:
     """Per quantity the kind of fold that went worst, as the file states it."""
     stated = {}
     for name in made.in_sample:
-        worst, by = max((made.held_out[by][name].log_rms, by) for by in LEFT_OUT if by in made.held_out)
+        worst, by = max((made.held_out[by][name].log_rms, by) for by in HELD_OUT if by in made.held_out)
         rows = made.held_out[by][name].rows
         stated[name] = {
             "log_rms": _rounded(worst, 3),
             "rows": rows,
-            "source": f"rows left out by {by} (the worst of {', '.join(b for b in LEFT_OUT if b in made.held_out)})",
+            "source": f"rows held out by {by} (the worst of {', '.join(b for b in HELD_OUT if b in made.held_out)})",
         }
     return stated
 
@@ -121,6 +122,8 @@ def render(made: Report, date: datetime.date) -> str:
     ]
     for name in Calibration.model_fields:
         value = getattr(fitted.calibration, name)
+        if name in fitted.calibration.absent:
+            continue
         if name == "allreduce":
             lines += ["allreduce:", f"  source: {_quoted(value.source)}", "  knots:  # message bytes, seconds"]
             lines += [
@@ -128,7 +131,7 @@ def render(made: Report, date: datetime.date) -> str:
             ]
         elif name == "shards_lm_head":
             lines.append(f"shards_lm_head: {str(value).lower()}")
-        elif hasattr(value, "source") and hasattr(value, "value"):
+        elif isinstance(value, Constant):
             lines.append(_constant(name, value, made))
     lines += ["fit:", f"  parameters: [{', '.join(fitted.parameters)}]", "  correlation:"]
     lines += [f"    - [{', '.join(_number(v, 2) for v in row[: i + 1])}]" for i, row in enumerate(_correlation(fitted))]
@@ -179,12 +182,12 @@ def with_literature_error(name: str) -> str:
         line for line in text.splitlines() if not line.startswith(("observed_error:", "  speedup:", "transfer_error:"))
     ]
     own = "these constants" if gpu in LITERATURE else "no rows of this device: the constants of both devices"
-    (error, rows), (crossed, _) = literature_error(gpu), literature_error("", lambda device: OTHER[device])
-    moved = f"{OTHER_WORDS}, each device's constants on the other's rows"
+    (error, rows), (transferred, _) = literature_error(gpu), literature_error("", lambda device: OTHER[device])
+    where = f"{OTHER_WORDS}, each device's constants on the other's rows"
     kept += [
         "observed_error:  # of log(predicted / measured)",
         f"  speedup: {_mapping(_stated(error, own + ' on the rows of ' + rows))}",
-        f"transfer_error: {_mapping(_stated(crossed, moved))}",
+        f"transfer_error: {_mapping(_stated(transferred, where))}",
     ]
     return "\n".join(kept) + "\n"
 
@@ -193,7 +196,7 @@ def _stated(error: Error, source: str) -> dict[str, Any]:
     return {"log_rms": _rounded(error.log_rms, 3), "rows": error.rows, "source": source}
 
 
-def _constant(name: str, value: Any, made: Report) -> str:
+def _constant(name: str, value: Constant, made: Report) -> str:
     recipe, fitted = made.recipe, made.fit
     if name in recipe.free:
         rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"

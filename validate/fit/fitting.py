@@ -6,12 +6,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.specs.calibration import Calibration, Constant, load_calibration
+from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.calibration import Fit as StatedFit
+from perfmodel.specs.constants import Constant, Search
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, PointSet
-from perfmodel.validate.fit.recipes import BOUNDS, NEW_CONSTANTS, Recipe
+from perfmodel.validate.fit.recipes import Recipe
 
 Array = NDArray[np.float64]
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
@@ -44,13 +45,17 @@ def points_of(recipe: Recipe) -> PointSet:
 
 @cache
 def start_of(recipe: Recipe) -> Calibration:
-    """The literature calibration with what the recipe pins elsewhere and the constants that it adds, unfitted."""
-    base = load_calibration(recipe.base)
-    extra = {
-        name: Constant(value=0.0, stderr=None, source="not fitted") for name in NEW_CONSTANTS if name in recipe.free
-    }
-    pinned = {name: Constant(value=value, stderr=None, source=why) for name, (value, why) in recipe.pinned.items()}
-    return base.model_copy(update={**extra, **pinned, "shards_lm_head": recipe.shards_lm_head})
+    """The literature calibration with what the recipe pins elsewhere."""
+    pinned = {name: Constant(value=value, source=why) for name, (value, why) in recipe.pinned.items()}
+    return load_calibration(recipe.base).model_copy(update={**pinned, "shards_lm_head": recipe.shards_lm_head})
+
+
+def search_of(name: str) -> Search:
+    """Where a fit looks for a constant. Raises ValueError for one whose declaration does not say."""
+    search = CONSTANTS[name].search
+    if search is None:
+        raise ValueError(f"{name}: its declaration in specs/calibration.py must give a `search` to be fitted")
+    return search
 
 
 def used(points: tuple[MeasuredPoint, ...], train: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
@@ -75,10 +80,10 @@ def fit(
     """Fit the `free` constants to the points of `train`, the others staying as in `start`."""
     from scipy.optimize import least_squares
 
-    bounds = [BOUNDS[name] for name in free]
-    scale = np.array([b.scale for b in bounds])
-    low, high = np.array([b.low for b in bounds]) / scale, np.array([b.high for b in bounds]) / scale
-    first = np.array([(begin or {}).get(name, b.start) for name, b in zip(free, bounds, strict=True)]) / scale
+    searched = [search_of(name) for name in free]
+    scale = np.array([s.scale for s in searched])
+    low, high = np.array([s.low for s in searched]) / scale, np.array([s.high for s in searched]) / scale
+    first = np.array([(begin or {}).get(name, s.start) for name, s in zip(free, searched, strict=True)]) / scale
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     rows = used(points.points, train)
     chosen = {name: rows[name] & ~np.isnan(logs[name]) for name in TIMES}

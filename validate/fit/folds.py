@@ -1,4 +1,4 @@
-"""Judging a fit on rows that it has not seen: refits without a fold, and the errors that the left-out rows show."""
+"""Judging a fit on rows that it has not seen: refits without a fold, and the errors that the held-out rows show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ FOLDS: dict[str, Key] = {
     "context": lambda p: (_context(p),),
     "tp": lambda p: (p.tp,),
 }
-"""What is left out together. ``point`` is the rule of the gate: device, target, batch and context, so that no plain
+"""What is held out together. ``point`` is the rule of the gate: device, target, batch and context, so that no plain
 decoding time is on both sides."""
 
 

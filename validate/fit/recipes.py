@@ -1,7 +1,8 @@
-"""Which constants are fitted for which device and stack, within which bounds, and why the others are not.
+"""Which constants are fitted for which device and stack, and why the others are not.
 
 Constants that a set of measurements cannot determine stay at the value of the literature calibration that a recipe
-starts from; `PINNED` and each recipe's `pinned` say so where the reason is not obvious.
+starts from; each recipe's `notes` and `pinned` say so where the reason is not obvious. Where a fit looks for a
+constant stands with its declaration, in perfmodel/specs/calibration.py.
 """
 
 from dataclasses import dataclass, field
@@ -15,36 +16,12 @@ FLASHINFER_WAVES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """Where a constant is sought: start, lowest and highest value, and the step size that makes it order 1."""
-
-    start: float
-    low: float
-    high: float
-    scale: float
-
-
-BOUNDS = {
-    "gemm_bandwidth_fraction": Bounds(0.75, 0.4, 1.0, 1.0),
-    "gemm_flops_fraction": Bounds(0.6, 0.2, 1.0, 1.0),
-    "attention_bandwidth_fraction": Bounds(0.85, 0.5, 1.0, 1.0),
-    "small_kernel_s": Bounds(3e-6, 0.0, 3e-5, 1e-6),
-    "allreduce_multiplier": Bounds(1.0, 0.3, 6.0, 1.0),
-    "pass_fixed_s": Bounds(1e-4, 0.0, 3e-3, 1e-4),
-    "kv_reread_per_query": Bounds(0.01, 0.0, 0.5, 0.01),
-    "weight_unpack_s": Bounds(1e-13, 0.0, 1e-11, 1e-13),
-    "full_cache_pass_s": Bounds(5e-4, 0.0, 5e-3, 1e-4),
-    "sparse_cache_sequence_s": Bounds(5e-7, 0.0, 1e-5, 1e-7),
-    "iteration_fixed_s": Bounds(1e-3, 0.0, 1e-2, 1e-4),
-    "iteration_sequence_s": Bounds(2e-6, 0.0, 1e-4, 1e-6),
-}
-NEW_CONSTANTS = ("weight_unpack_s", "full_cache_pass_s", "sparse_cache_sequence_s", "iteration_sequence_s")
-"""Constants that no literature calibration has."""
-
-
-@dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one fitted calibration is made. pinned: name -> (value, why), where it differs from the base calibration."""
+    """How one fitted calibration is made.
+
+    base: the calibration that it starts from. free: names of the constants that are fitted. pinned: name -> (value,
+    why), where it differs from the base.
+    """
 
     name: str
     gpu: str

@@ -46,7 +46,7 @@ def chosen(points: tuple[MeasuredPoint, ...], conditions: tuple[str, ...], flag:
 def judge(recipe: Recipe, fit_on: tuple[str, ...], hold_out: tuple[str, ...]) -> dict[str, Any]:
     """Fit a recipe to the rows of `fit_on` (or all not held out) and report errors on both sides.
 
-    Rows whose plain decoding time is also a held-out row's are left out of the fit. Raises InputError where nothing is
+    Rows whose plain decoding time is also a held-out row's are not fitted to either. Raises InputError where nothing is
     left to fit or to judge.
     """
     points = points_of(recipe)
@@ -87,7 +87,7 @@ def report_lines(found: dict[str, Any]) -> list[str]:
     lines.append(f"  correlated above 0.8: {'; '.join(strong) or 'none'}")
     for words, errors_of in (
         ("in sample", found["in_sample"]),
-        *((f"left out by {k}", v) for k, v in found["held_out"].items()),
+        *((f"held out by {k}", v) for k, v in found["held_out"].items()),
     ):
         parts = (f"{n} {100 * e['mape']:.1f} ({100 * e['worst']:+.1f})" for n, e in errors_of.items())
         lines.append(f"  {words:20} mean (worst) error %: {', '.join(parts)}")

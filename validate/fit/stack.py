@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import Calibration, Scatter
+from perfmodel.specs.calibration import CONSTANTS, Calibration, Scatter
+from perfmodel.specs.constants import Work
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.calibrate import Error, errors
@@ -17,19 +18,13 @@ from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
 from perfmodel.validate.fit.folds import folds_of
 
-KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "linear ops": (
-        ("gemm_bandwidth_fraction", "gemm_flops_fraction"),
-        ("gemm_fixed_s", "gemm_column_s", "weight_unpack_s"),
-    ),
-    "attention": (("attention_bandwidth_fraction", "attention_flops_fraction"), ("attention_fixed_s",)),
-    "rest of a pass": (
-        ("small_bandwidth_fraction",),
-        ("small_kernel_s", "pass_fixed_s", "token_s", "full_cache_pass_s", "sparse_cache_sequence_s"),
-    ),
-    "beside the passes": ((), ("iteration_fixed_s", "iteration_sequence_s")),
+KINDS: dict[str, tuple[Work, ...]] = {
+    "linear ops": ("linear",),
+    "attention": ("attention",),
+    "rest of a pass": ("small", "pass"),
+    "beside the passes": ("iteration",),
 }
-"""Kind of work -> the fractions that its factor divides (at most to 1), the times that it multiplies."""
+"""Factor -> the work whose fractions it divides (at most to 1) and whose times it multiplies."""
 LOW, HIGH = 0.25, 4.0
 
 
@@ -46,9 +41,10 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
     """A calibration with the constants of each kind of work stretched by its factor."""
     values: dict[str, float] = {}
     for kind, factor in factors.items():
-        divided, multiplied = KINDS[kind]
-        values |= {name: min(getattr(kernels, name).value / factor, 1.0) for name in divided}
-        values |= {name: constant.value * factor for name in multiplied if (constant := getattr(kernels, name))}
+        for name, declared in CONSTANTS.items():
+            if declared.work in KINDS[kind] and declared.unit in ("s", "fraction") and name not in kernels.absent:
+                value = getattr(kernels, name).value
+                values[name] = value * factor if declared.unit == "s" else min(value / factor, 1.0)
     return with_values(kernels, values)
 
 

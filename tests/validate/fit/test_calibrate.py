@@ -151,5 +151,5 @@ def test_conditions_add_up() -> None:
 def test_command_line() -> None:
     done = CliRunner().invoke(app, ["calibrate", H100.name])
     assert done.exit_code == 0
-    assert "left out by draft" in done.output
+    assert "held out by draft" in done.output
     assert "allreduce_multiplier and small_kernel_s" in done.output

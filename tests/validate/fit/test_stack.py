@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.validate.fit.counted import TIMES, PointSet
 from perfmodel.validate.fit.folds import folds_of
@@ -49,11 +49,21 @@ def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
     assert halves(twice, KERNELS).judged["target_s"].mape > 0.2
 
 
-def test_every_time_of_a_pass_belongs_to_one_kind() -> None:
-    names = [name for kind in KINDS.values() for group in kind for name in group]
-    assert len(names) == len(set(names))
-    left = {n for n in Calibration.model_fields if n.endswith(("_s", "_fraction"))} - set(names)
-    assert not left, "give each constant its kind of work"
+def test_a_factor_stretches_the_fractions_and_times_of_its_work_and_nothing_else() -> None:
+    """Every one but those of an all-reduce has a factor; none has two."""
+    alone = {
+        kind: {n for n in CONSTANTS if getattr(scaled(KERNELS, {kind: 1.25}), n) != getattr(KERNELS, n)}
+        for kind in KINDS
+    }
+    assert alone["linear ops"] == {
+        "gemm_bandwidth_fraction",
+        "gemm_flops_fraction",
+        "gemm_fixed_s",
+        "gemm_column_s",
+    }  # this calibration states no weight_unpack_s
+    moved = [name for names in alone.values() for name in names]
+    stated = {n for n, d in CONSTANTS.items() if d.unit in ("s", "fraction") and d.work != "allreduce"} - KERNELS.absent
+    assert sorted(moved) == sorted(stated)
 
 
 def test_the_stretched_calibration_states_what_it_was_fitted_on(made: tuple[MeasuredPoint, ...]) -> None:

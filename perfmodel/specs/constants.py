@@ -1,0 +1,147 @@
+"""What a calibration constant is: its value with error and source, and the one declaration of what it means.
+
+A constant is declared where `perfmodel.specs.calibration.Calibration` names it, by a `Declared` in the field's type.
+Its validation, the bounds of fits, sensitivity's fixed costs, the stack factors and the table in docs/calibrations.md
+follow from there; only the formula that uses it (costs/roofline.py) names it again.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+from perfmodel.ops import Array, Floats
+
+Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
+"""What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
+Term = Literal["param_load", "kv_load", "flops", "activations", "comm", "fixed", "overhead"]
+"""What time is spent on: six terms of a pass, and the time of an iteration outside its passes."""
+Unit = Literal["s", "fraction", "factor", "count", "power"]
+_BOUNDS: dict[Unit, tuple[float, float, str]] = {
+    "s": (0.0, 10.0, "from 0 to 10 seconds"),
+    "fraction": (math.nextafter(0.0, 1.0), 1.0, "above 0 and at most 1"),
+    "factor": (0.0, 100.0, "from 0 to 100"),
+    "count": (0.0, 1024.0, "from 0 to 1024"),
+    "power": (1.0, 16.0, "from 1 to 16, or .inf"),
+}
+"""Unit -> lowest and highest value that is physically possible, and both in words."""
+
+
+class Frozen(BaseModel):
+    """Part of a calibration: known keys only, never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Constant(Frozen):
+    """One number: its value, standard error where it was fitted, and where it is from."""
+
+    value: float
+    stderr: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    source: str = Field(min_length=3)
+
+    def values(self) -> Iterator[float]:
+        """Every number that must lie within the constant's bounds."""
+        yield self.value
+
+
+ABSENT = Constant(value=0.0, source="not part of this calibration")
+"""What a constant is in a calibration that does not state it: no cost."""
+
+
+def _rising(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    places = [place for place, _ in knots]
+    if len(knots) < 2 or places != sorted(set(places)) or not all(0 < n < math.inf for knot in knots for n in knot):
+        raise ValueError("must be two or more pairs of numbers above 0, by rising first number")
+    return knots
+
+
+Knots = Annotated[tuple[tuple[float, float], ...], AfterValidator(_rising)]
+"""A curve: (place, value) pairs by rising place."""
+
+
+def interpolated(knots: Knots, at: Floats) -> Floats:
+    """The curve's value: linear in the logarithms of both axes between knots, level outside them."""
+    places, values = _logarithms(knots)
+    return np.asarray(np.exp(np.interp(np.log(at), places, values)))
+
+
+@cache
+def _logarithms(knots: Knots) -> tuple[Array, Array]:
+    places, values = np.log(np.asarray(knots)).T
+    return places, values
+
+
+class AllReduce(Frozen):
+    """All-reduce time: a curve of (message bytes, seconds) for each count of devices."""
+
+    knots: dict[int, Knots]
+    source: str = Field(min_length=3)
+
+    @model_validator(mode="after")
+    def _several_devices(self) -> "AllReduce":
+        if any(devices < 2 for devices in self.knots):
+            raise ValueError("knots must be given for 2 or more devices")
+        return self
+
+    def values(self) -> Iterator[float]:
+        """Every number that must lie within the constant's bounds."""
+        return (seconds for knots in self.knots.values() for _, seconds in knots)
+
+    def seconds(self, devices: int, message_bytes: Floats) -> Floats:
+        """Time of one all-reduce; beyond the last knot it grows with the message."""
+        knots = self.knots[devices]
+        return interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where a fit looks for a constant: from `start`, from `low` to `high`, in steps that make it of order `scale`."""
+
+    start: float
+    low: float
+    high: float
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The declaration of one constant: ``name: Annotated[Constant, Declared(...)]``, with ``= ABSENT`` if optional.
+
+    work: what it is a cost of. term: what its time is counted as (None: it shapes how terms overlap).
+    unit: also says which values are possible (`_BOUNDS`). meaning: one line for the documentation. search: given for
+    constants that a recipe of validate/fit may fit. Works alike for anything with ``values()``: a curve, a table.
+    """
+
+    work: Work
+    term: Term | None
+    unit: Unit
+    meaning: str
+    search: Search | None = None
+
+    @property
+    def is_fixed_cost(self) -> bool:
+        """Whether it costs time whatever is loaded or computed."""
+        return self.term in ("fixed", "comm", "overhead")
+
+    @property
+    def bounds(self) -> str:
+        """The possible values in words."""
+        return _BOUNDS[self.unit][2]
+
+    def check(self, stated: Any) -> Any:
+        """Refuse (ValueError) numbers that are impossible for the unit; NaN always is."""
+        low, high, words = _BOUNDS[self.unit]
+        for value in () if stated is None else stated.values():
+            if not (low <= value <= high or (self.unit == "power" and value == math.inf)):
+                raise ValueError(f"must be {words}, given {value:g}")
+        return stated
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Checks the numbers after pydantic has checked the type."""
+        return core_schema.no_info_after_validator_function(self.check, handler(source))

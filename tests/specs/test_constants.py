@@ -1,0 +1,188 @@
+"""A constant is declared once, and what is declared of it holds: its bounds, its work, the term that it enters."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
+from perfmodel.specs.constants import AllReduce, Constant, interpolated
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.validate.fit.recipes import RECIPES
+
+ROOT = Path(__file__).parents[2]
+A100 = load_calibration("a100-sxm-80gb.magicdec")
+EVERYTHING = with_values(
+    A100,
+    {
+        "gemm_column_s": 1e-9,
+        "weight_unpack_s": 1e-13,
+        "kv_reread_per_query": 0.1,
+        "pass_fixed_s": 1e-4,
+        "token_s": 1e-5,
+        "full_cache_pass_s": 1e-4,
+        "sparse_cache_sequence_s": 1e-6,
+        "gemm_blend_power": 1.0,  # loading and computing add, so that a term moves alone
+    },
+)
+"""A calibration that states every constant."""
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_constant_is_declared_in_one_place(name: str) -> None:
+    lines = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted((ROOT / "perfmodel").rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.match(rf"\s*{name}\s*:", line)
+    ]
+    assert lines == [f"calibration.py: {lines[0].partition(': ')[2]}"]
+
+
+# The declaration and the formula agree.
+
+
+def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
+    """(work, term) -> seconds of a verification, a draft step and an iteration."""
+    found: dict[tuple[str, str], float] = {("iteration", "overhead"): float(scenario.overhead_s(8.0, 8000.0))}
+    target, draft = scenario.target_ops(8.0, 8000.0, 4.0), scenario.draft_ops(8.0, 8000.0)
+    for machine, ops in (scenario.machine, target), (scenario.draft_machine, draft):
+        bare = machine.time([], 0.0).terms
+        for work, group, tokens in [*((op.kind, [op], 0.0) for op in ops), ("pass", [], 8.0)]:
+            work = "pass" if work == "upkeep" else work
+            for term, seconds in machine.time(group, tokens).terms.items():
+                own = float(seconds) - (float(bare[term]) if group else 0.0)
+                found[work, term] = found.get((work, term), 0.0) + own
+    return found
+
+
+HALVED = {"allreduce": None, "attention_flops_fraction": 1e-4, "attention_blocks_per_multiprocessor": 0.25}
+"""Constants that show in another way than at half their value."""
+
+
+@pytest.mark.parametrize("name", [name for name, declared in CONSTANTS.items() if declared.term])
+def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
+    query = Query("llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, tp=2, draft_kv="quest:512", alpha=0.8, weights="int8-wo")
+    scenario, declared = with_calibration(resolve(query), EVERYTHING), CONSTANTS[name]
+    value = HALVED[name] if name in HALVED else getattr(EVERYTHING, name).value / 2
+    changed = EVERYTHING.model_copy(update={name: None}) if value is None else with_values(EVERYTHING, {name: value})
+    before, after = spent(scenario), spent(with_calibration(scenario, changed))
+    moved = {key for key in before if not np.isclose(before[key], after[key], rtol=1e-6, atol=0.0)}
+    assert (declared.work, declared.term) in moved
+    others = moved - {(declared.work, declared.term)}
+    if declared.unit == "s":
+        assert not others
+    else:  # all bytes of an op move at one rate, and attention takes the longer of loading and computing
+        assert others <= {(declared.work, term) for term in ("activations", "kv_load", "flops")}
+
+
+def test_fixed_costs_are_what_costs_time_whatever_is_loaded_or_computed() -> None:
+    fixed = {name for name, declared in CONSTANTS.items() if declared.is_fixed_cost}
+    assert {"gemm_column_s", "pass_fixed_s", "allreduce_multiplier", "iteration_sequence_s"} <= fixed
+    assert not {"weight_unpack_s", "kv_reread_per_query", "gemm_bandwidth_fraction", "gemm_blend_power"} & fixed
+
+
+def test_what_a_calibration_does_not_state_costs_nothing() -> None:
+    """The optional constants at 0 and left away predict the same."""
+    bare = load_calibration("a100-sxm-80gb.literature")
+    assert bare.absent >= {"gemm_column_s", "weight_unpack_s", "iteration_sequence_s"}
+    zeros = {name: Constant(value=0.0, source="a test") for name in bare.absent}
+    stated = bare.model_copy(update=zeros)
+    assert not stated.absent
+    scenario = resolve(Query("llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, alpha=0.8, calibration=bare.name))
+    assert spent(with_calibration(scenario, stated)) == spent(scenario)
+
+
+# Bounds.
+
+
+def refused(data: dict[str, object]) -> str:
+    with pytest.raises(InputError) as error:
+        files.parse(Calibration, data, "mine.yaml")
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("gemm_bandwidth_fraction", 1.01, "above 0 and at most 1, given 1.01"),
+        ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1, given 0"),
+        ("gemm_fixed_s", -1e-6, "from 0 to 10 seconds, given -1e-06"),
+        ("gemm_column_s", 11.0, "from 0 to 10 seconds, given 11"),
+        ("small_kernel_s", float("nan"), "from 0 to 10 seconds, given nan"),
+        ("pass_fixed_s", float("inf"), "from 0 to 10 seconds, given inf"),
+        ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
+        ("kv_reread_per_query", 101.0, "from 0 to 100, given 101"),
+        ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
+        ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
+        ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
+    ],
+)
+def test_impossible_values_are_refused(name: str, value: float, words: str) -> None:
+    data = A100.model_dump() | {name: {"value": value, "source": "a test"}}
+    assert refused(data) == f"mine.yaml: {name}: must be {words}"
+
+
+@pytest.mark.parametrize("stderr", [float("nan"), float("inf"), -1.0])
+def test_standard_errors_are_finite_and_not_negative(stderr: float) -> None:
+    data = A100.model_dump() | {"token_s": {"value": 0.0, "stderr": stderr, "source": "a test"}}
+    assert refused(data).startswith("mine.yaml: token_s.stderr: Input should be")
+
+
+def test_infinite_is_a_blend_and_nothing_else() -> None:
+    assert load_calibration("ideal").gemm_blend_power.value == float("inf")
+
+
+@pytest.mark.parametrize("name", [name for name, declared in CONSTANTS.items() if declared.search])
+def test_a_fit_looks_for_possible_values(name: str) -> None:
+    declared = CONSTANTS[name]
+    search = declared.search
+    assert search
+    assert search.low <= search.start <= search.high
+    assert 0.01 <= search.start / search.scale <= 10
+    for value in (search.low, search.high):
+        declared.check(Constant(value=value, source="a test"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_a_recipe_fits_what_is_declared_to_be_sought(recipe) -> None:
+    assert all(CONSTANTS[name].search for name in recipe.free)
+    assert recipe.pinned.keys() <= CONSTANTS.keys()
+
+
+# Curves.
+
+
+def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
+    knots = ((16.0, 2e-6), (64.0, 8e-6))
+    assert interpolated(knots, np.array([1.0, 16.0, 32.0, 64.0, 1e9])).tolist() == pytest.approx(
+        [2e-6, 2e-6, 4e-6, 8e-6, 8e-6]
+    )
+
+
+@pytest.mark.parametrize(
+    "knots",
+    [
+        ((1.0, 1.0),),
+        ((2.0, 1.0), (1.0, 2.0)),
+        ((1.0, 1.0), (1.0, 2.0)),
+        ((0.0, 1.0), (1.0, 2.0)),
+        ((1.0, 0.0), (2.0, 1.0)),
+    ],
+)
+def test_knots_rise_and_are_above_0(knots) -> None:
+    with pytest.raises(ValidationError, match="two or more pairs of numbers above 0, by rising first number"):
+        AllReduce(knots={2: knots}, source="a test")
+
+
+def test_a_table_keeps_the_bounds_of_its_unit() -> None:
+    slow = {"knots": {2: [[1e4, 1e-5], [1e6, 11.0]]}, "source": "a test"}
+    assert refused(A100.model_dump() | {"allreduce": slow}) == (
+        "mine.yaml: allreduce: must be from 0 to 10 seconds, given 11"
+    )
