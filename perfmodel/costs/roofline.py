@@ -165,7 +165,7 @@ class Machine:
 
     def _sum(self, splits: Sequence[Split], tokens: Floats) -> Floats:
         times = [_seconds(split) for split in splits]
-        times.sort(key=np.size)
+        times.sort(key=_size)
         return sum(times, start=self._pass_s(tokens))
 
     def _pass_s(self, tokens: Floats) -> Floats:
@@ -267,6 +267,11 @@ def _total(parts: tuple[Part, ...]) -> Floats:
     for _, seconds in parts[1:]:
         total = total + seconds
     return total
+
+
+def _size(seconds: Floats) -> int:
+    """`np.size` without its overhead."""
+    return seconds.size if isinstance(seconds, np.ndarray) else 1
 
 
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
