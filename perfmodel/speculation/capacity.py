@@ -69,7 +69,7 @@ def memory(
 
 
 class Placed(Protocol):
-    """A question whose models are placed on devices, as `perfmodel.speculation.chain.Scenario` is."""
+    """A question whose models are placed on devices, as `perfmodel.speculation.scenario.Scenario` is."""
 
     @property
     def target_shard(self) -> Shard: ...
