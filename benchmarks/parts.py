@@ -79,25 +79,25 @@ def million() -> Rows:
 def decoder() -> Rows:
     """The real decoder on this CPU at a point where a sparse draft pays: what it gains, and what its loop adds."""
     from perfmodel.validate.harness.measure import run_plan
-    from perfmodel.validate.harness.plans import load_plan
-    from perfmodel.validate.records.record import read_record
-    from perfmodel.validate.records.summary import measured
+    from perfmodel.validate.records.plan import load_plan
+    from perfmodel.validate.records.store import read_record
+    from perfmodel.validate.records.summary import points
 
     plan = load_plan("cpu-quick")
     block = plan.grid[0].model_copy(update={"context": (DECODER_CONTEXT,)})
     with tempfile.TemporaryDirectory() as folder:
         path = run_plan(plan.model_copy(update={"grid": (block,)}), "bench-1", results=Path(folder))
         assert path is not None
-        (point,) = measured(read_record(path))
-    found = (point.plain_s, point.iteration_s, point.draft_s, point.verify_s, point.overhead_s)
-    plain, iteration, draft, verify, beside = (stat.median for stat in found if stat is not None)
-    assert point.speedup is not None
-    phases = point.row.gamma * draft + verify + beside
-    where = f"kv-heavy, batch {point.row.batch}, {DECODER_CONTEXT:,} cached tokens"
+        (p,) = points(read_record(path))
+    found = (p.ar_tpot_s, p.iteration_s, p.draft_s, p.verify_s, p.overhead_s)
+    plain, iteration, draft, verify, overhead = (seconds for seconds in found if seconds is not None)
+    assert p.speedup is not None
+    phases = (p.gamma or 0) * draft + verify + overhead
+    where = f"kv-heavy, batch {p.batch}, {DECODER_CONTEXT:,} cached tokens"
     return [
-        (f"plain decoding, {where}", point.row.batch / plain, "tokens/s", None),
-        (f"self-speculation through {point.row.draft_kv}, gamma {point.row.gamma}", point.speedup, "x plain", None),
-        ("deciding and committing, of an iteration", 100 * beside / iteration, "%", None),
+        (f"plain decoding, {where}", p.batch / plain, "tokens/s", None),
+        (f"self-speculation through {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain", None),
+        ("deciding and committing, of an iteration", 100 * overhead / iteration, "%", None),
         ("the loop beside its phases, of an iteration", 100 * (iteration / phases - 1), "%", None),
     ]
 

@@ -24,7 +24,7 @@ from perfmodel.validate.decoder.job import DTYPES
 from perfmodel.validate.decoder.setup import Request, decoder, start_random
 from perfmodel.validate.decoder.topology import Topology, sequoia
 from perfmodel.validate.decoder.weights import load
-from perfmodel.validate.harness.plans import model_reference
+from perfmodel.validate.records.plan import model_reference
 
 Work = Callable[[], object]
 

@@ -64,7 +64,13 @@ class MeasuredPoint:
     sd_tpot_s: float | None = None
     speedup: float | None = None
     asked_context: int | None = None
+    kv_dtype: str = "bf16"
     notes: str = ""
+
+    @property
+    def iteration_s(self) -> float | None:
+        """A whole speculative iteration, end to end."""
+        return self.tokens_per_iteration * self.sd_tpot_s if self.tokens_per_iteration and self.sd_tpot_s else None
 
 
 class HasId(BaseModel):

@@ -1,9 +1,9 @@
 """Published figures of speculative systems whose rows leave something unstated, and a published law of step times."""
 
 from functools import cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.published import AnyRow, HasId, Row, Slug, Speedup, read_rows
@@ -87,31 +87,6 @@ class StepLaw(HasId):
         return row.tokens_per_iteration * plain / iteration
 
 
-class ShapeRow(HasId):
-    """A figure that is compared as a shape: too much is unstated to predict it. A blank cell: not stated."""
-
-    study: Slug
-    configuration: str
-    target: Slug
-    draft: str
-    task: str
-    temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
-    batch: PositiveInt | None = None
-    gamma: PositiveInt | None = None
-    alpha: Rate | None = None
-    sigma: Rate | None = None
-    speedup: Speedup | None = None
-    draft_share: Rate | None = None
-    verify_share: Rate | None = None
-
-    @field_validator(
-        "temperature", "batch", "gamma", "alpha", "sigma", "speedup", "draft_share", "verify_share", mode="before"
-    )
-    @classmethod
-    def _blank_is_none(cls, cell: Any) -> Any:
-        return None if cell == "" else cell
-
-
 def served() -> tuple[ServedRow, ...]:
     """SpecDecode-Bench's speedups in vLLM."""
     return _read("served", ServedRow)
@@ -121,11 +96,6 @@ def step_law() -> StepLaw:
     """The one law there is: vLLM on one H100, Llama-3.1-8B."""
     (law,) = _read("step_laws", StepLaw)
     return law
-
-
-def shapes(study: str) -> tuple[ShapeRow, ...]:
-    """The figures of one study."""
-    return tuple(row for row in _read("shapes", ShapeRow) if row.study == study)
 
 
 @cache

@@ -1,11 +1,11 @@
-"""Predicted beside measured, one cell a figure; errors by partition and what breaks a physical bound.
+"""Predicted beside measured, one cell a figure: the one comparison behind the gate, the reports and every printout.
 
 The measured tokens per iteration are given, so that this tests time; ``speedup_alpha`` models acceptance too, where a
 published acceptance row of the same pair, budget and context exists.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -14,15 +14,15 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import find_acceptance
-from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.calibration import Calibration, Scatter, load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.validate.fit.calibrate import Error, error_of
 from perfmodel.validate.fit.counted import Array, PointSet
+from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
-from perfmodel.validate.records.record import records
+from perfmodel.validate.records.store import Record, records
 from perfmodel.validate.records.summary import points as own_points
 
 Mode = Literal["shipped", "held-out"]
@@ -31,26 +31,35 @@ SETS = ("magicdec", "gptfast_decode", "speculation_other")
 UNGATED = "local-"
 """Machines with such a label are somebody's own: their records are read when named, and enter no gate."""
 BANDS = ((8000, "context < 8000"), (32000, "context < 32000"), (10**9, "context >= 32000"))
+LABELS = {
+    "target_s": "T_T",
+    "draft_s": "T_D",
+    "verify_s": "T_V",
+    "overhead_s": "overhead",
+    "ar_tpot_s": "baseline TPOT",
+    "sd_tpot_s": "TPOT",
+    "speedup": "speedup",
+    "speedup_alpha": "speedup, acceptance modelled too",
+}
+"""Quantity -> its heading in tables."""
+BOUNDED = {"target_s": "target_s", "draft_s": "draft_s", "verify_s": "verify_s", "ar_tpot_s": "target_s"}
+"""Quantity -> the pass whose physical lower bound it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measured figure and its prediction. lower: its physical bound; binding: its working set exceeds the cache."""
+    """One measured figure and its prediction.
 
-    set_name: str
-    row: str
+    fitted: the calibration was fitted to this device and stack. lower: its physical bound; binding: its working set
+    exceeds the last-level cache, so that the bound holds.
+    """
+
+    point: MeasuredPoint
     quantity: str
-    hardware: str
-    stack: str
-    target: str
-    draft: str
-    kv: str
-    batch: int
-    context: int
-    calibration: str
-    fitted: bool
     measured: float
     predicted: float
+    calibration: str
+    fitted: bool = False
     lower: float | None = None
     binding: bool = False
 
@@ -64,9 +73,44 @@ class Cell:
         """Faster than physics allows: the measurement, the spec or the count is wrong."""
         return self.binding and self.lower is not None and self.measured < self.lower
 
+    @property
+    def hardware(self) -> str:
+        """The device."""
+        return self.point.hardware
+
+    @property
+    def context(self) -> int:
+        """Cached tokens per sequence."""
+        return self.point.context
+
+    @property
+    def name(self) -> str:
+        """``set/row/quantity``."""
+        return f"{self.point.set_name}/{self.point.row_id}/{self.quantity}"
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"error": self.error}
+        p = self.point
+        return {
+            "set_name": p.set_name,
+            "row": p.row_id,
+            "quantity": self.quantity,
+            "hardware": p.hardware,
+            "stack": p.stack,
+            "target": model_label(p.target),
+            "draft": model_label(p.draft or ""),
+            "kv": p.draft_kv or "",
+            "batch": p.batch,
+            "context": p.context,
+            "gamma": p.gamma,
+            "calibration": self.calibration,
+            "fitted": self.fitted,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "lower": self.lower,
+            "binding": self.binding,
+            "error": self.error,
+        }
 
 
 def calibration_for(p: MeasuredPoint) -> Calibration:
@@ -102,70 +146,52 @@ def compare(sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str
                 out = held_out(RECIPES[used.name])
                 cells += cells_of(out.points, out.times, used)
             else:
-                counted = PointSet(points, used)
-                cells += cells_of(counted, counted.predict(used), used)
+                cells += compare_points(points, used)
     return cells
+
+
+def compare_points(points: Iterable[MeasuredPoint], calibration: Calibration) -> list[Cell]:
+    """All cells of some points under one calibration."""
+    counted = PointSet(tuple(points), calibration)
+    return cells_of(counted, counted.predict(calibration), calibration)
+
+
+def compare_record(record: Record, calibration: Calibration, hardware: str | None = None) -> list[Cell]:
+    """All cells of an own record, for its own device unless another is given."""
+    return compare_points((replace(p, hardware=hardware or p.hardware) for p in own_points(record)), calibration)
+
+
+def calibration_of(record: Record, hardware: str | None = None, calibration: str | None = None) -> Calibration:
+    """What an own record is compared with by default: the calibration that its device names."""
+    return load_calibration(calibration or load_gpu(hardware or record.data.hardware).calibration)
 
 
 def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:
     """The cells of counted points and their predicted times."""
-    predicted = dict(times)
-    iteration = _iteration(points, times)
-    gained = np.array([p.tokens_per_iteration or np.nan for p in points.points])
-    predicted["sd_tpot_s"] = iteration / gained
-    predicted["speedup"] = points.speedup(times)
+    iteration = points.iteration_s(times)
     modelled = np.array([_modelled_tokens(p) for p in points.points])
-    predicted["speedup_alpha"] = modelled * times["target_s"] / iteration
+    predicted = times | {
+        "ar_tpot_s": times["target_s"],
+        "sd_tpot_s": iteration / np.array([p.tokens_per_iteration or np.nan for p in points.points]),
+        "speedup": points.speedup(times),
+        "speedup_alpha": modelled * times["target_s"] / iteration,
+    }
     bounds = _bounds(points)
     cells = []
     for i, p in enumerate(points.points):
-        for quantity, values in predicted.items():
-            measured = getattr(p, quantity.removesuffix("_alpha"))
-            if measured is None or np.isnan(values[i]):
-                continue
-            lower, binding = bounds.get((i, quantity), (None, False))
-            cells.append(_cell(p, quantity, measured, float(values[i]), used, lower, binding))
+        for quantity in LABELS:
+            measured, value = getattr(p, quantity.removesuffix("_alpha")), float(predicted[quantity][i])
+            if measured is None or np.isnan(value) or (quantity == "ar_tpot_s" and measured == p.target_s):
+                continue  # a baseline that was timed once is T_T
+            lower, binding = bounds.get((i, BOUNDED.get(quantity, "")), (None, False))
+            fitted = used.name == f"{p.hardware}.{p.stack}"
+            cells.append(Cell(p, quantity, measured, value, used.name, fitted, lower, binding))
     return cells
 
 
-def _cell(
-    p: MeasuredPoint,
-    quantity: str,
-    measured: float,
-    predicted: float,
-    used: Calibration,
-    lower: float | None,
-    binding: bool,
-) -> Cell:
-    return Cell(
-        set_name=p.set_name,
-        row=p.row_id,
-        quantity=quantity,
-        hardware=p.hardware,
-        stack=p.stack,
-        target=_label(p.target),
-        draft=_label(p.draft or ""),
-        kv=p.draft_kv or "",
-        batch=p.batch,
-        context=p.context,
-        calibration=used.name,
-        fitted=used.name == f"{p.hardware}.{p.stack}",
-        measured=measured,
-        predicted=predicted,
-        lower=lower,
-        binding=binding,
-    )
-
-
-def _label(model: str) -> str:
+def model_label(model: str) -> str:
     """A model's name, where it is given as the file of a measuring shape."""
     return Path(model).stem if model.endswith(".yaml") else model
-
-
-def _iteration(points: PointSet, times: dict[str, Array]) -> Array:
-    gamma = np.array([p.gamma or 0 for p in points.points])
-    iteration: Array = gamma * times["draft_s"] + times["verify_s"] + times["overhead_s"]
-    return iteration
 
 
 @cache
@@ -208,14 +234,14 @@ def band(context: int) -> str:
     return next(name for end, name in BANDS if context < end)
 
 
-PARTITIONS: dict[str, Callable[[Cell], str]] = {
-    "": lambda c: f"{c.set_name}/{c.hardware}",
-    "model": lambda c: f"{c.set_name}/{c.hardware}/{c.target}",
-    "draft": lambda c: f"{c.set_name}/{c.hardware}/draft {c.draft}" if c.draft else "",
-    "kv": lambda c: f"{c.set_name}/{c.hardware}/{c.kv}" if c.kv else "",
-    "context": lambda c: f"{c.set_name}/{c.hardware}/{band(c.context)}",
+PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
+    "": lambda p: "",
+    "model": lambda p: f"/{model_label(p.target)}",
+    "draft": lambda p: f"/draft {model_label(p.draft)}" if p.draft else None,
+    "kv": lambda p: f"/{p.draft_kv}" if p.draft_kv else None,
+    "context": lambda p: f"/{band(p.context)}",
 }
-"""Ways to cut the cells; each is cut by quantity too. An empty name leaves a cell out."""
+"""Ways to cut the cells of a set and device; each is cut by quantity too. None: the cell has no part in it."""
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
@@ -223,16 +249,27 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     cut: dict[str, list[Cell]] = {}
     for cell in cells:
         for way in by:
-            if name := PARTITIONS[way](cell):
-                cut.setdefault(f"{name}/{cell.quantity}", []).append(cell)
+            if (part := PARTITIONS[way](p := cell.point)) is not None:
+                cut.setdefault(f"{p.set_name}/{p.hardware}{part}/{cell.quantity}", []).append(cell)
     return dict(sorted(cut.items()))
 
 
-def error(cells: list[Cell]) -> Error:
+def error(cells: list[Cell]) -> Errors:
     """Errors of a non-empty partition."""
-    found = error_of(np.array([c.predicted for c in cells]), np.array([c.measured for c in cells]))
+    found = errors_of(np.array([c.predicted for c in cells]), np.array([c.measured for c in cells]))
     assert found is not None
     return found
+
+
+def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
+    """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its cells."""
+    source = f"results/{record.data.machine}/{record.path.name}"
+    cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
+    return {
+        name: Scatter(log_rms=float(f"{error(part).log_rms:.4g}"), rows=len(part), source=source)
+        for name, part in cut.items()
+        if part and name != "ar_tpot_s"
+    }
 
 
 def worst(cells: Iterable[Cell], count: int) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""What makes the accuracy check red: worse errors, lost predictions, broken bounds, or a record out of date."""
+"""What makes the accuracy check fail: worse errors, lost predictions, broken bounds, or a record out of date."""
 
 import json
 import math
@@ -33,7 +33,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Everything that is wrong with `now` beside what was recorded, one line each; empty is green.
+    """Everything that is wrong with `now` beside what was recorded, one line each; none where it passes.
 
     `now` may hold only some of the record's parts; the others are then not looked at.
     """

@@ -14,7 +14,7 @@ from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.records.record import RESULTS
+from perfmodel.validate.records.store import RESULTS
 
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite")
 METHODS = ("full", "streamingllm:512", "quest:1024")

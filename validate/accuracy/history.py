@@ -1,13 +1,19 @@
 """How accuracy moved: ``results/history.csv``, one line a set and partition for each time it was written."""
 
 import csv
-import os
-import subprocess
 from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perfmodel.validate.records.record import RESULTS
+from perfmodel.errors import InputError
+from perfmodel.plots.theme import BRIGHT, canvas, styled
+from perfmodel.validate.accuracy.markdown import table
+from perfmodel.validate.records import code_version
+from perfmodel.validate.records.store import RESULTS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLUMNS = ("commit", "date", "set", "partition", "mape", "bias", "worst")
 MODE = "held-out"
@@ -57,20 +63,12 @@ def read(where: Path) -> list[dict[str, str]]:
 
 
 def commit() -> str:
-    """The commit that the tree stands on, ``+`` where it differs from it; PERFMODEL_COMMIT where there is no git."""
-    if given := os.environ.get("PERFMODEL_COMMIT"):
-        return given[:8]
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str | None:
-        done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else None
-
+    """The commit that the tree stands on, ``+`` where it differs from it; ``unknown`` where nothing says."""
     try:
-        head, changed = git("rev-parse", "--short=8", "HEAD"), git("status", "--porcelain")
-    except OSError:
+        known = code_version.commit()
+    except InputError:
         return "unknown"
-    return "unknown" if not head else head + ("+" if changed else "")
+    return known["commit"][:8] + "+" * known["dirty"]
 
 
 def summary(lines: list[dict[str, str]]) -> str:
@@ -78,38 +76,26 @@ def summary(lines: list[dict[str, str]]) -> str:
     latest: dict[tuple[str, str], list[dict[str, str]]] = {}
     for line in lines:
         latest.setdefault((line["set"], line["partition"]), []).append(line)
-    text = [
-        "### Accuracy against published measurements (rows left out of the fit)",
-        "",
-        "| set | partition | mean error % | change | bias % | worst % | commit |",
-        "| :-- | :-- | --: | --: | --: | --: | :-- |",
-    ]
-    for (name, partition), seen in latest.items():
-        now = seen[-1]
-        change = f"{100 * (float(now['mape']) - float(seen[-2]['mape'])):+.2f}" if len(seen) > 1 else "-"
-        text.append(
-            f"| {name} | {partition} | {100 * float(now['mape']):.2f} | {change} | {100 * float(now['bias']):+.2f} "
-            f"| {100 * float(now['worst']):+.1f} | {now['commit']} |"
-        )
+    rows = []
+    for name, seen in latest.items():
+        mape, bias, worst = (100 * float(seen[-1][key]) for key in ("mape", "bias", "worst"))
+        change = f"{mape - 100 * float(seen[-2]['mape']):+.2f}" if len(seen) > 1 else "-"
+        rows.append([*name, f"{mape:.2f}", change, f"{bias:+.2f}", f"{worst:+.1f}", seen[-1]["commit"]])
+    head = ["set", "partition", "mean error %", "change", "bias %", "worst %", "commit"]
+    text = ["### Accuracy on held-out rows", "", *table(head, rows, text_columns=(0, 1, 6))]
     return "\n".join(text) + "\n"
 
 
-def plot(lines: list[dict[str, str]], where: Path) -> None:
-    """The mean error of each partition over the commits that changed it, as a picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+@styled
+def plot(lines: list[dict[str, str]]) -> "Figure":
+    """The mean error of each partition over the records that changed it."""
     series: dict[str, list[float]] = {}
     for line in lines:
-        name = f"{line['set']} {line['partition']}"
-        series.setdefault(name, []).append(100 * float(line["mape"]))
-    figure, axes = pyplot.subplots(figsize=(10, 5), layout="constrained")
-    for name, errors in series.items():
-        axes.plot(range(1, len(errors) + 1), errors, marker="o", markersize=3, label=name)
-    axes.set(xlabel="record", ylabel="mean error, %", title="Accuracy on rows left out of the fit")
+        series.setdefault(f"{line['set']} {line['partition']}", []).append(100 * float(line["mape"]))
+    figure, axes = canvas(None, (10, 5))
+    for colour, (name, errors) in zip(cycle(BRIGHT), series.items(), strict=False):
+        axes.plot(range(1, len(errors) + 1), errors, marker="o", markersize=3, color=colour, label=name)
+    axes.set(xlabel="record", ylabel="mean error, %", title="Accuracy on held-out rows")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.savefig(where, dpi=120)
-    pyplot.close(figure)
+    return figure

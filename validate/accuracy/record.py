@@ -16,20 +16,22 @@ from perfmodel.specs.calibration import Scatter, load_calibration
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
 from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
-from perfmodel.validate.accuracy.shapes import found as shapes_found
-from perfmodel.validate.accuracy.systems import SystemRow, borrowed, mean_error, systems
-from perfmodel.validate.fit.calibrate import Error, errors, literature_error, other_error, report, transfer_error
+from perfmodel.validate.accuracy.systems import SystemRow, mean_error, systems, transferred
+from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
 from perfmodel.validate.fit.counted import Array, scenario_of
+from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
-from perfmodel.validate.records.record import RESULTS
+from perfmodel.validate.records.store import RESULTS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
 OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
 """Quantities of the overall error: the three passes and what is asked for, of stacks with a fitted calibration."""
+NOT_RECORDED = "ar_tpot_s"
+"""Own records time the baseline twice: as T_T, which is recorded, and end to end."""
 
 ALSO_FITTED = {
     "a100-sxm-80gb.magicdec": (("allreduce_multiplier",), ("pass_fixed_s",)),
@@ -45,7 +47,7 @@ def path() -> Path:
 
 def record() -> dict[str, Any]:
     """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
-    cells = {mode: compare(gated_sets(), mode) for mode in MODES}
+    cells = {mode: [c for c in compare(gated_sets(), mode) if c.quantity != NOT_RECORDED] for mode in MODES}
     return rounded(
         {
             "schema_version": SCHEMA_VERSION,
@@ -56,9 +58,8 @@ def record() -> dict[str, Any]:
             "coverage": {name: coverage(recipe) for name, recipe in RECIPES.items() if recipe.stack == "magicdec"},
             "elsewhere": elsewhere(),
             "systems": systems_figures(),
-            "borrowed": [asdict(row) for row in borrowed()],
-            "shapes": [asdict(shape) for shape in shapes_found()],
-            "left_out_of_the_model": {name: ablations(recipe) for name, recipe in RECIPES.items()},
+            "transferred": [asdict(row) for row in transferred()],
+            "ablations": {name: ablations(recipe) for name, recipe in RECIPES.items()},
         }
     )
 
@@ -68,19 +69,25 @@ def replay(cells: list[Cell]) -> dict[str, Any]:
     counted = [c for c in cells if c.fitted and c.quantity in OVERALL]
     right, of = right_side(c for c in cells if c.fitted)
     sides = [c for c in cells if c.fitted and c.quantity == "speedup"]
-    wrong = {c.row: [c.measured, c.predicted] for c in sides if right_side([c])[0] == 0}
+    wrong = {c.point.row_id: [c.measured, c.predicted] for c in sides if right_side([c])[0] == 0}
     return {
         "overall": _figures(counted),
         "side_of_one": {"right": right, "rows": of, "wrong": wrong},
         "partitions": {name: _figures(part) for name, part in partitions(cells).items()},
-        "predicted": sorted(f"{c.set_name}/{c.row}/{c.quantity}" for c in cells),
+        "predicted": sorted(c.name for c in cells),
     }
 
 
 def _figures(cells: list[Cell]) -> dict[str, Any]:
     found = error(cells)
     extreme = max(cells, key=lambda c: abs(c.error))
-    return {"rows": found.rows, "mape": found.mape, "bias": found.bias, "worst": found.worst, "worst_row": extreme.row}
+    return {
+        "rows": found.rows,
+        "mape": found.mape,
+        "bias": found.bias,
+        "worst": found.worst,
+        "worst_row": extreme.point.row_id,
+    }
 
 
 def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
@@ -89,7 +96,7 @@ def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
     return {
         "checked": len(binding),
         "closest": max((c.lower or 0.0) / c.measured for c in binding),
-        "violations": [f"{c.set_name}/{c.row}/{c.quantity}" for c in binding if c.below_bound],
+        "violations": [c.name for c in binding if c.below_bound],
     }
 
 
@@ -110,7 +117,7 @@ def gamma_figures(mode: Mode) -> dict[str, Any]:
 
 
 def calibration_figures(recipe: Recipe) -> dict[str, Any]:
-    """The constants as refitted now and as shipped, and the errors on rows left out by kind of fold."""
+    """The constants as refitted now and as shipped, and the errors on held-out rows by kind of fold."""
     made, shipped = report(recipe), load_calibration(recipe.name)
     return {
         "rows": len(points_of(recipe).points),
@@ -119,16 +126,16 @@ def calibration_figures(recipe: Recipe) -> dict[str, Any]:
         "at_bound": list(made.fit.at_bound),
         "shipped": {name: getattr(shipped, name).value for name in recipe.free},
         "in_sample": _by_quantity(made.in_sample),
-        "left_out_by": {by: _by_quantity(found) for by, found in made.held_out.items()},
+        "held_out_by": {by: _by_quantity(found) for by, found in made.held_out.items()},
     }
 
 
-def _by_quantity(found: dict[str, Error]) -> dict[str, Any]:
+def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
     return {name: {"mape": e.mape, "bias": e.bias, "worst": e.worst, "log_rms": e.log_rms} for name, e in found.items()}
 
 
 def coverage(recipe: Recipe) -> dict[str, Any]:
-    """How often the stated interval holds the measured speedup of rows left out, by kind of fold.
+    """How often the stated interval holds the measured speedup of held-out rows, by kind of fold.
 
     Each row is judged with the refit that has not seen it: its covariance, and the scatter of the other folds' rows.
     """
@@ -204,7 +211,7 @@ def elsewhere() -> dict[str, Any]:
 
 
 def ablations(recipe: Recipe) -> dict[str, Any]:
-    """In-sample errors after a refit with one part of the model left out or changed."""
+    """In-sample errors after a refit without one part of the model, or with one changed."""
     changes: dict[str, tuple[Recipe, dict[str, float]]] = {
         "as shipped": (recipe, {}),
         "LM head kept whole" if recipe.shards_lm_head else "LM head sharded": (
@@ -224,7 +231,7 @@ def ablations(recipe: Recipe) -> dict[str, Any]:
 def _ablation(recipe: Recipe, values: dict[str, float]) -> dict[str, Any]:
     points, start = points_of(recipe), with_values(start_of(recipe), values)
     made = fit(points, start, recipe.free, np.ones(len(points.points), dtype=bool))
-    found = errors(points, points.predict(made.calibration))
+    found = errors_by_quantity(points, points.predict(made.calibration))
     return {"fitted": made.values} | {name: {"mape": e.mape, "worst": e.worst} for name, e in found.items()}
 
 

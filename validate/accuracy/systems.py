@@ -4,7 +4,7 @@ A row states enough where batch, accepted length, tree or draft length and devic
 leaves open moves its predicted speedup by `SLACK` at most. Accepted lengths are the same study's. The stack is stated
 too, by step times: those that the study prints, or a published law fitted to that stack; what a verification adds to
 a plain step is then the engine's (trees) or the law's (vLLM). `by_calibration` is the speedup from the device's
-default calibration, which knows nothing of the stack. Rows that do not state enough are compared as shapes (`shapes`).
+default calibration, which knows nothing of the stack.
 """
 
 from collections.abc import Iterable
@@ -76,10 +76,10 @@ def mean_error(rows: Iterable[SystemRow]) -> float:
     return float(np.mean([abs(row.error) for row in rows]))
 
 
-def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_clocks: bool) -> float:
-    """A tree row's speedup; from the clocks that the study prints, or from the scenario's calibration alone.
+def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_steps: bool) -> float:
+    """A tree row's speedup; from the step times that the study prints, or from the scenario's calibration alone.
 
-    With own clocks only what `n` tokens of a verification take beyond one is predicted.
+    With own steps only what `n` tokens of a verification take beyond one is predicted.
     """
     assert p.tree is not None
     assert p.tokens_per_iteration is not None
@@ -88,7 +88,7 @@ def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_clocks: bool) -> floa
     size, levels = p.tree
     batch, context = float(p.batch), float(p.context)
     plain, verify = (float(scenario.target_pass_s(batch, context, n)) for n in (1.0, float(size)))
-    if own_clocks:
+    if own_steps:
         iteration = p.target_s + (verify - plain) + (levels - 1) * p.draft_s
         return p.tokens_per_iteration * p.target_s / iteration
     # the shape is not printed node by node: levels of equal width
@@ -116,7 +116,7 @@ def _tree_scenario(p: MeasuredPoint, calibration: str | None = None) -> Scenario
 def _tree_row(row: SpeculationOtherRow) -> SystemRow:
     p = row.point()
     scenario = _tree_scenario(p)
-    predicted = tree_speedup(p, scenario, own_clocks=True)
+    predicted = tree_speedup(p, scenario, own_steps=True)
     chains = p.notes.startswith("SpecInfer")
     return SystemRow(
         row=p.row_id,
@@ -130,7 +130,7 @@ def _tree_row(row: SpeculationOtherRow) -> SystemRow:
         measured=row.speedup,
         low=predicted,
         high=predicted,
-        by_calibration=tree_speedup(p, scenario, own_clocks=False),
+        by_calibration=tree_speedup(p, scenario, own_steps=False),
     )
 
 
@@ -167,11 +167,11 @@ def _served_row(row: ServedRow) -> SystemRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Borrowed:
+class Transferred:
     """How one calibration fares on a device that has none of its own: mean errors over the tree rows, signed.
 
-    ratio: of T_D/T_T. speedup: from the calibration alone; with_clocks: mean absolute error where the study's plain and
-    draft step are given. inside: rows whose stated interval holds the measured speedup.
+    ratio: of T_D/T_T. speedup: from the calibration alone; with_own_steps: mean absolute error where the study's plain
+    and draft step are given. inside: rows whose stated interval holds the measured speedup.
     """
 
     calibration: str
@@ -180,40 +180,40 @@ class Borrowed:
     draft: float
     ratio: float
     speedup: float
-    with_clocks: float
+    with_own_steps: float
     inside: int
     rows: int
 
 
-def borrowed(
+def transferred(
     gpu: str = "a100-pcie-80gb", stacks: tuple[str, ...] = ("magicdec", "gpt-fast", "literature")
-) -> list[Borrowed]:
-    """The calibrations that a device could borrow, on the rows measured on it."""
+) -> list[Transferred]:
+    """Calibrations of another device that could stand in for one that has none, on the rows measured on it."""
     points = [p for p in published_points("speculation_other") if p.hardware == gpu]
     default = load_gpu(gpu).calibration
     own = default.partition(".")[0]
-    return [_borrowed(points, f"{own}.{stack}", f"{own}.{stack}" == default) for stack in stacks]
+    return [_transferred(points, f"{own}.{stack}", f"{own}.{stack}" == default) for stack in stacks]
 
 
-def _borrowed(points: list[MeasuredPoint], calibration: str, chosen: bool) -> Borrowed:
-    errors: dict[str, list[float]] = {name: [] for name in ("target", "draft", "ratio", "speedup", "with_clocks")}
+def _transferred(points: list[MeasuredPoint], calibration: str, chosen: bool) -> Transferred:
+    errors: dict[str, list[float]] = {name: [] for name in ("target", "draft", "ratio", "speedup", "with_own_steps")}
     inside = 0
     for p in points:
         scenario = with_calibration(_tree_scenario(p), load_calibration(calibration))
         assert p.speedup is not None
         target = float(scenario.target_pass_s(1.0, float(p.context))) / (p.target_s or 1.0)
         draft = float(scenario.draft_pass_s(1.0, float(p.context))) / (p.draft_s or 1.0)
-        alone, clocked = (tree_speedup(p, scenario, own) for own in (False, True))
-        found = (target, draft, draft / target, alone / p.speedup, clocked / p.speedup)
+        alone, stepped = (tree_speedup(p, scenario, own) for own in (False, True))
+        found = (target, draft, draft / target, alone / p.speedup, stepped / p.speedup)
         for name, value in zip(errors, found, strict=True):
             errors[name].append(value - 1.0)
         interval = speedup_interval(scenario, 1.0, float(p.context), p.tree[1] - 1 if p.tree else 1, alone)
         inside += interval is not None and interval.low <= p.speedup <= interval.high
-    return Borrowed(
+    return Transferred(
         calibration=calibration,
         chosen=chosen,
-        **{name: float(np.mean(values)) for name, values in errors.items() if name != "with_clocks"},
-        with_clocks=float(np.mean(np.abs(errors["with_clocks"]))),
+        **{name: float(np.mean(values)) for name, values in errors.items() if name != "with_own_steps"},
+        with_own_steps=float(np.mean(np.abs(errors["with_own_steps"]))),
         inside=inside,
         rows=len(points),
     )

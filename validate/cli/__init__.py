@@ -1,17 +1,18 @@
-"""``perfmodel validate``: everything that needs a clock or a measurement."""
+"""``perfmodel validate``: everything that needs a measurement."""
 
 import typer
 
 from perfmodel.cli.catalogue import Verbs
-from perfmodel.validate.cli import calibrate, measure
 from perfmodel.validate.cli.acceptance import acceptance
+from perfmodel.validate.cli.accuracy import accuracy, history
+from perfmodel.validate.cli.calibrate import calibrate
+from perfmodel.validate.cli.compare import compare
 from perfmodel.validate.cli.generate import generate
+from perfmodel.validate.cli.measure import measure, microbench, plans, report, run
 
 app = typer.Typer(
     cls=Verbs, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
-    help="Measure, calibrate and compare against a clock.",
+    help="Measure, calibrate and compare predictions with measurements.",
 )  # fmt: skip
-app.command()(generate)
-measure.register(app)
-app.command()(acceptance)
-calibrate.register(app)
+for verb in (generate, measure, microbench, run, report, plans, acceptance, compare, calibrate, accuracy, history):
+    app.command()(verb)

@@ -1,39 +1,35 @@
-"""The verbs of measuring under ``perfmodel validate``: plans, measure, microbench, run, report."""
+"""The verbs that measure: ``perfmodel validate plans | measure | microbench | run | report``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.errors import InputError
+from perfmodel.errors import refuse
+from perfmodel.validate.cli.tables import show
+from perfmodel.validate.records.store import RESULTS, Record, read_record
+from perfmodel.validate.records.summary import is_quiet, quiet_line
 
 if TYPE_CHECKING:
-    from perfmodel.validate.harness.plans import Plan
-    from perfmodel.validate.records.record import Record
+    from perfmodel.validate.records.plan import Plan
 
 MACHINE = typer.Option(help="Label of this machine, such as h200-1: the folder under results/. Never a host name.")
 HARDWARE = typer.Option(help="Device predictions are for, by name or path [the plan's].")
 CALIBRATION = typer.Option(help="Calibration by name or path [the device's own].")
 THREADS = typer.Option(help="CPU threads [the plan's, else torch's choice]; another number is another plan.")
-RESULTS = typer.Option(help="Folder of all results [results/ of the source tree].")
+RESULTS_FOLDER = typer.Option(help="Folder of all results [results/ of the source tree].")
 BUSY_SHARE = 0.15
 """Above this share of the CPUs in use before a measurement begins, it says so."""
 PLAN = typer.Argument(help="A plan of validate/plans, or a file.")
 
 
-def register(app: typer.Typer) -> None:
-    """Put the verbs under an app."""
-    for verb in (measure, microbench, run, report, plans):
-        app.command()(verb)
-
-
 def plans() -> None:
     """List the plans that ship."""
-    from perfmodel.validate.harness.plans import load_plan, plan_names
+    from perfmodel.validate.records.plan import load_plan, plan_names
 
-    for name in plan_names():
-        plan = load_plan(name)
-        typer.echo(f"{name:16} {len(plan.points()):3} points  {plan.title}")
+    found = [load_plan(name) for name in plan_names()]
+    show(["plan", "points", "what"], [[p.name, str(len(p.points())), p.title] for p in found], left=("what",))
 
 
 def measure(
@@ -46,16 +42,14 @@ def measure(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the latest interrupted run of the plan.")
     ] = False,
-    results: Annotated[Path | None, RESULTS] = None,
+    results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> int:
     """Time every point of a plan with the real decoder and print predicted beside measured."""
-    from perfmodel.validate.harness.plans import load_plan
-
-    chosen = _for_hardware(load_plan(plan), hardware, threads)
+    chosen = _for_hardware(plan, hardware, threads)
     if dry_run:
         _show_plan(chosen, calibration)
         return 0
-    return _measure(chosen, machine, calibration, resume, results)
+    return _measure(chosen, machine, calibration, resume, results or RESULTS)
 
 
 def microbench(
@@ -66,25 +60,22 @@ def microbench(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the kernels; run nothing.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the latest interrupted run.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Kinds of kernels, repeatable [all].")] = None,
-    results: Annotated[Path | None, RESULTS] = None,
+    results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> int:
     """Time kernels alone, at the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.grid import jobs
-    from perfmodel.validate.harness.plans import load_plan
-    from perfmodel.validate.records.record import read_record
-    from perfmodel.validate.records.summary import quiet_line
 
-    chosen = _for_hardware(load_plan(plan), hardware, threads, known=False)
+    chosen = _for_hardware(plan, hardware, threads, known=False)
     if dry_run:
         for job in jobs(chosen):
             if not only or job.kind in only:
                 typer.echo(job.key)
         return 0
-    path = _microbench(chosen, machine, resume, results, tuple(only or ()))
-    if path is not None:
-        typer.echo(f"record: {path}")
-        typer.echo(quiet_line(read_record(path)), err=True)
-        typer.echo(f"next: perfmodel validate calibrate --from-microbench {path}")
+    record = _microbench(chosen, machine, resume, results or RESULTS, tuple(only or ()))
+    if record is not None:
+        typer.echo(f"record: {record.path}")
+        typer.echo(quiet_line(record), err=True)
+        typer.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
     return 0
 
 
@@ -94,42 +85,39 @@ def run(
     hardware: Annotated[str | None, HARDWARE] = None,
     threads: Annotated[int | None, THREADS] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for calibration and device file [the machine's].")] = None,
-    results: Annotated[Path | None, RESULTS] = None,
+    results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> int:
     """All of it: kernels, a calibration from them alone, the plan's points, predicted beside measured.
 
     For a CPU the device file is made too; a GPU is named by --hardware where it is not the plan's.
     """
-    from perfmodel.validate.harness.micro.write import calibrate_from_microbench, device_from, write_yaml
-    from perfmodel.validate.harness.plans import load_plan
+    from perfmodel.specs.gpu import load_gpu
+    from perfmodel.validate.harness.micro.fit import calibration_from
+    from perfmodel.validate.harness.micro.host import host_spec
+    from perfmodel.validate.harness.micro.write import write_yaml
     from perfmodel.validate.harness.recorder import machine_folder
-    from perfmodel.validate.records.record import RESULTS as DEFAULT
-    from perfmodel.validate.records.record import read_record
-    from perfmodel.validate.records.summary import is_quiet, quiet_line
 
-    chosen = _for_hardware(load_plan(plan), hardware, threads, known=hardware is not None)
+    chosen = _for_hardware(plan, hardware, threads, known=hardware is not None)
     typer.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
-    record = _microbench(chosen, machine, False, results, ())
-    if record is None:
+    kernels = _microbench(chosen, machine, False, results or RESULTS, ())
+    if kernels is None:
         return 0
-    folder = out or machine_folder(machine, results or DEFAULT)
-    stamp = record.stem.partition("-")[0]
+    folder = out or machine_folder(machine, results or RESULTS)
+    stamp = kernels.path.stem.partition("-")[0]
     if chosen.device == "cpu" and hardware is None:
-        spec = device_from(record, machine)
-        device = write_yaml(spec, folder / f"{stamp}-device.yaml", f"Measured: {record.name}")
+        spec = host_spec(kernels, machine)
+        device = write_yaml(spec, folder / f"{stamp}-device.yaml", f"Measured: {kernels.path.name}")
         chosen = chosen.model_copy(update={"hardware": str(device)})
-    fitted = calibrate_from_microbench(record, chosen.hardware)
-    path = write_yaml(fitted, folder / f"{stamp}-calibration.yaml", f"From kernels alone: {record.name}")
+    fitted = calibration_from(kernels, load_gpu(chosen.hardware))
+    path = write_yaml(fitted, folder / f"{stamp}-calibration.yaml", f"From kernels alone: {kernels.path.name}")
     typer.echo(fitted.notes, err=True)
     typer.echo(f"2/3  calibration: {path}", err=True)
     typer.echo("3/3  whole passes and whole iterations", err=True)
-    status = _measure(chosen, machine, str(path), False, results)
-    if not is_quiet(read_record(record)):
-        typer.echo(f"kernels: {quiet_line(read_record(record))}", err=True)
-    device_flag = chosen.hardware
-    typer.echo(
-        f"\nask: perfmodel whatif --hardware {device_flag} --calibration {path} --model ... --batch ... --context ..."
-    )
+    status = _measure(chosen, machine, str(path), False, results or RESULTS)
+    if not is_quiet(kernels):
+        typer.echo(f"kernels: {quiet_line(kernels)}", err=True)
+    asked = f"--hardware {chosen.hardware} --calibration {path}"
+    typer.echo(f"\nask: perfmodel whatif {asked} --model ... --batch ... --context ...")
     return status
 
 
@@ -137,112 +125,100 @@ def report(
     machine: Annotated[str, typer.Argument(help="Label of the machine: a folder of results/.")],
     hardware: Annotated[str | None, HARDWARE] = None,
     calibration: Annotated[str | None, CALIBRATION] = None,
-    results: Annotated[Path | None, RESULTS] = None,
+    results: Annotated[Path | None, RESULTS_FOLDER] = None,
     check: Annotated[bool, typer.Option("--check", help="Fail where the page is not up to date.")] = False,
 ) -> int:
     """Write the page of a machine: every figure predicted beside measured, with pictures."""
     from perfmodel.validate.accuracy import report as page
     from perfmodel.validate.harness.recorder import machine_folder
-    from perfmodel.validate.records.record import RESULTS as DEFAULT
 
-    machine_folder(machine, results or DEFAULT)
-    text = page.text(machine, results or DEFAULT, hardware, calibration)
-    path = (results or DEFAULT) / machine / "report.md"
+    path = machine_folder(machine, results or RESULTS) / "report.md"
+    text = page.text(machine, results or RESULTS, hardware, calibration)
     if check:
         stale = not path.is_file() or path.read_text(encoding="utf-8") != text
         typer.echo(f"{path}: {'stale: run perfmodel validate report ' + machine if stale else 'up to date'}")
         return int(stale)
     path.write_text(text, encoding="utf-8")
-    for name in page.pictures(machine, results or DEFAULT, hardware, calibration):
+    for name in page.pictures(machine, results or RESULTS, hardware, calibration):
         typer.echo(f"wrote {name}")
     typer.echo(f"wrote {path}")
     return 0
 
 
-def _for_hardware(plan: "Plan", hardware: str | None, threads: int | None, known: bool = True) -> "Plan":
+def _for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> "Plan":
     """The plan with what the command line changes. `known` False leaves a device unread that is yet to be measured."""
     from perfmodel.specs.gpu import load_gpu
+    from perfmodel.validate.records.plan import load_plan
 
+    plan = load_plan(name)
     if hardware is not None and known:
         load_gpu(hardware)
     if threads is not None and threads < 1:
-        raise InputError(f"--threads: must be 1 or more, given {threads}")
+        raise refuse("--threads", None, "1 or more", threads)
     changes = {"hardware": hardware, "threads": threads}
     return plan.model_copy(update={key: value for key, value in changes.items() if value is not None})
 
 
-def _warn_where_busy(plan: "Plan") -> None:
+def _record(plan: "Plan", measured: Callable[[], Path | None]) -> Record | None:
+    """The record of a run, None on ranks other than 0; says before it where the machine is busy."""
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
         typer.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True)
+    try:
+        path = measured()
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
+        raise
+    return read_record(path) if path else None
 
 
-def _microbench(plan: "Plan", machine: str, resume: bool, results: Path | None, only: tuple[str, ...]) -> Path | None:
+def _microbench(plan: "Plan", machine: str, resume: bool, results: Path, only: tuple[str, ...]) -> Record | None:
     from perfmodel.validate.harness.micro.run import run_micro
-    from perfmodel.validate.records.record import RESULTS as DEFAULT
 
-    _warn_where_busy(plan)
-    try:
-        return run_micro(plan, machine, resume=resume, results=results or DEFAULT, only=only)
-    except KeyboardInterrupt:
-        typer.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
-        raise
+    return _record(plan, lambda: run_micro(plan, machine, resume=resume, results=results, only=only))
 
 
-def _measure(plan: "Plan", machine: str, calibration: str | None, resume: bool, results: Path | None) -> int:
-    from perfmodel.validate.accuracy.beside import bench_of
-    from perfmodel.validate.harness.estimate import Bench, check
+def _measure(plan: "Plan", machine: str, calibration: str | None, resume: bool, results: Path) -> int:
+    from perfmodel.validate.harness.estimate import check
     from perfmodel.validate.harness.measure import run_plan
-    from perfmodel.validate.records.record import RESULTS as DEFAULT
-    from perfmodel.validate.records.record import read_record
 
-    check(plan, Bench.of(plan, None, calibration))
-    _warn_where_busy(plan)
-    try:
-        path = run_plan(plan, machine, resume=resume, results=results or DEFAULT)
-    except KeyboardInterrupt:
-        typer.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
-        raise
-    if path is None:
+    check(plan, calibration)
+    record = _record(plan, lambda: run_plan(plan, machine, resume=resume, results=results))
+    if record is None:
         return 0
-    record = read_record(path)
-    bench = bench_of(record, None, calibration)
-    _show_record(record, bench.calibration.name, plan.hardware, calibration)
-    typer.echo(f"record: {path}")
+    _show_record(record, calibration)
+    typer.echo(f"record: {record.path}")
     return int(any(row.status == "failed" for row in record.rows))
 
 
 def _show_plan(plan: "Plan", calibration: str | None) -> None:
-    from perfmodel.validate.accuracy.report import table
-    from perfmodel.validate.harness.estimate import Bench, estimate
+    from perfmodel.validate.harness.estimate import estimate
 
-    bench = Bench.of(plan, None, calibration)
-    found = estimate(plan, bench)
+    found = estimate(plan, calibration)
     rows = [
         [e.point.key, f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
          f"{e.target_s * 1e3:.2f} ms", f"{e.iteration_s * 1e3:.2f} ms", f"{e.speedup:.2f}", f"{e.seconds:.1f} s"]
         for e in found
     ]  # fmt: skip
-    typer.echo(f"{plan.name}: {plan.title}; predicted for {bench.gpu.name}, {bench.calibration.name}")
-    header = ["point", "memory", "plain step", "iteration", "speedup", "time"]
-    typer.echo("\n".join(table(header, rows)))
+    typer.echo(f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}")
+    show(["point", "memory", "plain step", "iteration", "speedup", "time"], rows)
     total = sum(e.seconds for e in found)
     typer.echo(f"{len(found)} points, {len(plan.runs())} rows, about {total / 60:.1f} min, "
                f"at most {max(e.needed_bytes for e in found) / 1e9:.1f} GB a device")  # fmt: skip
 
 
-def _show_record(record: "Record", name: str, hardware: str, calibration: str | None) -> None:
-    from perfmodel.validate.accuracy.beside import below_bounds, bench_of, sides
-    from perfmodel.validate.accuracy.report import error_lines, point_lines
-    from perfmodel.validate.records.summary import quiet_line
+def _show_record(record: Record, calibration: str | None) -> None:
+    from perfmodel.validate.accuracy.compare import calibration_of, compare_record
+    from perfmodel.validate.accuracy.report import below_bounds, error_table, point_table
 
-    compared = sides(record, bench_of(record, hardware, calibration))
-    typer.echo(f"{record.name}: predicted with {name} / measured / error")
-    typer.echo("\n".join(point_lines(compared)))
-    typer.echo("\n".join(error_lines(compared)))
-    for key, figures in below_bounds(compared).items():
-        typer.echo(f"WARNING: {key}: {', '.join(figures)} below the physical bound of {hardware}", err=True)
+    used = calibration_of(record, None, calibration)
+    cells = compare_record(record, used)
+    typer.echo(f"{record.name}: predicted with {used.name} / measured / error")
+    show(*point_table(cells))
+    show(*error_table(cells))
+    for line in below_bounds(cells):
+        typer.echo(f"WARNING: {line}", err=True)
     typer.echo(quiet_line(record), err=True)
     for row in record.failures():
         typer.echo(f"{row.key}: {row.status}: {row.error}")

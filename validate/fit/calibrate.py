@@ -11,7 +11,8 @@ import numpy as np
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.files import data_directory
-from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+from perfmodel.validate.fit.counted import Array
+from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
@@ -26,66 +27,30 @@ HEADER = "# Written by `perfmodel validate calibrate --write` from validate/fit/
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
-    """Errors of predictions: relative for mape, bias and worst, logarithmic for log_rms."""
-
-    rows: int
-    mape: float
-    bias: float
-    worst: float
-    log_rms: float
-
-
-def error_of(predicted: Array, measured: Array) -> Error | None:
-    """Errors over the rows that have both; None where no row has. A predicted 0 is none (ideal has no overhead)."""
-    both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
-    if not both.any():
-        return None
-    relative = predicted[both] / measured[both] - 1.0
-    logs = np.log(predicted[both] / measured[both])
-    worst = relative[np.argmax(np.abs(relative))]
-    return Error(
-        int(both.sum()),
-        float(np.abs(relative).mean()),
-        float(relative.mean()),
-        float(worst),
-        float(np.sqrt(np.mean(logs**2))),
-    )
-
-
-def errors(points: PointSet, times: dict[str, Array]) -> dict[str, Error]:
-    """Errors of every quantity that the points measure, speedup at the measured tokens per iteration included."""
-    speedup = np.array([p.speedup or np.nan for p in points.points])
-    found = {name: error_of(times[name], points.measured(name)) for name in TIMES}
-    found["speedup"] = error_of(points.speedup(times), speedup)
-    return {name: error for name, error in found.items() if error is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """One fit and how it fares on held-out rows, by kind of fold."""
 
     recipe: Recipe
     fit: Fit
-    in_sample: dict[str, Error]
-    held_out: dict[str, dict[str, Error]]
+    in_sample: dict[str, Errors]
+    held_out: dict[str, dict[str, Errors]]
 
 
 def report(recipe: Recipe) -> Report:
     """Fit a recipe to all its rows and judge it."""
     points, whole = points_of(recipe), whole_fit(recipe)
-    judged = {by: errors(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)}
-    return Report(recipe, whole, errors(points, points.predict(whole.calibration)), judged)
+    judged = {by: errors_by_quantity(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)}
+    return Report(recipe, whole, errors_by_quantity(points, points.predict(whole.calibration)), judged)
 
 
-def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Error]:
+def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
     """Errors on a recipe's rows of a calibration that was not fitted to them."""
     calibration = calibration.model_copy(update={"shards_lm_head": recipe.shards_lm_head})
     points = points_of(recipe)
-    return errors(points, points.predict(calibration))
+    return errors_by_quantity(points, points.predict(calibration))
 
 
-def transfer_error(recipe: Recipe) -> tuple[Error, Recipe] | None:
+def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
     """Speedup error of a fitted calibration on the rows of the same stack on another device."""
     for other in RECIPES.values():
         if other.stack == recipe.stack and other.gpu != recipe.gpu:
@@ -161,7 +126,7 @@ def refreshed(recipe: Recipe, today: datetime.date) -> str:
     return render(made, today)
 
 
-def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device) -> tuple[Error, str]:
+def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device) -> tuple[Errors, str]:
     """Speedup error of literature calibrations on MagicDec's rows: the device's own, or all where it has none.
 
     of: the device whose literature calibration predicts the rows of another.
@@ -170,7 +135,7 @@ def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device)
     sets = [(points_of(r), load_calibration(f"{of(r.gpu)}.literature")) for r in known]
     predicted = np.concatenate([points.speedup(points.predict(c)) for points, c in sets])
     measured = np.concatenate([np.array([p.speedup for p in points.points], dtype=float) for points, _ in sets])
-    error = error_of(predicted, measured)
+    error = errors_of(predicted, measured)
     assert error is not None
     return error, " and ".join(r.set_name + " on " + r.gpu for r in known)
 
@@ -192,7 +157,7 @@ def with_literature_error(name: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def _stated(error: Error, source: str) -> dict[str, Any]:
+def _stated(error: Errors, source: str) -> dict[str, Any]:
     return {"log_rms": _rounded(error.log_rms, 3), "rows": error.rows, "source": source}
 
 

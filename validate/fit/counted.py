@@ -64,7 +64,7 @@ class PointSet:
         self.layout = layout
         by_kind: dict[tuple[str | int | None, ...], list[int]] = {}
         for i, p in enumerate(points):
-            key = (p.hardware, p.tp, p.target, p.weights, p.draft, p.draft_kv, p.gamma is None)
+            key = (p.hardware, p.tp, p.target, p.weights, p.kv_dtype, p.draft, p.draft_kv, p.gamma is None)
             by_kind.setdefault(key, []).append(i)
         self.groups = [_group(points, np.array(index), layout) for index in by_kind.values()]
 
@@ -83,12 +83,16 @@ class PointSet:
                 out[name][group.index] = seconds
         return out
 
+    def iteration_s(self, times: dict[str, Array]) -> Array:
+        """A whole speculative iteration from predicted times."""
+        gamma = np.array([p.gamma or 0 for p in self.points])
+        iteration: Array = gamma * times["draft_s"] + times["verify_s"] + times["overhead_s"]
+        return iteration
+
     def speedup(self, times: dict[str, Array]) -> Array:
         """Speedup from predicted times and the measured tokens per iteration; NaN without those."""
         gained = np.array([p.tokens_per_iteration or np.nan for p in self.points])
-        gamma = np.array([p.gamma or 0 for p in self.points])
-        iteration = gamma * times["draft_s"] + times["verify_s"] + times["overhead_s"]
-        return gained * times["target_s"] / iteration
+        return gained * times["target_s"] / self.iteration_s(times)
 
 
 def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
@@ -104,6 +108,7 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
         draft_kv=p.draft_kv or "full",
         alpha=0.8 if p.alpha is None else p.alpha,
         weights=p.weights,
+        kv_dtype=p.kv_dtype,
     )
     return with_calibration(resolve(query), calibration)
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs.published import MeasuredPoint
-from perfmodel.validate.fit.calibrate import Report, errors
+from perfmodel.validate.fit.calibrate import Report
 from perfmodel.validate.fit.counted import Array
+from perfmodel.validate.fit.errors import errors_by_quantity
 from perfmodel.validate.fit.fitting import Fit, fit, points_of, start_of
 from perfmodel.validate.fit.recipes import Recipe
 
@@ -116,7 +117,7 @@ def _head(recipe: Recipe, made: Fit) -> dict[str, Any]:
 
 def _errors(points: Any, times: dict[str, Array], rows: NDArray[np.bool_]) -> dict[str, Any]:
     only = {name: np.where(rows, seconds, np.nan) for name, seconds in times.items()}
-    return {name: asdict(e) for name, e in errors(points, only).items()}
+    return {name: asdict(e) for name, e in errors_by_quantity(points, only).items()}
 
 
 def _decoding(p: MeasuredPoint) -> tuple[object, ...]:

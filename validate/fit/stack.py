@@ -13,8 +13,8 @@ from perfmodel.specs.calibration import CONSTANTS, Calibration, Scatter
 from perfmodel.specs.constants import Work
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
-from perfmodel.validate.fit.calibrate import Error, errors
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
 from perfmodel.validate.fit.folds import folds_of
 
@@ -34,7 +34,7 @@ class Halves:
 
     factors: dict[str, float]
     calibration: Calibration
-    judged: dict[str, Error]
+    judged: dict[str, Errors]
 
 
 def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
@@ -79,7 +79,7 @@ def halves(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> Halves:
     by_even, by_odd = (points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd))
     other = {name: np.where(odd, by_even[name], by_odd[name]) for name in TIMES}
     factors = fit_factors(points, kernels, np.ones(len(measured), dtype=bool))
-    return Halves(factors, scaled(kernels, factors), errors(points, other))
+    return Halves(factors, scaled(kernels, factors), errors_by_quantity(points, other))
 
 
 def with_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str) -> Calibration:

@@ -18,6 +18,7 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.setup import Request, decoder
 from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.harness import environment
+from perfmodel.validate.records.code_version import commit
 
 HeldOut = Callable[[int, int, int], list[list[int]]]
 BUNDLED = Path(__file__).parents[1] / "lm" / "checkpoint"
@@ -84,7 +85,7 @@ def measure(setting: Setting, held_out: HeldOut) -> AcceptanceFile:
         for context, spellings in work.items()
         for spelled in spellings
     ]
-    known = environment.commit()
+    known = commit()
     how = "greedy" if setting.temperature == 0 else f"temperature {setting.temperature:g}"
     text = setting.text.name if setting.text else "held-out standard-library text"
     source = (

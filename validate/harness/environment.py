@@ -1,10 +1,8 @@
-"""On what it ran: device, clocks, threads, libraries, commit. No host name, no user, no path."""
+"""On what it ran: device, clocks, threads, libraries. No host name, no user, no path."""
 
-import hashlib
 import os
 import platform
 import re
-import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
@@ -13,8 +11,8 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
+from perfmodel.validate.records.code_version import run
 
-ROOT = Path(__file__).parents[3]
 VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -31,7 +29,6 @@ VARIABLES = (
 )
 """The only environment variables that a record holds."""
 ISA = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512f", "avx2")
-SOURCES = ("perfmodel", "validate", "hardware")
 
 
 def device_of(kind: str) -> torch.device:
@@ -57,36 +54,6 @@ def _jiffies(stat: Path) -> tuple[int, int]:
         return 0, 0
     spent = [int(value) for value in stat.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
     return spent[3] + spent[4], sum(spent)
-
-
-def commit() -> dict[str, Any]:
-    """Commit and dirty flag from git, or from PERFMODEL_COMMIT where the tree travels without it; and a source digest.
-
-    Raises InputError where neither is known: a measurement of unknown code is none.
-    """
-    digest = _source_digest()
-    given = os.environ.get("PERFMODEL_COMMIT", "")
-    if given:
-        if not re.fullmatch(r"[0-9a-f]{8,40}(-dirty)?", given):
-            raise InputError(f"PERFMODEL_COMMIT: must be 8 to 40 hex digits, with -dirty where it was, given {given!r}")
-        sha, _, flag = given.partition("-")
-        return {"commit": sha, "dirty": bool(flag), "commit_from": "PERFMODEL_COMMIT", "source_sha256": digest}
-    head, status = _run("git", "-C", str(ROOT), "rev-parse", "HEAD"), None
-    if head:
-        status = _run("git", "-C", str(ROOT), "status", "--porcelain", "--", *SOURCES, "pyproject.toml")
-    if not head or status is None:
-        raise InputError("commit: must be known from git, or given as PERFMODEL_COMMIT=<hex digits>")
-    return {"commit": head, "dirty": bool(status), "commit_from": "git", "source_sha256": digest}
-
-
-def _source_digest() -> str:
-    """SHA-256 over the code and data files that a run can depend on."""
-    total = hashlib.sha256()
-    for folder in SOURCES:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".yaml") and path.is_file():
-                total.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()
 
 
 def capture(device: torch.device) -> dict[str, Any]:
@@ -145,7 +112,7 @@ def _gpu(device: torch.device) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(device)
     asked = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,persistence_mode"
     index = str(device.index or 0)
-    line = _run("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader", "-i", index) or ""
+    line = run("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader", "-i", index) or ""
     values = dict(zip(asked.split(","), (part.strip() for part in line.split(",")), strict=False))
     temperature = values.pop("temperature.gpu", None)
     clocks = {key: values.pop(key) for key in ("clocks.sm", "clocks.mem") if key in values}
@@ -176,11 +143,3 @@ def _read(path: str) -> str:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _run(*command: str) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -5,23 +5,16 @@ import time
 
 
 class Progress:
-    """Rows done of rows in all; time left by the pace of this sitting, or by what is known of the rows to come."""
+    """Rows done of rows in all; time left by the pace of this sitting."""
 
-    def __init__(self) -> None:
-        self.shown = sys.stderr.isatty()
-        self._total = self._done = self._before = 0
-        self._began = time.monotonic()
-
-    def begin(self, total: int, done: int) -> None:
+    def __init__(self, total: int, done: int) -> None:
         """So many rows in all, so many finished in an earlier sitting."""
+        self.shown = sys.stderr.isatty()
         self._total, self._done, self._before, self._began = total, done, done, time.monotonic()
 
     def show(self, what: str) -> None:
         """The row that begins now."""
-        if self.shown:
-            text = f"[{self._done + 1}/{self._total}] {what[:80]}{self._left()}"
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
+        self._write(f"[{self._done + 1}/{self._total}] {what[:80]}{self._left()}")
 
     def step(self) -> None:
         """It is finished."""
@@ -29,8 +22,11 @@ class Progress:
 
     def end(self) -> None:
         """All of them are."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
         if self.shown:
-            sys.stderr.write("\r\x1b[K")
+            sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
 
     def _left(self) -> str:

@@ -3,22 +3,21 @@
 import datetime
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.harness.environment import fingerprint
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.records.record import RESULTS
+from perfmodel.validate.records.schema import SCHEMA_VERSION
+from perfmodel.validate.records.store import RESULTS
 
-SCHEMA_VERSION = 1
-SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calls", "kinds")
+SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
 
 
 class Recorder:
-    """One record in the making: rows go to the journal, `finish` turns it into the file of docs/design.md."""
+    """One record in the making: rows go to the journal, `finish` turns it into the file of docs/records.md."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -29,14 +28,11 @@ class Recorder:
         """Where the finished record goes."""
         return self.journal.path.with_suffix(".json")
 
-    def run(self, key: str, row: Callable[[], dict[str, Any]]) -> bool:
-        """Measure and keep a row unless it is there already; True where it was measured."""
-        if key in self.done:
-            return False
+    def add(self, key: str, row: dict[str, Any]) -> None:
+        """Keep a finished row, with when it was finished and how busy the system was."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self.journal.add({"key": key, "utc": now, "load_average": round(os.getloadavg()[0], 2), **row()})
+        self.journal.add({"key": key, "utc": now, "load_average": round(os.getloadavg()[0], 2), **row})
         self.done.add(key)
-        return True
 
     def finish(self) -> Path:
         """Write the record whole or not at all, rows byte for byte as the journal has them, and drop the journal."""

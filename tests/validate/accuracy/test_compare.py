@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from perfmodel.answers.query import Query
+from perfmodel.answers.whatif import answer
 from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module
 from perfmodel.validate.accuracy.best_gamma import best_gammas
 from perfmodel.validate.accuracy.compare import Cell, compare, error, partitions, right_side, worst
 from perfmodel.validate.cli import app
 
-CELL = Cell("set", "row", "target_s", "gpu", "stack", "model", "", "", 1, 4000, "cal", True, 2.0, 1.0, 1.5, True)
+CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +26,11 @@ def cells() -> list[Cell]:
 
 
 def test_every_figure_of_the_tables_is_there(cells: list[Cell]) -> None:
-    rows = {(c.row, c.quantity) for c in cells if c.set_name == "magicdec"}
+    rows = {(c.point.row_id, c.quantity) for c in cells if c.point.set_name == "magicdec"}
     for quantity in ("target_s", "draft_s", "verify_s", "overhead_s", "sd_tpot_s", "speedup"):
         assert sum(q == quantity for _, q in rows) == 59
     assert sum(q == "speedup_alpha" for _, q in rows) == 21  # llama-3.1-8b, self, streamingllm:512
-    assert len(rows) == sum(c.set_name == "magicdec" for c in cells)
+    assert len(rows) == sum(c.point.set_name == "magicdec" for c in cells)
 
 
 def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]) -> None:
@@ -39,7 +43,7 @@ def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]
 
 
 def test_speedup_is_the_ratio_of_its_times(cells: list[Cell]) -> None:
-    by = {(c.row, c.quantity): c for c in cells}
+    by = {(c.point.row_id, c.quantity): c for c in cells}
     for row in ("3a-01", "6-12"):
         ratio = by[row, "target_s"].predicted / by[row, "sd_tpot_s"].predicted
         assert by[row, "speedup"].predicted == pytest.approx(ratio, rel=1e-12)
@@ -104,15 +108,44 @@ def test_command_line(tmp_path: Path) -> None:
     assert "side of 1.0 right: 55 of 59" in done.output
     assert "magicdec/a100-sxm-80gb/context < 8000/speedup" in done.output
     found = json.loads(run.invoke(app, ["compare", "--set", "gptfast_decode", "--json"]).output)
-    assert len(found["cells"]) == 32
+    assert found["schema_version"] == 2
+    assert len(found["rows"]) == 32
+    assert found["rows"][0]["error"] == found["rows"][0]["predicted"] / found["rows"][0]["measured"] - 1
     assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
     for flags in (["--set", "nowhere"], ["--by", "colour"]):
         assert isinstance(run.invoke(app, ["compare", *flags]).exception, InputError)
 
 
-def test_plot(tmp_path: Path, cells: list[Cell]) -> None:
+def test_plot(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from perfmodel.validate.accuracy.scatter import draw
+    picture = tmp_path / "errors.png"
+    assert CliRunner().invoke(app, ["compare", "--set", "magicdec", "--plot", str(picture)]).exit_code == 0
+    assert picture.stat().st_size > 10_000
 
-    draw(cells, tmp_path / "errors.png")
-    assert (tmp_path / "errors.png").stat().st_size > 10_000
+
+def test_own_records_are_compared_like_published_ones() -> None:
+    """Predicted is what whatif answers; the baseline is timed twice, and the bound holds for both."""
+    (name,) = (name for name in module.own_sets() if name.startswith("cpu-1/"))
+    points = module.own_sets()[name]
+    cells = compare((name,))
+    assert {c.quantity for c in cells} == {*module.LABELS} - {"speedup_alpha"}
+    assert sum(c.quantity == "ar_tpot_s" for c in cells) == len(points) == 40
+    p = points[0]
+    found = answer(
+        Query(p.target, p.hardware, p.batch, p.context, p.gamma, draft_kv=p.draft_kv or "",
+              tokens_per_iteration=p.tokens_per_iteration)
+    )  # fmt: skip
+    mine = {c.quantity: c for c in cells if c.point == p}
+    assert mine["target_s"].predicted == mine["ar_tpot_s"].predicted == found["target_step"]["predicted_s"]
+    assert mine["ar_tpot_s"].lower == mine["target_s"].lower == found["target_step"]["lower_s"]
+    assert mine["speedup"].predicted == pytest.approx(found["speedup"], rel=1e-9)
+    assert mine["sd_tpot_s"].measured == p.sd_tpot_s
+
+
+def test_a_cache_of_another_type_is_counted() -> None:
+    """fp32 keys and values are twice the bytes: the KV share of the bound doubles."""
+    (name,) = (name for name in module.own_sets() if name.startswith("cpu-1/"))
+    p = replace(module.own_sets()[name][0], hardware="h100-sxm-80gb")
+    lower = {kv: module.compare_points([replace(p, kv_dtype=kv)], load_calibration("ideal"))[0].lower or 0.0
+             for kv in ("bf16", "fp8", "fp32")}  # fmt: skip
+    assert lower["fp32"] - lower["bf16"] == pytest.approx(2 * (lower["bf16"] - lower["fp8"]), rel=1e-6)

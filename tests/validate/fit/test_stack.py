@@ -13,7 +13,7 @@ from perfmodel.specs.published import MeasuredPoint
 from perfmodel.validate.fit.counted import TIMES, PointSet
 from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.stack import KINDS, halves, scaled, with_stack
-from perfmodel.validate.records.record import RESULTS, latest, newest, records
+from perfmodel.validate.records.store import RESULTS, latest, newest, records
 from perfmodel.validate.records.summary import points
 
 FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "beside the passes": 3.0}

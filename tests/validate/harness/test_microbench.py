@@ -14,15 +14,15 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.gpu import GPUSpec, load_gpu
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.validate.harness.estimate import Bench
+from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.fit import calibration_from
 from perfmodel.validate.harness.micro.grid import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.host import host_spec
-from perfmodel.validate.harness.micro.write import calibrate_from_microbench, write_yaml
-from perfmodel.validate.harness.plans import Plan, load_plan, spec_of
-from perfmodel.validate.records.record import Record, read_record
-from tests.validate.harness.test_plans import TINY, write
+from perfmodel.validate.harness.micro.write import write_yaml
+from perfmodel.validate.records.plan import Plan, load_plan, spec_of
+from perfmodel.validate.records.store import Record, read_record
+from tests.validate.tiny_plan import BLOCK, write
 
 TRUTH = {
     "gemm_bandwidth_fraction": 0.8, "gemm_flops_fraction": 0.7, "gemm_fixed_s": 4e-6, "gemm_blend_power": 2.5,
@@ -79,7 +79,8 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, **changes: Any) -> Path:
     ]  # fmt: skip
     record = {
         "schema_version": 1, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": COMMIT,
-        "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "protocol": {}, "points": rows,
+        "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "points": rows,
+        "protocol": {"timer": "perf_counter", "timer_overhead_s": 1e-7, "samples": 7},
         "environment": {
             "device": {"kind": "cpu", "name": "Intel(R) Test", "bf16": "amx", "last_level_cache_bytes": 2**25},
             "libraries": {"torch": "2"}, "threads": 2, "memory_bytes": 32_000_000_000, "system": "Linux x86_64",
@@ -122,7 +123,7 @@ def test_what_no_kernel_determines_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan, gpu: GPUSpec
 ) -> None:
     monkeypatch.setitem(TRUTH, "attention_flops_fraction", 0.5)
-    made = calibrate_from_microbench(synthetic(tmp_path, plan, gpu))
+    made = calibration_from(read_record(synthetic(tmp_path, plan, gpu)))
     assert made.attention_flops_fraction.value == made.gemm_flops_fraction.value
     assert "not determined" in made.attention_flops_fraction.source
 
@@ -135,10 +136,10 @@ def test_a_pass_never_seen_is_predicted_from_kernels(fitted: Calibration, gpu: G
         load_calibration("ideal").model_dump() | exact | {"kind": "literature", "sparse_cache_sequence_s": sampling}
     )
     for target, context, query in (("kv-heavy", 5000.0, 1.0), ("kv-heavy", 30000.0, 6.0), ("weight-heavy", 999.0, 4.0)):
+        point = next(p for p in plan.points() if p.target == target)
         times = []
         for calibration in (truth, fitted):
-            bench = Bench(gpu, calibration, 1, plan.precisions())
-            scenario = bench.scenario(target, "self", "streamingllm:256", Acceptance.from_alpha(0.8))
+            scenario = with_calibration(scenario_of(plan, point), calibration)
             times.append(
                 (float(scenario.target_pass_s(3.0, context, query)), float(scenario.draft_pass_s(3.0, context)))
             )
@@ -170,7 +171,7 @@ def test_jobs_cover_what_passes_of_the_plan_do(plan: Plan) -> None:
 
 def test_a_measured_cpu_bounds_its_own_times(record: Record) -> None:
     """Bandwidth and peak are the best of any kernel, so that no kernel beats the roofline that they draw."""
-    spec = host_spec(record, "test-cpu", "test-cpu.micro")
+    spec = host_spec(record, "test-cpu")
     assert spec.kind == "cpu"
     assert spec.memory_bandwidth.evidence == "measured"
     assert "perfmodel validate microbench cpu-full" in spec.memory_bandwidth.source
@@ -188,7 +189,7 @@ def test_files_are_written_once_and_load_again(tmp_path: Path, record: Record, f
     write_yaml(fitted, path, "a test")
     with pytest.raises(InputError, match="other contents"):
         write_yaml(fitted.model_copy(update={"stack": "another"}), path, "a test")
-    spec = host_spec(record, "test-cpu", "ideal")
+    spec = host_spec(record, "test-cpu")
     assert load_gpu(str(write_yaml(spec, tmp_path / "g.yaml", "a test"))) == spec
 
 
@@ -198,18 +199,18 @@ def test_a_fit_of_the_wrong_record_is_refused(tmp_path: Path, plan: Plan, gpu: G
     data["points"] = [row for row in data["points"] if row["kind"] != "attention"]
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(InputError, match="kind attention"):
-        calibrate_from_microbench(path)
+        calibration_from(read_record(path))
     data["environment"]["device"]["kind"] = "cuda"
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(InputError, match="must be of a CPU"):
-        host_spec(read_record(path), "x", "ideal")
+        host_spec(read_record(path), "x")
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kind once, on a tiny model; times are positive and nothing more is asked of them."""
     monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
-    chosen = write(tmp_path, micro={"rows": [1, 4], "most_bytes": 2**20}, grid=[{**TINY["grid"][0], "batch": [1]}])  # type: ignore[index]
+    chosen = write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**20}, grid=[{**BLOCK, "batch": [1]}])
     assert run(["validate", "microbench", str(chosen), "--machine", "t-1", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("t-1/*-micro.json")
     found = read_record(path)
@@ -242,7 +243,7 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
     from perfmodel.validate.harness.clock import clock_for
     from perfmodel.validate.harness.group import Group
     from perfmodel.validate.harness.micro.grid import Job
-    from perfmodel.validate.harness.micro.kernels import Workshop
+    from perfmodel.validate.harness.micro.kernels import KernelMaker
     from perfmodel.validate.harness.micro.run import time_job
 
     class Pair(Group):
@@ -257,9 +258,9 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
 
     told: list[bool] = []
     cpu = torch.device("cpu")
-    shop, clock = Workshop(plan, cpu, torch.bfloat16), clock_for(cpu)
+    maker, clock = KernelMaker(plan, cpu, torch.bfloat16), clock_for(cpu)
     for rows, cause in ((4, "failed on another rank"), (-1, "")):
-        row = time_job(shop, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(0, 2))
+        row = time_job(maker, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(0, 2))
         assert row["status"] == "failed"
         assert cause in row["error"]
     assert told == [True, False]

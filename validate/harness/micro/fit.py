@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
+from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.gpu import GPUSpec
+from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.validate.harness.micro.grid import linear_shapes, shell_smalls, small_bytes
-from perfmodel.validate.harness.plans import Plan
-from perfmodel.validate.records.record import MicroRow, Record
+from perfmodel.validate.records.schema import KernelRow
+from perfmodel.validate.records.store import Record
 
 Array = NDArray[np.float64]
 Statistic = Literal["median", "best"]
@@ -31,29 +32,33 @@ FAR, LEAST_FRACTION = 0.25, 0.0105
 """Log rms of kernels, and share of the bandwidth at the end of its range, that speak for another device."""
 
 
-def calibration_from(record: Record, gpu: GPUSpec, name: str, statistic: Statistic = "median") -> Calibration:
-    """The calibration of a microbenchmark record on its device. Raises InputError for one that lacks a kind.
+def calibration_from(
+    record: Record, gpu: GPUSpec | None = None, name: str | None = None, statistic: Statistic = "median"
+) -> Calibration:
+    """The calibration of a microbenchmark record. Raises InputError for one that lacks a kind of kernel.
 
+    gpu: the device (default: the one that the record names). name: the calibration's (default ``<device>.micro``).
     statistic: which of a kernel's samples counts; ``best`` where other work shared the machine.
     """
     if record.data.kind != "microbench":
         raise InputError(f"--from-microbench: {record.path} must be of kind microbench, given {record.data.kind}")
-    kinds: dict[str, list[MicroRow]] = {}
+    kinds: dict[str, list[KernelRow]] = {}
     for row in record.kernels:
         if row.status == "ok":
             kinds.setdefault(row.kind, []).append(row)
     missing = [kind for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling") if kind not in kinds]
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
-    return Fit(record, gpu, kinds, statistic).calibration(name)
+    gpu = gpu or load_gpu(record.data.hardware)
+    return KernelFit(record, gpu, kinds, statistic).calibration(name or f"{gpu.name}.micro")
 
 
-class Fit:
+class KernelFit:
     """The stages of a fit, each on the kernels of its own kind."""
 
-    def __init__(self, record: Record, gpu: GPUSpec, kinds: dict[str, list[MicroRow]], statistic: Statistic) -> None:
+    def __init__(self, record: Record, gpu: GPUSpec, kinds: dict[str, list[KernelRow]], statistic: Statistic) -> None:
         self.record, self.gpu, self.kinds, self.statistic = record, gpu, kinds, statistic
-        self.plan = Plan.model_validate({k: v for k, v in record.data.plan.items() if k != "shapes"})
+        self.plan = record.data.plan
         self.precision = self.plan.precisions()
         self.bandwidth = gpu.memory_bandwidth_bytes_per_s
         self.peak = gpu.peak_flops(self.precision.weights.compute)
@@ -67,7 +72,7 @@ class Fit:
         constants |= self.host()
         constants |= self.loop()
         worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
-        libraries = self.record.data.environment["libraries"]
+        libraries = self.record.data.environment.libraries
         fixed: dict[str, Any] = {
             "name": name,
             "gpu": self.gpu.name,
@@ -81,7 +86,7 @@ class Fit:
         }
         if table := self.allreduce():
             fixed["allreduce"] = table
-        return Calibration.model_validate(fixed | constants)
+        return files.parse(Calibration, fixed | constants, str(self.record.path))
 
     def _doubts(self, constants: dict[str, Any]) -> str:
         """What to say of kernels that no efficiency of this device explains."""
@@ -114,10 +119,10 @@ class Fit:
             "gemm_column_s": self._constant(x[4] * COLUMN_S, error[4] * COLUMN_S),
         }
 
-    def _shares(self, rows: Sequence[MicroRow], m: Array) -> Array:
+    def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
         """Share of each shape in the linear time of a pass at its M: an error counts for what it costs."""
         launches: dict[tuple[int, int], int] = {}
-        for spec in self.record.shapes.values():
+        for spec in self.plan.shapes.values():
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
             for shape, count in [(shape, spec.num_hidden_layers) for shape in layered] + [(head, 1)]:
                 launches[shape] = launches.get(shape, 0) + count
@@ -208,13 +213,13 @@ class Fit:
         rows = sorted(self.kinds.get("allreduce", []), key=lambda row: row.at["bytes"])
         if len(rows) < 2:
             return None
-        ranks = self.record.data.environment["world_size"]
+        ranks = self.record.data.environment.world_size
         return {"knots": {ranks: [(row.at["bytes"], self._s(row)) for row in rows]}, "source": self._source()}
 
     def _fit(
         self,
         kind: str,
-        rows: Sequence[MicroRow],
+        rows: Sequence[KernelRow],
         model: Callable[[Array], Array],
         start: list[float],
         low: list[float],
@@ -238,7 +243,7 @@ class Fit:
         rounded = None if error is None else _brief(error)
         return {"value": _brief(value), "stderr": rounded, "source": source or self._source()}
 
-    def _s(self, row: MicroRow) -> float:
+    def _s(self, row: KernelRow) -> float:
         return row.best_s if self.statistic == "best" else row.call_s
 
     def _source(self) -> str:

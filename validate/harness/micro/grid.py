@@ -5,7 +5,7 @@ from typing import Any
 
 from perfmodel import costs
 from perfmodel.specs.model import ModelSpec
-from perfmodel.validate.harness.plans import Plan, spec_of
+from perfmodel.validate.records.plan import Plan, spec_of
 
 COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)
 MESSAGE_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**23, 2**26)
@@ -40,7 +40,7 @@ def _all(plan: Plan) -> list[Job]:
     names = sorted({name for b in plan.grid for name in (b.target, b.draft) if name != "self"})
     specs = [spec_of(name) for name in names]
     out = [
-        Job(kind, {"bytes": size}) for size in COPY_BYTES if size <= plan.micro.most_bytes for kind in ("copy", "read")
+        Job(kind, {"bytes": size}) for size in COPY_BYTES if size <= plan.micro.max_bytes for kind in ("copy", "read")
     ]
     for spec in specs:
         for n, k in linear_shapes(spec, plan.tensor_parallel):

@@ -3,53 +3,54 @@
 from typing import Any
 
 from perfmodel.errors import InputError
+from perfmodel.specs import files
 from perfmodel.specs.gpu import GPUSpec
-from perfmodel.validate.records.record import MicroRow, Record
+from perfmodel.validate.records.schema import KernelRow
+from perfmodel.validate.records.store import Record
 
 LARGE_BYTES = 2**27
 """Bandwidth counts where at least so much is touched before anything is touched again."""
 
 
-def host_spec(record: Record, name: str, calibration: str) -> GPUSpec:
-    """A device file for the CPU of a record. Raises InputError for a record of another device.
+def host_spec(record: Record, name: str) -> GPUSpec:
+    """A device file for the CPU of a record, its calibration ``<name>.micro``. Raises InputError for another device.
 
     Bandwidth and peak are the best that any kernel reached, so that no time measured with it can be below its bound.
     """
-    device = record.data.environment["device"]
-    if device["kind"] != "cpu":
-        raise InputError(f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device['kind']}")
+    environment, plan = record.data.environment, record.data.plan
+    device = environment.device
+    if device.kind != "cpu":
+        raise InputError(f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}")
     rows = [row for row in record.kernels if row.status == "ok"]
     bandwidth = max((_bytes_per_s(row) for row in rows if row.working_set_bytes >= LARGE_BYTES), default=0.0)
     flops = max((_flops_per_s(row) for row in rows if row.kind == "gemm"), default=0.0)
     if not bandwidth or not flops:
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
-    command = f"perfmodel validate microbench {record.data.plan['name']} (results/{record.name}.json)"
-    threads = record.data.environment["threads"]
-    precision = record.data.plan["precision"]["weights"]
+    command = f"perfmodel validate microbench {plan.name} (results/{record.name}.json)"
     facts: dict[str, Any] = {
         "name": name,
-        "title": f"{device['name'].replace('(R)', '')}, {threads} threads",
-        "vendor": device["name"].split("(")[0].split()[0],
-        "architecture": "x86" if "x86" in record.data.environment["system"] else record.data.environment["system"],
+        "title": f"{device.name.replace('(R)', '')}, {environment.threads} threads",
+        "vendor": device.name.split("(")[0].split()[0],
+        "architecture": "x86" if "x86" in environment.system else environment.system,
         "kind": "cpu",
-        "calibration": calibration,
-        "memory": _quantity(record.data.environment["memory_bytes"] / 1e9, "GB", "what the system reports"),
+        "calibration": f"{name}.micro",
+        "memory": _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports"),
         "memory_bandwidth": _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}"),
         "peak": {
-            "bf16" if precision in ("bf16", "fp16") else "fp32": _quantity(
+            "bf16" if plan.precision.weights in ("bf16", "fp16") else "fp32": _quantity(
                 flops / 1e9, "GFLOP/s", f"best GEMM: {command}"
             )
         },
-        "multiprocessors": _quantity(threads, "count", "threads in use"),
-        "notes": f"bf16: {device['bf16']}. Measured in a guest that shares its socket; caches are the socket's.",
+        "multiprocessors": _quantity(environment.threads, "count", "threads in use"),
+        "notes": f"bf16: {device.bf16}. Measured in a guest that shares its socket; caches are the socket's.",
     }
-    if device.get("last_level_cache_bytes"):
-        size = device["last_level_cache_bytes"] / 2**20
+    if device.last_level_cache_bytes:
+        size = device.last_level_cache_bytes / 2**20
         facts["last_level_cache"] = _quantity(size, "MiB", "what the system reports; shared with other guests")
-    return GPUSpec.model_validate(facts)
+    return files.parse(GPUSpec, facts, str(record.path))
 
 
-def _bytes_per_s(row: MicroRow) -> float:
+def _bytes_per_s(row: KernelRow) -> float:
     at = row.at
     if row.kind in ("copy", "read"):
         return float(at["bytes"] / row.best_s)
@@ -58,7 +59,7 @@ def _bytes_per_s(row: MicroRow) -> float:
     return 0.0
 
 
-def _flops_per_s(row: MicroRow) -> float:
+def _flops_per_s(row: KernelRow) -> float:
     return float(2 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s)
 
 

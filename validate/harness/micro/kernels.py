@@ -19,14 +19,14 @@ from perfmodel.validate.decoder.setup import Request, decoder, start_random
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from perfmodel.validate.harness.micro.grid import Job, linear_shapes, shell_spec
-from perfmodel.validate.harness.plans import Plan
-from perfmodel.validate.harness.rig import Lane, Rewinder
+from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
+from perfmodel.validate.records.plan import Plan
 
 SPREAD_BYTES = 2**28
 """Buffers take turns until they are this large together (or one alone is)."""
-MOST_BUFFERS = 512
+MAX_BUFFERS = 512
 SHELL_CONTEXT = 64
-BETWEEN = 1024
+SPACER_VALUES = 1024
 """Values of the element-wise kernel between two large ones."""
 
 
@@ -34,19 +34,19 @@ BETWEEN = 1024
 class Kernel:
     """`call(i)` runs it on buffer i (modulo `buffers`); working_set_bytes is what all buffers take together.
 
-    beside: a kernel that is called before each call, as an element-wise one lies between any two large ones of a pass;
-    its own time is taken off. rewind: to be called before a stretch of at most `most_calls` calls.
+    spacer: a kernel that is called before each call, as an element-wise one lies between any two large ones of a pass;
+    its own time is taken off. restore: to be called before a stretch of at most `max_calls` calls.
     """
 
     call: Callable[[int], Any]
     buffers: int
     working_set_bytes: float
-    beside: Callable[[], Any] | None = None
-    rewind: Callable[[], None] | None = None
-    most_calls: int = 2000
+    spacer: Callable[[], Any] | None = None
+    restore: Callable[[], None] | None = None
+    max_calls: int = 2000
 
 
-class Workshop:
+class KernelMaker:
     """Makes kernels on one device in one type."""
 
     def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
@@ -58,23 +58,23 @@ class Workshop:
         """By kind; a kind is a method."""
         return getattr(self, f"_{job.kind}")(**job.at)
 
-    def _between(self) -> Callable[[], Any] | None:
+    def _spacer(self) -> Callable[[], Any] | None:
         """A CPU's threads lose each other in the element-wise work between two large kernels; a device's do not."""
         if self.device.type != "cpu":
             return None
-        x = self._random(1, BETWEEN)
-        return lambda: F.rms_norm(x, (BETWEEN,))
+        x = self._random(1, SPACER_VALUES)
+        return lambda: F.rms_norm(x, (SPACER_VALUES,))
 
     def _random(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         return torch.empty(shape, device=self.device, dtype=dtype or self.dtype).normal_(generator=self.generator)
 
-    def _turns(self, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
+    def _rotating(self, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
         """Random tensors of these shapes, and copies of them elsewhere in memory; kept for the next job like this."""
         if self._kept[0] != shapes:
             self._kept = (None, [])  # let go before the next ones are made
             first = tuple(self._random(*shape) for shape in shapes)
             size = sum(part.nbytes for part in first)
-            more = max(0, min(MOST_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1)
+            more = max(0, min(MAX_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1)
             self._kept = (shapes, [first, *(tuple(part.clone() for part in first) for _ in range(more))])
         return self._kept[1]
 
@@ -88,15 +88,15 @@ class Workshop:
 
     def _gemm(self, n: int, k: int, m: int) -> Kernel:
         size = n * k * self.dtype.itemsize
-        weights = self._turns((n, k))
+        weights = self._rotating((n, k))
         x = self._random(m, k)
-        return Kernel(lambda i: F.linear(x, weights[i][0]), len(weights), size * len(weights), self._between())
+        return Kernel(lambda i: F.linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
 
     def _attention(self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int) -> Kernel:
         attend = backends.choose(self.plan.attention, self.device, self.dtype)
         shape = (batch, kv_heads, context, head_dim)
         size = 2 * math.prod(shape) * self.dtype.itemsize
-        caches = self._turns(shape, shape)
+        caches = self._rotating(shape, shape)
         q = self._random(batch, heads, query, head_dim)
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
         lengths = torch.full((batch,), context, dtype=torch.int64, device=self.device)
@@ -105,7 +105,7 @@ class Workshop:
         def call(i: int) -> Tensor:
             return attend(q, caches[i][0], caches[i][1], span, k, v)
 
-        return Kernel(call, len(caches), size * len(caches), self._between())
+        return Kernel(call, len(caches), size * len(caches), self._spacer())
 
     def _norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
         x, weight = self._random(1, tokens, hidden), self._random(hidden)
@@ -141,7 +141,7 @@ class Workshop:
         spec = shell_spec(1)
         if what == "attention":
             heads = {"heads": spec.num_attention_heads, "kv_heads": spec.num_key_value_heads, "head_dim": spec.head_dim}
-            return replace(self._attention(**heads, batch=batch, context=SHELL_CONTEXT, query=query), beside=None)
+            return replace(self._attention(**heads, batch=batch, context=SHELL_CONTEXT, query=query), spacer=None)
         *layer, _ = linear_shapes(spec)
         pairs = [(self._random(batch * query, k), self._random(n, k)) for n, k in layer]
         return Kernel(lambda i: [F.linear(x, weight) for x, weight in pairs], 1, 0.0)
@@ -164,22 +164,22 @@ class Workshop:
         state = start_random(made, context, room)
         drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)
         logits = self._random(batch, gamma + 1, vocab)
-        rewind = Rewinder(Lane(made, state))
+        snapshot = Snapshot(DecoderRun(made, state))
 
-        def stand() -> None:
+        def accept() -> None:
             made.commit(state, drafted, made.decide(state, drafted, None, logits))
 
-        run: Callable[[], object] = stand
+        run: Callable[[], object] = accept
         if self.device.type == "cuda" and self.plan.protocol.graphs:
             graphs.fix_bounds(made)
-            stand()
-            run = graphs.record(stand, state.generator)
+            accept()
+            run = graphs.record(accept, state.generator)
 
         def call(_: int) -> None:
             run()
             made.refresh()
 
-        return Kernel(call, 1, 0.0, rewind=rewind, most_calls=(room - 1) // (gamma + 1))
+        return Kernel(call, 1, 0.0, restore=snapshot.restore, max_calls=(room - 1) // (gamma + 1))
 
     def _graph(self, kernels: int) -> Kernel:
         """A graph of so many dependent empty kernels; one replay is one call."""

@@ -1,4 +1,4 @@
-"""Files made of a microbenchmark record: a calibration, and for a CPU the device file that it needs."""
+"""Device and calibration files of what was measured: one key a line, figures with their source on it."""
 
 from pathlib import Path
 from typing import Any
@@ -7,32 +7,10 @@ import yaml
 from pydantic import BaseModel
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.gpu import GPUSpec, load_gpu
-from perfmodel.validate.harness.micro.fit import Statistic, calibration_from
-from perfmodel.validate.harness.micro.host import host_spec
-from perfmodel.validate.records.record import read_record
-
-
-def device_from(record: Path, name: str) -> GPUSpec:
-    """The CPU of a record, whose own calibration is to be ``<name>.micro``."""
-    return host_spec(read_record(record), name, f"{name}.micro")
-
-
-def calibrate_from_microbench(
-    record: Path, hardware: str | GPUSpec | None = None, name: str | None = None, statistic: Statistic = "median"
-) -> Calibration:
-    """What ``perfmodel validate calibrate --from-microbench RECORD`` does.
-
-    hardware: the device (default: the one the record names). name: the calibration's (default ``<device>.micro``).
-    """
-    read = read_record(record)
-    gpu = hardware if isinstance(hardware, GPUSpec) else load_gpu(hardware or read.data.hardware)
-    return calibration_from(read, gpu, name or f"{gpu.name}.micro", statistic)
 
 
 def as_yaml(value: BaseModel, comment: str) -> str:
-    """One key a line, figures with their source on it."""
+    """The text of a file, its first line the comment."""
     data: dict[str, Any] = value.model_dump(mode="json", exclude_defaults=True)
     lines = [f"# {comment}"]
     for key, entry in data.items():

@@ -101,10 +101,10 @@ class Protocol(_Strict):
 
 
 class Micro(_Strict):
-    """Sizes of the microbenchmarks: GEMM rows (M) and the largest stretch of memory that is copied and read."""
+    """Sizes of the microbenchmarks: GEMM rows (M) and the most memory that is copied and read, in bytes."""
 
     rows: Counts = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 129, 160, 192, 256, 257, 512, 1024, 2048, 4096)
-    most_bytes: PositiveInt = 2**31
+    max_bytes: PositiveInt = 2**31
 
 
 class Plan(_Strict):
@@ -125,10 +125,11 @@ class Plan(_Strict):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        keys = [point.key for point in self.points()]
-        again = next((key for key in keys if keys.count(key) > 1), None)
-        if again:
-            raise ValueError(f"grid: each point must be asked for once, given twice: {again}")
+        seen: set[str] = set()
+        for key in (point.key for point in self.points()):
+            if key in seen:
+                raise ValueError(f"grid: each point must be asked for once, given twice: {key}")
+            seen.add(key)
         return self
 
     def points(self) -> list["Point"]:
@@ -157,7 +158,7 @@ class Plan(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One question to the clock."""
+    """One point to measure."""
 
     target: str
     weights: str

@@ -67,13 +67,13 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         Journal.begin(path, HEADER)
 
 
-def test_a_finished_row_is_never_measured_again(tmp_path: Path) -> None:
+def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
     from perfmodel.validate.harness.journal import Journal
     from perfmodel.validate.harness.recorder import Recorder
 
     recorder = Recorder(Journal.resume(begun(tmp_path)))
-    assert not recorder.run("k1", lambda: pytest.fail("measured again"))
-    assert recorder.run("new", lambda: {"value": 1})
+    assert recorder.done == {"k0", "k1", "k2"}
+    recorder.add("new", {"value": 1})
     path = recorder.finish()
     assert path.name == "run.json"
     assert '{"key":"k1","value":0.3333333333333333}' in path.read_text(encoding="utf-8")

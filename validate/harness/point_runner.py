@@ -1,4 +1,4 @@
-"""One point made ready to be timed: a plain and a speculating decoder over one cache, and a way back to the start."""
+"""One point made ready to be timed: plain and speculative decoding over one cache, and a way back to the start."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,12 +16,12 @@ from perfmodel.validate.decoder.shard import Shard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.weights import load
-from perfmodel.validate.harness.plans import Plan, Point, model_reference
+from perfmodel.validate.records.plan import Plan, Point, model_reference
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
-class Models:
+class LoadedModels:
     """The models of a plan; the last pair stays loaded, since neighbouring points share it."""
 
     def __init__(self, plan: Plan, device: torch.device, shard: Shard | None = None) -> None:
@@ -44,8 +44,8 @@ class Models:
 
 
 @dataclass
-class Lane:
-    """A decoder with the state it works on, and what both looked like at the start."""
+class DecoderRun:
+    """A decoder and the state it works on, with the lengths that both had at the start."""
 
     decoder: Decoder
     state: State
@@ -54,7 +54,7 @@ class Lane:
     def __post_init__(self) -> None:
         self._start = {name: getattr(self.state, name).clone() for name in ("length", "limit", "finished")}
 
-    def reset(self) -> None:
+    def restore(self) -> None:
         """Back to the start; the histogram goes on counting."""
         for name, value in self._start.items():
             getattr(self.state, name).copy_(value)
@@ -66,71 +66,68 @@ class Lane:
             if done % read_every == 0:
                 self.decoder.tighten()
 
-    def gained(self) -> list[int]:
+    def tokens_gained(self) -> list[int]:
         """Tokens gained since the start, per sequence."""
         return (self.state.length - self._start["length"]).tolist()
 
 
-class Phases:
+class PhaseRunner:
     """The four parts of an iteration one by one; on CUDA each is a graph of its own, recorded when it is first run."""
 
-    def __init__(self, lane: Lane, recorded: bool) -> None:
-        self.lane, self.recorded = lane, recorded
-        self._got: dict[str, Any] = {}
-        self._replays: dict[str, Callable[[], object]] = {}
+    def __init__(self, run: DecoderRun, recorded: bool) -> None:
+        self.decoder, self.state, self.recorded = run.decoder, run.state, recorded
+        self._results: dict[str, Any] = {}
+        self._graphs: dict[str, Callable[[], object]] = {}
 
-    def propose(self) -> None:
-        """All draft steps."""
-        self._run("propose", lambda: self._got.update(drafted=self.lane.decoder.propose(self.lane.state)))
+    def draft(self) -> None:
+        """All draft steps; in plain decoding nothing."""
+        self._run("drafted", lambda: self.decoder.propose(self.state))
 
     def verify(self) -> None:
-        """The target's pass; in plain decoding, its step."""
-        self._run(
-            "verify",
-            lambda: self._got.update(logits=self.lane.decoder.verify(self.lane.state, self._got["drafted"][0])),
-        )
+        """The target's verification; in plain decoding its step."""
+        self._run("logits", lambda: self.decoder.verify(self.state, self._results["drafted"][0]))
 
-    def decide(self) -> None:
-        """What stands."""
-        decide, state = self.lane.decoder.decide, self.lane.state
-        self._run(
-            "decide",
-            lambda: self._got.update(
-                verdict=decide(state, self._got["drafted"][0], self._got["drafted"][1], self._got["logits"])
-            ),
-        )
+    def accept(self) -> None:
+        """Which drafted tokens are accepted, and the bonus token."""
+        self._run("verdict", self._accept)
 
     def commit(self) -> None:
-        """Caches and view take it; periodic work included."""
-        commit, state = self.lane.decoder.commit, self.lane.state
-        self._run("commit", lambda: commit(state, self._got["drafted"][0], self._got["verdict"]))
-        self.lane.decoder.refresh()
+        """Caches and view take them; periodic work included."""
+        self._run(
+            "committed",
+            lambda: self.decoder.commit(self.state, self._results["drafted"][0], self._results["verdict"]),
+        )
+        self.decoder.refresh()
+
+    def _accept(self) -> object:
+        drafted, proposed = self._results["drafted"]
+        return self.decoder.decide(self.state, drafted, proposed, self._results["logits"])
 
     def _run(self, name: str, work: Callable[[], object]) -> None:
-        if not self.recorded:
-            work()
-            return
-        if name not in self._replays:
-            self._replays[name] = graphs.record(work, self.lane.state.generator)
-        self._replays[name]()
+        def keep() -> None:
+            self._results[name] = work()
+
+        if self.recorded and name not in self._graphs:
+            self._graphs[name] = graphs.record(keep, self.state.generator)
+        self._graphs.get(name, keep)()
 
 
-class Rewinder:
-    """Brings lanes, their caches and the draft's view back to how they were when it was made.
+class Snapshot:
+    """Runs, their caches and the draft's view as they were when it was taken.
 
     What was written beyond a length is never read, so the contents may stay.
     """
 
-    def __init__(self, *lanes: Lane) -> None:
-        self.lanes, fast = lanes, lanes[0].decoder
-        self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in _caches(fast)]
-        self._view = fast.draft.view if isinstance(fast.draft, ModelDraft) else None
-        self._kept = _snapshot(self._view) if self._view is not None else {}
+    def __init__(self, *runs: DecoderRun) -> None:
+        self.runs, draft = runs, runs[0].decoder.draft
+        self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in _caches(runs[0].decoder)]
+        self._view = draft.view if isinstance(draft, ModelDraft) else None
+        self._kept = _counters(self._view) if self._view is not None else {}
 
-    def __call__(self) -> None:
+    def restore(self) -> None:
         """Back to the start."""
-        for lane in self.lanes:
-            lane.reset()
+        for run in self.runs:
+            run.restore()
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
         for name, value in self._kept.items():
@@ -140,10 +137,10 @@ class Rewinder:
                 setattr(self._view, name, value)
 
 
-class Rig:
-    """Both lanes of a point. They share the target's cache, so only one copy of it has to fit."""
+class PointRunner:
+    """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to fit."""
 
-    def __init__(self, models: Models, plan: Plan, point: Point) -> None:
+    def __init__(self, models: LoadedModels, plan: Plan, point: Point) -> None:
         target, draft = models.pair(point)
         room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.gamma + 1) + 1
         request = Request(
@@ -156,19 +153,27 @@ class Rig:
             script=tuple(scripted_weights(point.alpha, point.gamma)),
             attention=plan.attention,
         )
-        fast = decoder(target, request, draft)
-        state = start_random(fast, point.context, room, plan.protocol.seed)
-        other = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
-        alone = replace(state, **other, histogram=torch.zeros(1, dtype=torch.int64, device=target.device))
-        self.fast, self.plain = Lane(fast, state), Lane(Decoder(fast.target, None, fast.sampling), alone)
-        self.attention = fast.target.attention.name
-        self.reset = Rewinder(self.fast, self.plain)
+        made = decoder(target, request, draft)
+        state = start_random(made, point.context, room, plan.protocol.seed)
+        copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
+        alone = replace(state, **copies, histogram=torch.zeros(1, dtype=torch.int64, device=target.device))
+        self.batch, self.attention = point.batch, made.target.attention.name
+        self.runs = {
+            "ar": DecoderRun(Decoder(made.target, None, made.sampling), alone),
+            "sd": DecoderRun(made, state),
+        }
+        self.snapshot = Snapshot(self.runs["sd"], self.runs["ar"])
         self.graphs = plan.protocol.graphs and target.device.type == "cuda"
         if self.graphs:
-            for lane in (self.fast, self.plain):
-                graphs.capture(lane.decoder, lane.state)
-                self.reset()
-        self.phases = {"plain": Phases(self.plain, self.graphs), "draft": Phases(self.fast, self.graphs)}
+            for name in ("sd", "ar"):
+                graphs.capture(self.runs[name].decoder, self.runs[name].state)
+                self.snapshot.restore()
+        self.phases = {name: PhaseRunner(run, self.graphs) for name, run in self.runs.items()}
+
+    @property
+    def histogram(self) -> Tensor:
+        """Iterations by accepted drafted tokens, [gamma + 1], counted over all speculative iterations so far."""
+        return self.runs["sd"].state.histogram
 
 
 def _caches(made: Decoder) -> list[Any]:
@@ -177,7 +182,7 @@ def _caches(made: Decoder) -> list[Any]:
     return [made.target.cache, *own]
 
 
-def _snapshot(view: Any) -> dict[str, Any]:
+def _counters(view: Any) -> dict[str, Any]:
     """A view's counters and small tensors; packed keys and values are random anyway and may stay as they are."""
     kept: dict[str, Any] = {}
     for name, value in vars(view).items():

@@ -1,0 +1,155 @@
+"""Records: read as they were written, migrated where they are older, refused where they are damaged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from perfmodel.errors import InputError
+from perfmodel.validate.records.schema import RENAMED_IN_2, SAMPLES, PointRow
+from perfmodel.validate.records.store import RESULTS, Record, latest, read_record, records, withdrawn
+from perfmodel.validate.records.summary import points, repeatability
+
+
+def committed(kind: str = "measure") -> Record:
+    found = latest(records(RESULTS, "cpu-1"), kind)
+    assert found is not None
+    return found
+
+
+def changed(record: Record, rows: list[PointRow]) -> Record:
+    return Record(record.path, record.data.model_copy(update={"points": tuple(rows)}))
+
+
+def raw(record: Record) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(record.path.read_text(encoding="utf-8"))
+    return data
+
+
+def written(folder: Path, data: dict[str, Any]) -> Path:
+    path = folder / "20260101T000000Z-01234567-x.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def test_a_record_of_version_1_is_read_under_the_names_of_version_2() -> None:
+    record, before = committed(), raw(committed())
+    assert before["schema_version"] == 1
+    for row, old in zip(record.rows, before["points"], strict=True):
+        assert set(row.samples) == set(SAMPLES[row.mode])
+        for name, values in old["samples"].items():
+            assert list(row.samples[RENAMED_IN_2[row.mode][name]]) == values
+    assert record.data.plan.micro.max_bytes == before["plan"]["micro"]["most_bytes"]
+    assert list(record.rows[0].tokens["sd"]) == before["points"][0]["tokens"]["speculative"]
+
+
+def test_a_record_says_what_its_schema_does() -> None:
+    for kind in ("measure", "microbench"):
+        record = committed(kind)
+        assert record.data.environment.device.name
+        assert record.data.protocol.timer == "perf_counter"
+        assert set(record.data.plan.shapes) >= {"kv-heavy", "weight-heavy"}
+        assert bool(record.rows) is (kind == "measure")
+        assert bool(record.kernels) is (kind == "microbench")
+        assert not record.failures()
+
+
+def test_statistics_are_made_on_reading() -> None:
+    """By hand: 3 iterations a sample, gamma 2, medians 6 and 9 ms; 4 iterations accepted 0, 1, 1, 2 tokens."""
+    record = committed()
+    common: dict[str, Any] = {"gamma": 2, "iterations": 3, "mean_growth_tokens": 0.0, "context": 100}
+    samples: list[dict[str, Any]] = [
+        {"ar_s": (0.005, 0.006, 0.9), "sd_s": (0.009, 0.008, 0.010)},
+        {
+            "ar_target_s": (0.001, 0.002, 0.003), "ar_accept_s": (0.1,), "ar_commit_s": (0.1,),
+            "sd_draft_s": (0.004,), "sd_verify_s": (0.003,), "sd_accept_s": (0.001,), "sd_commit_s": (0.002,),
+        },
+    ]  # fmt: skip
+    rows = [
+        row.model_copy(update={**common, "samples": of, "histogram": (1, 2, 1)})
+        for row, of in zip(record.rows[:2], samples, strict=True)
+    ]
+    (point,) = points(changed(record, rows))
+    assert (point.context, point.asked_context, point.gamma) == (100, 100, 2)
+    assert point.tokens_per_iteration == pytest.approx(2.0)
+    assert point.ar_tpot_s == pytest.approx(0.002)
+    assert point.sd_tpot_s == pytest.approx(0.0015)
+    assert point.iteration_s == pytest.approx(0.003)
+    assert point.speedup == pytest.approx(2.0 * 0.002 / 0.003)
+    assert (point.target_s, point.draft_s, point.verify_s) == pytest.approx((0.002, 0.002, 0.003))
+    assert point.overhead_s == pytest.approx(0.003)
+
+
+def test_no_mode_supplies_the_figure_of_the_other() -> None:
+    record = committed()
+    whole, parts = ("ar_tpot_s", "sd_tpot_s", "speedup"), ("target_s", "draft_s", "verify_s", "overhead_s")
+    for mode, present, absent in (("end_to_end", whole, parts), ("phases", parts, whole)):
+        for point in points(changed(record, [row for row in record.rows if row.mode == mode])):
+            assert all(getattr(point, name) for name in present)
+            assert all(getattr(point, name) is None for name in absent)
+
+
+def test_repeats_agree_by_their_times() -> None:
+    """Half of the end-to-end times 6 % longer: half of them agree within 5 %, all within 10 %."""
+    record = committed()
+    rows = [
+        row.model_copy(update={"samples": row.samples | {"sd_s": tuple(1.06 * s for s in row.samples["sd_s"])}})
+        for row in record.rows
+        if row.mode == "end_to_end"
+    ]
+    again = changed(record, rows)
+    assert repeatability(record, record) == 1.0
+    assert repeatability(record, again) == pytest.approx(0.5)
+    assert repeatability(record, again, 0.1) == 1.0
+    other = record.data.plan.model_copy(update={"name": "another"})
+    with pytest.raises(InputError, match="same plan"):
+        repeatability(record, Record(record.path, record.data.model_copy(update={"plan": other})))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema_version": 3}, "schema_version: must be from 1 to 2"),
+        ({"schema_version": "1"}, "schema_version"),
+        ({"kind": "guess"}, "kind: must be measure or microbench, given 'guess'"),
+        ({"commit": "unknown"}, "commit"),
+        ({"plan": {}}, "plan"),
+        ({"protocol": {"timer": "perf_counter", "samples": 7}}, "protocol.timer_overhead_s: must be given"),
+        ({"points": [3]}, "points.0"),
+        ({"points": "twice"}, "must be given once"),
+        ({"points": "negative"}, r"points\.0\.samples\.ar_s\.0"),
+        ({"points": "incomplete"}, r"points\.0: samples: must hold sd_s where status is ok"),
+    ],
+)
+def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    data = raw(committed())
+    first = data["points"][0]
+    if change.get("points") == "twice":
+        change = {"points": [first] * 2}
+    elif change.get("points") == "negative":
+        first["samples"]["plain_s"][0] = -1.0
+        change = {}
+    elif change.get("points") == "incomplete":
+        del first["samples"]["speculative_s"]
+        change = {}
+    path = written(tmp_path, data | change)
+    with pytest.raises(InputError, match=words) as caught:
+        read_record(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:
+    folder = tmp_path / "t-1"
+    folder.mkdir()
+    path = written(folder, raw(committed()))
+    assert len(records(tmp_path)) == 1
+    gone = {"schema_version": 1, "withdrawn": [{"file": f"t-1/{path.name}", "reason": "other work ran beside it"}]}
+    (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone), encoding="utf-8")
+    assert withdrawn(tmp_path) == {f"t-1/{path.name}": "other work ran beside it"}
+    assert records(tmp_path) == ()
+    (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone).replace(path.name, "never.json"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"never\.json"):
+        records(tmp_path)

@@ -1,0 +1,81 @@
+"""``perfmodel validate compare``: measurements beside predictions."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfmodel.errors import unknown_name
+from perfmodel.validate.cli.tables import show
+
+if TYPE_CHECKING:
+    from perfmodel.validate.accuracy.compare import Cell
+
+
+def compare(
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="Published set or own record; repeatable [all sets of times].")
+    ] = None,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Predict fitted rows by refits without their fold.")
+    ] = False,
+    calibration: Annotated[str | None, typer.Option(help="Use this one for every row.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Also cut by model, draft, kv or context; repeatable.")] = None,
+    worst: Annotated[int, typer.Option(help="Rows with the largest errors to show.", min=0)] = 8,
+    plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured here (.png or .svg).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Every figure as JSON.")] = False,
+) -> None:
+    """Measurements, published and own, beside what the model predicts for them."""
+    from perfmodel.validate.accuracy import compare as module
+
+    known = (*module.SETS, *module.own_sets())
+    for name in sets or ():
+        if name not in known:
+            raise unknown_name("--set", "set of times", name, known)
+    for name in by or ():
+        if name not in module.PARTITIONS or not name:
+            raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
+    cells = module.compare(sets or module.gated_sets(), "held-out" if held_out else "shipped", calibration)
+    if plot:
+        from perfmodel import plots
+
+        plots.save(plots.residuals(cells), plot)
+    if as_json:
+        cut = {name: asdict(module.error(part)) for name, part in module.partitions(cells).items()}
+        found = {"schema_version": 2, "rows": [c.as_dict() for c in cells], "partitions": cut}
+        typer.echo(json.dumps(found, indent=1))
+        return
+    _show(cells, ("", *(by or ())), worst)
+
+
+def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
+    from perfmodel.validate.accuracy import compare as module
+
+    rows = []
+    for name, part in module.partitions(cells, by).items():
+        e = module.error(part)
+        rows.append([name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"])
+    show(["partition", "rows", "mean %", "bias %", "worst %"], rows)
+    right, of = module.right_side(cells)
+    if of:
+        typer.echo(f"side of 1.0 right: {right} of {of}")
+    broken = [c for c in cells if c.below_bound]
+    binding = sum(c.binding for c in cells)
+    typer.echo(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
+    for c in broken:
+        typer.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
+    if worst:
+        typer.echo("\nlargest errors")
+        show(
+            ["row", "device", "target", "draft", "batch", "context", "figure", "measured", "predicted", "error %"],
+            [_row(c) for c in module.worst(cells, worst)],
+            left=("device", "target", "draft", "figure"),
+        )
+
+
+def _row(c: "Cell") -> list[str]:
+    d = c.as_dict()
+    return [*(f"{d[key]}" for key in ("row", "hardware", "target", "draft", "batch", "context", "quantity")),
+            f"{c.measured:.5g}", f"{c.predicted:.5g}", f"{100 * c.error:+.1f}"]  # fmt: skip

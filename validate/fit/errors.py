@@ -1,0 +1,46 @@
+"""Errors of predictions: what every table, gate and calibration states of predicted against measured."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Over rows: mean absolute, mean signed and largest (signed) relative error, and the rms of the logarithmic one.
+
+    Relative is predicted / measured - 1, logarithmic log(predicted / measured).
+    """
+
+    rows: int
+    mape: float
+    bias: float
+    worst: float
+    log_rms: float
+
+
+def errors_of(predicted: Array, measured: Array) -> Errors | None:
+    """Errors over the rows that have both; None where no row has. A predicted 0 is none (ideal has no overhead)."""
+    both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
+    if not both.any():
+        return None
+    relative = predicted[both] / measured[both] - 1.0
+    logs = np.log(predicted[both] / measured[both])
+    worst = relative[np.argmax(np.abs(relative))]
+    return Errors(
+        int(both.sum()),
+        float(np.abs(relative).mean()),
+        float(relative.mean()),
+        float(worst),
+        float(np.sqrt(np.mean(logs**2))),
+    )
+
+
+def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:
+    """Errors of every quantity that the points measure, speedup at the measured tokens per iteration included."""
+    speedup = np.array([p.speedup or np.nan for p in points.points])
+    found = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
+    found["speedup"] = errors_of(points.speedup(times), speedup)
+    return {name: errors for name, errors in found.items() if errors is not None}

@@ -1,0 +1,85 @@
+"""One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is missing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from perfmodel.validate.harness import environment
+from perfmodel.validate.harness.clock import clock_for, overhead_s
+from perfmodel.validate.harness.group import Group
+from perfmodel.validate.harness.progress import Progress
+from perfmodel.validate.harness.recorder import Recorder, machine_folder, open_recorder
+from perfmodel.validate.records.code_version import commit
+from perfmodel.validate.records.plan import Plan
+
+Row = dict[str, Any]
+Rows = list[tuple[str, Callable[[], Row]]]
+"""Keys and what measures each, in order."""
+OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
+
+
+def run_rows(
+    plan: Plan,
+    kind: Literal["measure", "microbench"],
+    machine: str,
+    results: Path,
+    prepare: Callable[[torch.device, Group], Rows],
+    *,
+    protocol: Row,
+    header: Row | None = None,
+    resume: bool = False,
+) -> Path | None:
+    """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
+
+    prepare: makes them, once device and ranks are known. Ctrl-C leaves the journal with every finished row; `resume`
+    goes on from it.
+    """
+    if plan.threads:
+        torch.set_num_threads(plan.threads)
+    device = environment.device_of(plan.device)
+    with Group.join(plan.tensor_parallel, device) as group:
+        recorder = None
+        if group.rank == 0:
+            clock = clock_for(device)
+            timer = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
+            began = {
+                "kind": kind,
+                "machine": machine,
+                "hardware": plan.hardware,
+                "plan": plan.resolved(),
+                "plan_sha256": plan.digest,
+                **commit(),
+                "environment": environment.capture(device),
+                "protocol": {**protocol, **timer},
+                **(header or {}),
+            }
+            name = plan.name if kind == "measure" else f"{plan.name}-micro"
+            recorder = open_recorder(machine_folder(machine, results), name, began, resume)
+        try:
+            _measure(prepare(device, group), group, recorder)
+        finally:
+            if recorder is not None:
+                recorder.journal.close()
+        return recorder.finish() if recorder else None
+
+
+def _measure(rows: Rows, group: Group, recorder: Recorder | None) -> None:
+    done = group.agree(recorder.done if recorder else None)
+    missing = [(key, measure) for key, measure in rows if key not in done]
+    progress = Progress(len(rows), len(rows) - len(missing))
+    for key, measure in missing:
+        progress.show(key)
+        row = measure()
+        if recorder is not None:
+            recorder.add(key, row)
+        progress.step()
+    progress.end()
+
+
+def failure(error: BaseException) -> Row:
+    """What a row says where there is no time."""
+    text = " ".join(str(error).split())[:300]
+    memory = isinstance(error, OUT_OF_MEMORY) or "must fit" in text
+    return {"status": "out_of_memory" if memory else "failed", "error": f"{type(error).__name__}: {text}"}

@@ -1,0 +1,222 @@
+"""What a record of own measurements holds, declared once: the reader checks it, docs/records.md is written from it.
+
+Raw samples are all that a record keeps of times; `summary.py` makes the statistics.
+"""
+
+import statistics
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.records.plan import Mode, Plan
+
+SCHEMA_VERSION = 2
+SAMPLES: dict[str, dict[str, str]] = {
+    "end_to_end": {
+        "ar_s": "`iterations` steps of plain decoding, nothing timed inside",
+        "sd_s": "`iterations` speculative iterations from the same cache contents, nothing timed inside",
+    },
+    "phases": {
+        "ar_target_s": "one target pass of plain decoding (T_T)",
+        "ar_accept_s": "drawing its token",
+        "ar_commit_s": "its caches taking the token",
+        "sd_draft_s": "all gamma draft steps of an iteration (gamma x T_D)",
+        "sd_verify_s": "the target's verification of gamma + 1 tokens (T_V)",
+        "sd_accept_s": "which drafted tokens are accepted, and the bonus token",
+        "sd_commit_s": "caches and the draft's view taking them, periodic work included",
+    },
+    "kernel": {"call_s": "one call of the kernel, the mean of a stretch of `calls` calls"},
+}
+"""Mode of a row (or ``kernel``) -> its samples: name -> what was timed, in seconds."""
+RENAMED_IN_2 = {
+    "end_to_end": {"plain_s": "ar_s", "speculative_s": "sd_s"},
+    "phases": {
+        "plain_verify_s": "ar_target_s",
+        "plain_decide_s": "ar_accept_s",
+        "plain_commit_s": "ar_commit_s",
+        "draft_propose_s": "sd_draft_s",
+        "draft_verify_s": "sd_verify_s",
+        "draft_decide_s": "sd_accept_s",
+        "draft_commit_s": "sd_commit_s",
+    },
+    "tokens": {"plain": "ar", "speculative": "sd"},
+    "micro": {"most_bytes": "max_bytes"},
+}
+"""Where in version 1 -> its name there -> its name since version 2."""
+
+Seconds = Annotated[float, Field(ge=0, lt=1e5, allow_inf_nan=False)]
+Samples = Annotated[tuple[Seconds, ...], Field(min_length=1)]
+Status = Literal["ok", "out_of_memory", "failed"]
+
+
+class _Part(BaseModel):
+    """A record may say more than this reader needs; what it needs is checked."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class _Row(_Part):
+    key: str = Field(description="its name, once in a record")
+    status: Status = Field(description="whether there is a time")
+    error: str | None = Field(None, description="why there is none")
+    utc: str | None = Field(None, description="when it was finished, ISO 8601")
+    load_average: float | None = Field(None, description="of the system over the last minute, then")
+    samples: dict[str, Samples] = Field({}, description="raw samples in seconds, by name (below)")
+
+    def _check_samples(self, kind: str) -> None:
+        missing = [name for name in SAMPLES[kind] if name not in self.samples]
+        if self.status == "ok" and missing:
+            raise ValueError(f"samples: must hold {', '.join(missing)} where status is ok")
+
+
+class PointRow(_Row):
+    """One point of the plan in one mode."""
+
+    mode: Mode = Field(description="`end_to_end`: whole samples of the loop; `phases`: its parts, one by one")
+    target: str = Field(description="model, or a shape of `validate/plans/shapes`")
+    draft: str = Field(description="the same of the draft; `self` is the target")
+    draft_kv: str = Field(description="the draft's KV method")
+    batch: int = Field(ge=1, description="sequences")
+    context: int = Field(ge=1, description="cached tokens per sequence when a sample starts")
+    gamma: int = Field(ge=1, description="drafted tokens per iteration")
+    alpha: float = Field(ge=0, le=1, description="scripted acceptance")
+    iterations: int | None = Field(None, ge=1, description="iterations in a sample")
+    tokens: dict[str, tuple[int, ...]] = Field(
+        {}, description="tokens gained in each sample, all sequences: `ar`, `sd`"
+    )
+    histogram: tuple[int, ...] | None = Field(
+        None, description="speculative iterations by accepted drafted tokens, 0 to gamma, over all samples"
+    )
+    mean_growth_tokens: float = Field(0.0, description="half of what a sequence grows by in a speculative sample")
+    peak_memory_bytes: int | None = Field(None, description="largest memory in use on the device")
+    attention: str | None = Field(None, description="the attention kernel that ran")
+    graphs: bool | None = Field(None, description="whether captured CUDA graphs were replayed")
+
+    @property
+    def point_key(self) -> str:
+        """The point, whatever the mode."""
+        return self.key.rpartition("/")[0]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        self._check_samples(self.mode)
+        return self
+
+
+class KernelRow(_Row):
+    """One kernel at one size."""
+
+    kind: str = Field(description="which kernel")
+    at: dict[str, Any] = Field(description="its sizes")
+    calls: int | None = Field(None, description="calls in a stretch that is timed as one")
+    captured: bool | None = Field(None, description="whether the stretch was a CUDA graph")
+    working_set_bytes: float = Field(0.0, description="what its buffers take together: they take turns")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        self._check_samples("kernel")
+        return self
+
+    @property
+    def call_s(self) -> float:
+        """The median of the samples."""
+        return statistics.median(self.samples["call_s"])
+
+    @property
+    def best_s(self) -> float:
+        """The fastest sample."""
+        return min(self.samples["call_s"])
+
+
+class RecordedPlan(Plan):
+    """The plan with all defaults, as it was run."""
+
+    shapes: dict[str, ModelSpec] = Field(description="model -> its full shape, as it was then")
+
+
+class Protocol(_Part):
+    """How it was timed: the plan's protocol, and what timing itself takes."""
+
+    timer: str = Field(description="`perf_counter` on a CPU, `cuda_event` on CUDA")
+    timer_overhead_s: Seconds = Field(description="mean of timing nothing, s")
+    samples: int = Field(ge=1, description="samples of each row")
+    iterations: int | None = Field(None, description="iterations in a sample (measure)")
+    stretch_s: Seconds | None = Field(None, description="aimed length of a stretch of calls, s (microbench)")
+
+
+class Device(_Part):
+    """The device; on CUDA with clocks, driver, power limit and temperature as `nvidia-smi` prints them."""
+
+    kind: Literal["cpu", "cuda"]
+    name: str = Field(description="as it calls itself")
+    bf16: str | None = Field(None, description="of a CPU: `amx`, `avx512` or `emulated`")
+    last_level_cache_bytes: int | None = Field(None, description="as the system reports it")
+
+
+class Environment(_Part):
+    """What a time may depend on. No host name, no user, no path."""
+
+    device: Device
+    system: str = Field(description="operating system and architecture")
+    libraries: dict[str, str] = Field(description="library -> version")
+    threads: int = Field(ge=1, description="of torch")
+    memory_bytes: int = Field(ge=1, description="of the host")
+    world_size: int = Field(ge=1, description="processes that share the model")
+
+
+class _Record(_Part):
+    schema_version: int = Field(description=f"now {SCHEMA_VERSION}; older ones are migrated on reading")
+    machine: str = Field(description="label of the machine: the folder under `results/`")
+    hardware: str = Field(description="device file that predictions are for")
+    commit: str = Field(pattern=r"^[0-9a-f]{8,40}$", description="of the code that ran")
+    dirty: bool = Field(description="whether the tree differed from it")
+    plan: RecordedPlan
+    environment: Environment
+    protocol: Protocol
+
+    @field_validator("points", check_fields=False)
+    @classmethod
+    def _once(cls, points: tuple[_Row, ...]) -> tuple[_Row, ...]:
+        seen: set[str] = set()
+        for number, row in enumerate(points):
+            if row.key in seen:
+                raise ValueError(f"{number}.key: must be given once, given {row.key!r} again")
+            seen.add(row.key)
+        return points
+
+
+class PointRecord(_Record):
+    """What `perfmodel validate measure` writes."""
+
+    kind: Literal["measure"]
+    points: tuple[PointRow, ...]
+
+
+class KernelRecord(_Record):
+    """What `perfmodel validate microbench` writes."""
+
+    kind: Literal["microbench"]
+    points: tuple[KernelRow, ...]
+
+
+def migrated(raw: dict[str, Any]) -> dict[str, Any]:
+    """A record of version 1 under the names of version 2; anything that is not of its form is left to the checks."""
+    if raw.get("schema_version") != 1:
+        return raw
+    new = dict(raw)
+    if isinstance(plan := raw.get("plan"), dict):
+        new["plan"] = {**plan, "micro": _renamed(plan.get("micro"), "micro")}
+    if isinstance(points := raw.get("points"), list):
+        new["points"] = [_migrated_row(row) if isinstance(row, dict) else row for row in points]
+    return new
+
+
+def _migrated_row(row: dict[str, Any]) -> dict[str, Any]:
+    changed = {"samples": str(row.get("mode")), "tokens": "tokens"}
+    return row | {name: _renamed(row[name], place) for name, place in changed.items() if name in row}
+
+
+def _renamed(values: Any, place: str) -> Any:
+    names = RENAMED_IN_2.get(place, {})
+    return {names.get(name, name): value for name, value in values.items()} if isinstance(values, dict) else values

@@ -1,0 +1,108 @@
+"""Own records, ``results/<machine>/*.json``: found, read and checked; ``results/withdrawn.yaml`` lists what counts no
+longer.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs import PACKAGE, files
+from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow, migrated
+
+RESULTS = (PACKAGE / "results").resolve()
+KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record and where it lies. `rows` are those of a measurement, `kernels` those of a microbenchmark."""
+
+    path: Path
+    data: PointRecord | KernelRecord
+
+    @property
+    def name(self) -> str:
+        """``<machine>/<file>``: what a calibration's `fitted_on` and a comparison call the set."""
+        return f"{self.data.machine}/{self.path.stem}"
+
+    @property
+    def rows(self) -> tuple[PointRow, ...]:
+        """The rows of a measurement."""
+        return self.data.points if isinstance(self.data, PointRecord) else ()
+
+    @property
+    def kernels(self) -> tuple[KernelRow, ...]:
+        """The rows of a microbenchmark."""
+        return self.data.points if isinstance(self.data, KernelRecord) else ()
+
+    def failures(self) -> tuple[PointRow | KernelRow, ...]:
+        """Rows without a time."""
+        return tuple(row for row in self.data.points if row.status != "ok")
+
+
+def read_record(path: Path) -> Record:
+    """Read and check one file. Raises InputError naming file and key; a newer schema is refused."""
+    raw = files.read_mapping(path)
+    version = raw.get("schema_version")
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+        allowed = f"from 1 to {SCHEMA_VERSION} (update perfmodel for a newer one)"
+        raise refuse(str(path), "schema_version", allowed, version)
+    kind = raw.get("kind")
+    if kind not in KINDS:
+        raise refuse(str(path), "kind", " or ".join(KINDS), kind)
+    return Record(path, files.parse(KINDS[kind], migrated(raw), str(path)))
+
+
+class _Withdrawal(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    reason: str = Field(min_length=8)
+
+
+class _Withdrawn(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1]
+    withdrawn: tuple[_Withdrawal, ...]
+
+
+def withdrawn(results: Path = RESULTS) -> dict[str, str]:
+    """``<machine>/<file>.json`` -> why it counts no longer."""
+    path = results / "withdrawn.yaml"
+    if not path.exists():
+        return {}
+    listed = files.parse(_Withdrawn, files.read_mapping(path), str(path)).withdrawn
+    for entry in listed:
+        if not (results / entry.file).is_file():
+            raise InputError(f"{path}: withdrawn: must name files of {results.name}/, given {entry.file!r}")
+    return {entry.file: entry.reason for entry in listed}
+
+
+def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record, ...]:
+    """All records that count, oldest first within a machine."""
+    gone = withdrawn(results)
+    found = sorted(results.glob(f"{machine or '*'}/[0-9]*T[0-9]*Z-*.json"))
+    return tuple(read_record(path) for path in found if f"{path.parent.name}/{path.name}" not in gone)
+
+
+def latest(found: Iterable[Record], kind: str) -> Record | None:
+    """The newest record of a kind."""
+    return next((r for r in sorted(found, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None)
+
+
+def newest(path: Path, kind: str, flag: str) -> Record:
+    """The record of a kind (``measure``, ``microbench``) at a path; of a folder, its newest. Raises InputError."""
+    if not path.is_dir():
+        given = read_record(path)
+        if given.data.kind != kind:
+            raise InputError(f"{flag}: {path} must be of kind {kind}, given {given.data.kind}")
+        return given
+    found = latest(records(path.parent, path.name), kind)
+    if found is None:
+        raise InputError(f"{flag}: {path} must hold a record of kind {kind}")
+    return found
