@@ -135,7 +135,7 @@ def compare(sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str
     Raises InputError for an unknown set or calibration, or where a calibration is named for held-out.
     """
     if calibration and mode == "held-out":
-        raise InputError("--calibration: must be left out with --held-out, which refits the fitted ones")
+        raise InputError("--calibration: must not be given with --held-out, which refits the fitted ones")
     named = load_calibration(calibration) if calibration else None
     cells: list[Cell] = []
     own = own_sets()

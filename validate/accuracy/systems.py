@@ -188,7 +188,7 @@ class Transferred:
 def transferred(
     gpu: str = "a100-pcie-80gb", stacks: tuple[str, ...] = ("magicdec", "gpt-fast", "literature")
 ) -> list[Transferred]:
-    """Calibrations of another device that could stand in for one that has none, on the rows measured on it."""
+    """Calibrations that a device without one of its own could take over, on the rows measured on it."""
     points = [p for p in published_points("speculation_other") if p.hardware == gpu]
     default = load_gpu(gpu).calibration
     own = default.partition(".")[0]

@@ -23,9 +23,7 @@ def acceptance(
     threads: Annotated[int | None, typer.Option(help="CPU threads [torch's choice].")] = None,
     seed: Annotated[int, typer.Option(help="Of prompts and sampling.")] = 0,
     convert: Annotated[Path | None, typer.Option("--import", help="Another tool's figures instead of a run.")] = None,
-    format: Annotated[str | None, typer.Option(help="Of --import: vllm, sglang or nvidia.")] = None,
-    convention: Annotated[str | None, typer.Option(help="Of --format nvidia: conditional or survival.")] = None,
-    field: Annotated[str | None, typer.Option(help="Of --format nvidia: name of the list of rates.")] = None,
+    format: Annotated[str | None, typer.Option(help="Of --import: vllm or sglang.")] = None,
     target: Annotated[str | None, typer.Option(help="Of --import: the target's name.")] = None,
     draft: Annotated[str, typer.Option(help="Of --import: self or the draft's name.")] = "self",
     out: Annotated[Path | None, typer.Option(help="File for `whatif --acceptance` [stdout].")] = None,
@@ -33,8 +31,7 @@ def acceptance(
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures."""
     from perfmodel.cli.counts import parse_counts
     from perfmodel.validate.harness import acceptance as observe
-    from perfmodel.validate.harness.imports import Subject, import_file
-    from perfmodel.validate.lm.data import held_out_prompts
+    from perfmodel.validate.harness.acceptance_imports import Subject, import_file
 
     if out is not None:
         _check_writable(out)
@@ -44,13 +41,13 @@ def acceptance(
         contexts = parse_counts(context, "--context")
         stated = str(ctx.get_parameter_source("gamma")).endswith("COMMANDLINE")
         subject = Subject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma, stated)
-        table = import_file(convert, format, subject, convention, field)
+        table = import_file(convert, format, subject)
     else:
         setting = observe.Setting(
             checkpoint, tuple(draft_kv or observe.METHODS), parse_counts(context, "--context"), gamma, prompts,
             new_tokens, temperature, text, device, threads, seed,
         )  # fmt: skip
-        table = observe.measure(setting, held_out_prompts)
+        table = observe.measure(setting)
     content, lines = observe.as_text(table), observe.summary(table)
     if out is None:
         typer.echo(content, nl=False)

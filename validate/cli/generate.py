@@ -11,6 +11,7 @@ from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 from perfmodel.validate.cli.predicted import predicted
+from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint
 
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.compare import Run
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Model
     from perfmodel.validate.decoder.tokens import Tokenizer
 
-BUNDLED = Path(__file__).parents[1] / "lm" / "checkpoint"
 DEFAULT_CONTEXT = 4096
 SHOWN_CHARACTERS = 300
 SMALL_PARAMS = 50_000_000
@@ -84,7 +84,7 @@ def generate(
         raise InputError("--rates: is of a tree's children: give --tree too")
     if middle_kv is not None:
         check_levels(draft, tree, alpha)
-    name = checkpoint or model or str(BUNDLED)
+    name = checkpoint or model or bundled_checkpoint()
     _set_threads(threads, name)
     job = Job(
         name=name,
@@ -151,7 +151,7 @@ def _prompts(
     length = length or min(DEFAULT_CONTEXT, max(1, model.spec.max_position_embeddings - job.new_tokens))
     tokens = job.batch * (length + job.new_tokens)
     check_fits("KV cache", tokens * model.spec.kv_bytes_per_token(model.dtype.itemsize) / job.tp, model.device)
-    if job.folder == BUNDLED:
+    if job.folder == CHECKPOINT:
         from perfmodel.validate.lm.data import held_out_prompts
 
         return held_out_prompts(job.batch, length, seed)

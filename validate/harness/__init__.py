@@ -1,5 +1,5 @@
-"""Turns the real decoder into evidence: plans, timed runs, microbenchmarks, and the append-only records they leave.
+"""Measuring the decoder: points of a plan, kernels alone, and how often drafted tokens are accepted.
 
-Read it in this order: `plans` (what to run), `rig` (a point set up), `measure` (its clock), `journal` and `recorder`
-(what survives an interruption), `environment` (on what it ran), `micro` (kernels alone), `acceptance` and `imports`.
+Read it in this order: `session` (one sitting of a run), `measure` (the points of a plan), `point_runner` (one point
+made ready), `journal` and `recorder` (what survives an interruption), `micro` (kernels), `acceptance`.
 """

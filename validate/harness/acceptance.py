@@ -1,7 +1,6 @@
 """How often drafted tokens are accepted, observed by decoding real text: a table that `whatif --acceptance` reads."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.setup import Request, decoder
 from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.harness import environment
+from perfmodel.validate.lm import bundled_checkpoint
+from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.code_version import commit
 
-HeldOut = Callable[[int, int, int], list[list[int]]]
-BUNDLED = Path(__file__).parents[1] / "lm" / "checkpoint"
 METHODS = (
     "full",
     "streamingllm:256",
@@ -48,10 +47,9 @@ class Setting:
     seed: int = 0
 
 
-def measure(setting: Setting, held_out: HeldOut) -> AcceptanceFile:
+def measure(setting: Setting) -> AcceptanceFile:
     """Decode every prompt with every method at every context; InputError where text or positions run out.
 
-    held_out: prompts for the bundled model, by count, length and seed.
     histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token aside.
     """
     _check(setting)
@@ -64,15 +62,15 @@ def measure(setting: Setting, held_out: HeldOut) -> AcceptanceFile:
         for context in dict.fromkeys(setting.contexts)
     }
     if not any(work.values()):
-        most = max(setting.contexts)
-        raise refuse("--draft-kv", None, f"of a budget below the context, {most}", ", ".join(setting.draft_kv))
+        longest = max(setting.contexts)
+        raise refuse("--draft-kv", None, f"of a budget below the context, {longest}", ", ".join(setting.draft_kv))
     if setting.threads:
         torch.set_num_threads(setting.threads)
     device = environment.device_of(setting.device)
-    folder = setting.checkpoint or str(BUNDLED)
+    folder = setting.checkpoint or bundled_checkpoint()
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     model = load(folder, "checkpoint", device, dtype)
-    prompts = {context: _prompts(setting, _length(setting, context, model), model, held_out) for context in work}
+    prompts = {context: _prompts(setting, _length(setting, context, model), model) for context in work}
     rows: list[dict[str, Any]] = [
         {
             "target": model.spec.name,
@@ -111,9 +109,9 @@ def _check(setting: Setting) -> None:
 
 def _length(setting: Setting, context: int, model: Model) -> int:
     """Of the prompts, so that the middle of the generation is at `context`."""
-    most = model.spec.max_position_embeddings - setting.new_tokens
-    if context > most:
-        raise refuse("--context", None, f"at most {most} with {setting.new_tokens} new tokens", context)
+    longest = model.spec.max_position_embeddings - setting.new_tokens
+    if context > longest:
+        raise refuse("--context", None, f"at most {longest} with {setting.new_tokens} new tokens", context)
     length = context - setting.new_tokens // 2
     if length < 1:
         raise refuse("--context", None, f"above half of the {setting.new_tokens} new tokens", context)
@@ -133,9 +131,9 @@ def _observe(model: Model, setting: Setting, draft_kv: str, prompts: list[list[i
     return decoder(model, request).generate(prompts, setting.new_tokens, setting.seed).histogram
 
 
-def _prompts(setting: Setting, context: int, model: Model, held_out: HeldOut) -> list[list[int]]:
+def _prompts(setting: Setting, context: int, model: Model) -> list[list[int]]:
     if setting.text is None and setting.checkpoint is None:
-        return held_out(setting.prompts, context, setting.seed)
+        return held_out_prompts(setting.prompts, context, setting.seed)
     if setting.text is None:
         raise InputError("--text: must be given with --checkpoint: a text file, or JSON lists of token ids")
     tokens = _tokens(setting.text, model.spec.vocab_size)

@@ -19,12 +19,12 @@ class Group:
         self.rank, self.size = rank, size
 
     @classmethod
-    def join(cls, wanted: int, device: torch.device) -> Self:
-        """The group that torchrun started. Raises InputError where its size is not `wanted`."""
+    def join(cls, ranks: int, device: torch.device) -> Self:
+        """The group that torchrun started. Raises InputError where it has another size."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
-        if size != wanted:
-            remedy = f"launch with: torchrun --nproc-per-node {wanted} -m perfmodel validate ..."
-            raise InputError(f"tensor_parallel: must be the number of processes ({size}), given {wanted}; {remedy}")
+        if size != ranks:
+            remedy = f"launch with: torchrun --nproc-per-node {ranks} -m perfmodel validate ..."
+            raise InputError(f"tensor_parallel: must be the number of processes ({size}), given {ranks}; {remedy}")
         if size > 1:
             if device.type == "cuda":
                 torch.cuda.set_device(device)
@@ -38,26 +38,26 @@ class Group:
 
     def agree(self, keys: Iterable[str] | None) -> set[str]:
         """Rank 0's keys, on every rank."""
-        told = [sorted(keys) if keys is not None else []]
+        gathered = [sorted(keys) if keys is not None else []]
         if self.size > 1:
-            dist.broadcast_object_list(told, src=0)
-        return set(told[0])
+            dist.broadcast_object_list(gathered, src=0)
+        return set(gathered[0])
 
     def largest(self, mine: int) -> int:
         """The largest of the ranks' numbers, on every rank."""
-        told: list[int | None] = [mine]
+        gathered: list[int | None] = [mine]
         if self.size > 1:
-            told = [None] * self.size
-            dist.all_gather_object(told, mine)
-        return max(number for number in told if number is not None)
+            gathered = [None] * self.size
+            dist.all_gather_object(gathered, mine)
+        return max(number for number in gathered if number is not None)
 
     def all_true(self, mine: bool) -> bool:
         """True where it is on every rank."""
         if self.size == 1:
             return mine
-        told: list[bool | None] = [None] * self.size
-        dist.all_gather_object(told, mine)
-        return all(told)
+        gathered: list[bool | None] = [None] * self.size
+        dist.all_gather_object(gathered, mine)
+        return all(gathered)
 
     def __enter__(self) -> Self:
         return self

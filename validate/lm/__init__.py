@@ -1,1 +1,17 @@
 """A real small model: byte-level, Llama-shaped, trained on sources that every Python installation has."""
+
+from pathlib import Path
+
+from perfmodel.errors import InputError
+
+CHECKPOINT = Path(__file__).parent / "checkpoint"
+"""The trained model, in the source tree only: wheels do without its megabytes."""
+
+
+def bundled_checkpoint() -> str:
+    """The folder of the trained model. Raises InputError where the package was installed without it."""
+    if not (CHECKPOINT / "model.safetensors").is_file():
+        raise InputError(
+            "--checkpoint: must be given: the small trained model comes with the source tree, not with the wheel"
+        )
+    return str(CHECKPOINT)

@@ -11,9 +11,9 @@ from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.validate.lm import CHECKPOINT
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-CHECKPOINT = Path(__file__).parents[3] / "validate" / "lm" / "checkpoint"
 
 
 def imported(path: Path, format: str, *more: str, gamma: int = 3) -> Acceptance:
@@ -69,22 +69,6 @@ def test_sglang_lengths_count_the_bonus_token(tmp_path: Path) -> None:
         _import(path, "sglang")
 
 
-def test_an_nvidia_profile_is_read_in_the_convention_that_the_caller_states(tmp_path: Path) -> None:
-    """.9 and .8 conditional are .9 and .72 survival: Omega 2.62 either way."""
-    path = tmp_path / "speculation_profile.json"
-    path.write_text(json.dumps({"drafts": {"rates": [0.9, 0.8]}}))
-    assert imported(path, "nvidia", "--convention", "conditional", gamma=2).tokens_per_iteration(2) == pytest.approx(
-        2.62
-    )
-    path.write_text(json.dumps({"drafts": {"rates": [0.9, 0.72], "other": [0.1]}}))
-    chosen = ["--convention", "survival", "--field", "drafts.rates"]
-    assert imported(path, "nvidia", *chosen, gamma=2).tokens_per_iteration(2) == pytest.approx(2.62)
-    with pytest.raises(InputError, match=r"lists there: drafts\.rates, drafts\.other"):
-        _import(path, "nvidia", "survival")
-    with pytest.raises(InputError, match="--convention"):
-        _import(path, "nvidia", None)
-
-
 def page(last: str) -> str:
     """A Prometheus page with the value at the last of three positions."""
     per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
@@ -135,9 +119,6 @@ def test_a_gamma_that_the_figures_contradict_is_refused(tmp_path: Path, capsys: 
     assert run([*arguments, "--gamma", "5"]) == 2
     assert f"--gamma: must be 3, the positions in {path}, given 5" in " ".join(capsys.readouterr().err.split())
     assert run(arguments) == 0, "the default is no statement"
-    path.write_text('{"rates": [0.9, 0.8]}')
-    with pytest.raises(InputError, match="--gamma: must be 2"):
-        _import(path, "nvidia")
 
 
 def test_a_list_of_requests_may_have_one_a_line(tmp_path: Path) -> None:
@@ -186,8 +167,6 @@ DEEP, HUGE = "[" * 200_000, "9" * 400
             '[{"completion_tokens": 1000, "spec_verify_ct": -100}, {"completion_tokens": 1000, "spec_verify_ct": 900}]',
             "spec_verify_ct: must be a finite count, 0 or more, in each request, given -100",
         ),
-        ("nvidia", '{"a":' + DEEP, "nested so deeply"),
-        ("nvidia", json.dumps({"rates": [0.0] * 5000}), "--gamma: must be 5000"),
     ],
 )
 def test_figures_that_are_none_are_refused_in_one_line(tmp_path: Path, format: str, text: str, says: str) -> None:
@@ -200,7 +179,7 @@ def test_figures_that_are_none_are_refused_in_one_line(tmp_path: Path, format: s
 
 
 def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path) -> None:
-    from perfmodel.validate.harness.imports import Subject, import_file
+    from perfmodel.validate.harness.acceptance_imports import Subject, import_file
 
     path = tmp_path / "metrics.txt"
     path.write_text(page("27"))
@@ -267,7 +246,7 @@ def test_held_out_prompts_need_a_seed_from_0() -> None:
         data.held_out_prompts(1, 10, -1)
 
 
-@pytest.mark.parametrize(("format", "text"), [("vllm", "{}"), ("sglang", "[]"), ("nvidia", "[1]"), ("nvidia", "{")])
+@pytest.mark.parametrize(("format", "text"), [("vllm", "{}"), ("sglang", "[]")])
 def test_what_is_not_the_format_is_refused(tmp_path: Path, format: str, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
@@ -277,10 +256,10 @@ def test_what_is_not_the_format_is_refused(tmp_path: Path, format: str, text: st
         _import(path, "tensorrt")
 
 
-def _import(path: Path, format: str, convention: str | None = "survival") -> None:
-    from perfmodel.validate.harness.imports import Subject, import_file
+def _import(path: Path, format: str) -> None:
+    from perfmodel.validate.harness.acceptance_imports import Subject, import_file
 
-    import_file(path, format, Subject("t", "self", "full", 4096, 3), convention)
+    import_file(path, format, Subject("t", "self", "full", 4096, 3))
 
 
 @pytest.mark.skipif(not (CHECKPOINT / "model.safetensors").is_file(), reason="no checkpoint in this tree")

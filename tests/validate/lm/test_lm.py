@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfmodel.cli import run
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.job import every_method
 from perfmodel.validate.decoder.setup import Request, decoder
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
-from perfmodel.validate.lm import data
+from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data
 from perfmodel.validate.lm.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
 
-CHECKPOINT = Path(data.__file__).parent / "checkpoint"
 CPU = torch.device("cpu")
 
 
@@ -94,3 +94,19 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
         assert out.tokens == plain.tokens, method
         assert 1.5 < out.tokens_per_iteration <= 5, method
     assert len(every_method(512, 4)) == len(kv.names())
+
+
+def test_without_the_checkpoint_a_command_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where the package was installed from a wheel, which does without it."""
+    assert bundled_checkpoint() == str(CHECKPOINT)
+    monkeypatch.setattr("perfmodel.validate.lm.CHECKPOINT", tmp_path)
+    for verb in ("generate", "acceptance"):
+        assert run(["validate", verb]) == 2
+        said = capsys.readouterr()
+        assert said.err == (
+            "error: --checkpoint: must be given: the small trained model comes with the source tree, not with the "
+            "wheel\n"
+        )
+        assert not said.out

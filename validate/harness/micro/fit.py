@@ -101,8 +101,8 @@ class KernelFit:
         size, act = self.precision.weights.bytes_per_value, self.precision.activation_bytes
         load = (n * k * size + m * (n + k) * act) / self.bandwidth
         compute = 2 * m * n * k / self.peak
-        most = max(point.batch * (point.gamma + 1) for point in self.plan.points())
-        weight = np.where(m <= most, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
+        largest = max(point.batch * (point.gamma + 1) for point in self.plan.points())
+        weight = np.where(m <= largest, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
 
         def model(x: Array) -> Array:
             memory, flops = load / math.exp(x[0]) + n * x[4] * COLUMN_S, compute / math.exp(x[1])
@@ -228,10 +228,10 @@ class KernelFit:
     ) -> tuple[Array, Array]:
         from scipy.optimize import least_squares
 
-        clock = np.log([self._s(row) for row in rows])
+        measured = np.log([self._s(row) for row in rows])
         root = np.sqrt(np.ones(len(rows)) if weight is None else weight)
-        found = least_squares(lambda x: root * (np.log(model(x)) - clock), start, bounds=(low, high), loss="soft_l1")
-        left = np.log(model(found.x)) - clock
+        found = least_squares(lambda x: root * (np.log(model(x)) - measured), start, bounds=(low, high), loss="soft_l1")
+        left = np.log(model(found.x)) - measured
         self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=root**2)))
         spread = float(np.sum((root * left) ** 2) / max(1, len(rows) - len(start)))
         return found.x, np.sqrt(np.maximum(np.diag(np.linalg.pinv(found.jac.T @ found.jac)) * spread, 0.0))

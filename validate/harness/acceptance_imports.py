@@ -2,8 +2,6 @@
 
     vLLM     survival: drafts whose token at position j was accepted, over all drafts, j = 0 ... gamma - 1
     SGLang   tokens per iteration with the bonus token: completion tokens over verification passes
-    NVIDIA   ``speculation_profile.json`` is a proposal without a published schema that we know of: rates by position
-             are read from the field the caller names, in the convention the caller states; neither is guessed
 
 The source that is written names the convention, so that a reader can check the arithmetic.
 """
@@ -20,18 +18,13 @@ from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv import parse_kv
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import AcceptanceFile
-from perfmodel.speculation.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration, conditional_from_survival
+from perfmodel.speculation.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration
 
 CONVENTIONS = {
     "vllm": "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)",
     "sglang": "SGLang accept length: completion tokens over verification passes, bonus token included",
-    "nvidia": "speculation profile, rates by position",
 }
-RATES = {
-    "conditional": "accepted, given that all earlier ones of the iteration were",
-    "survival": "accepted together with all earlier ones",
-}
-MOST_COUNT = 1e18
+MAX_COUNT = 1e18
 _METRIC = re.compile(
     r"^[ \t]*vllm:spec_decode_(num_drafts|num_accepted_tokens_per_pos)(?:_total)?(?![\w:])"
     r'(?:[ \t]*\{((?:[^"}\n]|"(?:\\.|[^"\\\n])*")*)\})?(.*)$',
@@ -56,13 +49,8 @@ class Subject:
     """Whether somebody stated gamma: then figures of another number of positions are refused."""
 
 
-def import_file(
-    path: Path, format: str, subject: Subject, convention: str | None = None, field: str | None = None
-) -> AcceptanceFile:
-    """Read one file of a format. Raises InputError naming the file and what it must hold.
-
-    convention, field: of format ``nvidia`` only (`RATES`).
-    """
+def import_file(path: Path, format: str, subject: Subject) -> AcceptanceFile:
+    """Read one file of a format. Raises InputError naming the file and what it must hold."""
     if format not in CONVENTIONS:
         raise unknown_name("--format", "format", format, CONVENTIONS)
     for flag, name in (("--target", subject.target), ("--draft", subject.draft)):
@@ -75,19 +63,12 @@ def import_file(
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: must be a readable text file: {error}") from None
     try:
-        if format == "vllm":
-            rates = _vllm(path, text)
-        elif format == "sglang":
-            rates = _sglang(path, text, subject.gamma)
-        else:
-            rates = _nvidia(path, text, convention, field)
+        rates = _vllm(path, text) if format == "vllm" else _sglang(path, text, subject.gamma)
     except RecursionError:
         raise InputError(f"{path}: must not be nested so deeply") from None
-    if subject.gamma_given and format != "sglang":
-        held = len(rates["positions"]) if "positions" in rates else len(rates["histogram"]) - 1
-        if held != subject.gamma:
-            raise refuse("--gamma", None, f"{held}, the positions in {path}", subject.gamma)
-    stated = f" ({RATES[convention]})" if format == "nvidia" and convention else ""
+    positions = len(rates.get("histogram", ())) - 1
+    if subject.gamma_given and format == "vllm" and positions != subject.gamma:
+        raise refuse("--gamma", None, f"{positions}, the positions in {path}", subject.gamma)
     method = parse_kv(subject.draft_kv)
     row = {
         "target": subject.target,
@@ -97,7 +78,7 @@ def import_file(
         "context_tokens": float(subject.context),
         **rates,
     }
-    source = f"{path.name}, {CONVENTIONS[format]}{stated}"
+    source = f"{path.name}, {CONVENTIONS[format]}"
     return files.parse(AcceptanceFile, {"schema_version": 1, "source": source, "rows": [row]}, str(path))
 
 
@@ -180,38 +161,11 @@ def _of_requests(path: Path, requests: list[dict[str, Any]], key: str) -> Iterat
         info = request.get("meta_info", request)
         value = info.get(key) if isinstance(info, dict) else None
         if value is None:
-            wanted = "accept_length, or completion_tokens and spec_verify_ct of each request"
-            raise InputError(f"{path}: must hold {wanted}")
+            needed = "accept_length, or completion_tokens and spec_verify_ct of each request"
+            raise InputError(f"{path}: must hold {needed}")
         if not _is_count(value):
             raise refuse(str(path), key, "a finite count, 0 or more, in each request", value)
         yield float(value)
-
-
-def _nvidia(path: Path, text: str, convention: str | None, field: str | None) -> dict[str, Any]:
-    """Rates from 0 to 1 by position, first position first, in a field anywhere in the file."""
-    if convention not in RATES:
-        raise refuse("--convention", None, " or ".join(RATES), convention)
-    found = dict(_rate_lists(_json(path, text)))
-    if field is None and len(found) == 1:
-        field = next(iter(found))
-    if field not in found:
-        names = ", ".join(found) or "none"
-        raise InputError(f"{path}: --field must name one list of rates from 0 to 1 by position; lists there: {names}")
-    rates = found[field]
-    if convention == "survival":
-        if any(after > before for before, after in itertools.pairwise([1.0, *rates])):
-            raise InputError(f"{path}: {field}: survival must not rise from position to position")
-        rates = [float(rate) for rate in conditional_from_survival([1.0, *rates])]
-    return {"positions": rates}
-
-
-def _rate_lists(data: Any, name: str = "") -> Iterator[tuple[str, list[float]]]:
-    """Every list of numbers from 0 to 1, by its dotted name."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from _rate_lists(value, f"{name}.{key}" if name else str(key))
-    elif isinstance(data, list) and data and all(_is_count(value) and value <= 1 for value in data):
-        yield name, [float(value) for value in data]
 
 
 def _json(path: Path, text: str) -> dict[str, Any]:
@@ -229,5 +183,5 @@ def _any_json(where: str, text: str) -> Any:
 
 
 def _is_count(value: object) -> TypeGuard[float]:
-    """A number from 0 on that is finite; beyond `MOST_COUNT` sums might not be."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT
+    """A number from 0 on that is finite; beyond `MAX_COUNT` sums might not be."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
