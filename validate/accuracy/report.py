@@ -26,7 +26,7 @@ from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.counted import PointSet, scenario_of
 from perfmodel.validate.fit.folds import FOLDS
 from perfmodel.validate.fit.stack import halves
-from perfmodel.validate.records.schema import Protocol
+from perfmodel.validate.records.schema import RecordedProtocol
 from perfmodel.validate.records.store import Record, records, withdrawn
 from perfmodel.validate.records.summary import points, quiet_line, repeatability
 
@@ -177,7 +177,7 @@ def _bounds(cells: Sequence[Cell]) -> list[str]:
     return [f"{below}; {held}.", "", *(f"- {fault}" for fault in faults), *([""] if faults else [])]
 
 
-def _timer(record: Record, protocol: Protocol) -> list[str]:
+def _timer(record: Record, protocol: RecordedProtocol) -> list[str]:
     shortest = min((min(v) for row in record.rows for v in row.samples.values()), default=0.0)
     share = protocol.timer_overhead_s / shortest if shortest else 0.0
     return [f"Timing itself takes {share:.4%} of the shortest stretch that was timed ({shortest * 1e3:.3f} ms)."]

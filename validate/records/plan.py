@@ -31,8 +31,8 @@ class _Strict(BaseModel):
 class Precisions(_Strict):
     """Formats of weights (and activations) and of the cache."""
 
-    weights: DType = "bf16"
-    kv: DType = "bf16"
+    weights: DType = Field("bf16", description="of weights and activations")
+    kv: DType = Field("bf16", description="of the cache; the decoder keeps it in the type of its weights")
 
     @model_validator(mode="after")
     def _same(self) -> Self:
@@ -42,21 +42,17 @@ class Precisions(_Strict):
 
 
 class Block(_Strict):
-    """One rectangle of the grid: every batch with every context, gamma and KV method.
+    """One rectangle of the grid: every batch with every context, gamma and KV method."""
 
-    target, draft: a model's name, or that of a file in ``validate/plans/shapes``; draft ``self`` is the target itself.
-    weights, draft_weights: ``random:SEED``. alpha: scripted acceptance, at which speculation advances.
-    """
-
-    target: str
-    weights: str = Field("random:0", pattern=r"^random:\d+$")
-    draft: str = "self"
-    draft_weights: str = Field("random:1", pattern=r"^random:\d+$")
-    draft_kv: tuple[str, ...] = Field(("full",), min_length=1)
-    batch: Counts
-    context: Counts
-    gamma: Counts
-    alpha: float = Field(ge=0, le=1)
+    target: str = Field(description="a model's name, or that of a file in `validate/plans/shapes`")
+    weights: str = Field("random:0", pattern=r"^random:\d+$", description="`random:SEED`")
+    draft: str = Field("self", description="the same of the draft; `self` is the target itself")
+    draft_weights: str = Field("random:1", pattern=r"^random:\d+$", description="of a separate draft")
+    draft_kv: tuple[str, ...] = Field(("full",), min_length=1, description="the draft's KV methods, `NAME[:BUDGET]`")
+    batch: Counts = Field(description="sequences")
+    context: Counts = Field(description="cached tokens per sequence when a sample starts")
+    gamma: Counts = Field(description="drafted tokens per iteration")
+    alpha: float = Field(ge=0, le=1, description="scripted acceptance, at which speculation advances")
 
     @field_validator("draft_kv")
     @classmethod
@@ -77,20 +73,15 @@ class Block(_Strict):
 
 
 class Protocol(_Strict):
-    """How each point is timed.
+    """How each point is timed. Plain and speculative samples take turns, all from the same cache contents."""
 
-    A sample is `iterations` iterations of the loop, from the same cache contents; `warmup` samples are thrown away.
-    Plain and speculative samples take turns. read_every: iterations after which the loop looks at its lengths.
-    graphs: on CUDA, replay captured iterations (and captured phases).
-    """
-
-    modes: tuple[Mode, ...] = Field(default=("end_to_end", "phases"), min_length=1)
-    warmup: PositiveInt = 1
-    samples: int = Field(default=MIN_SAMPLES, ge=MIN_SAMPLES)
-    iterations: PositiveInt = 4
-    read_every: PositiveInt = 4
-    graphs: bool = True
-    seed: int = Field(default=0, ge=0)
+    modes: tuple[Mode, ...] = Field(("end_to_end", "phases"), min_length=1, description="whole loops, their parts")
+    warmup: PositiveInt = Field(1, description="samples that are thrown away first")
+    samples: int = Field(MIN_SAMPLES, ge=MIN_SAMPLES, description="samples of each row")
+    iterations: PositiveInt = Field(4, description="iterations of the loop in a sample")
+    read_every: PositiveInt = Field(4, description="iterations after which the loop looks at its lengths")
+    graphs: bool = Field(True, description="on CUDA, replay captured iterations (and captured phases)")
+    seed: int = Field(0, ge=0, description="of cache contents and acceptance")
 
     @field_validator("modes")
     @classmethod
@@ -101,25 +92,28 @@ class Protocol(_Strict):
 
 
 class Micro(_Strict):
-    """Sizes of the microbenchmarks: GEMM rows (M) and the most memory that is copied and read, in bytes."""
+    """Sizes of the microbenchmarks."""
 
-    rows: Counts = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 129, 160, 192, 256, 257, 512, 1024, 2048, 4096)
-    max_bytes: PositiveInt = 2**31
+    rows: Counts = Field(
+        (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 129, 160, 192, 256, 257, 512, 1024, 2048, 4096),
+        description="rows (M) of the GEMMs",
+    )
+    max_bytes: PositiveInt = Field(2**31, description="the most memory that is copied and read")
 
 
 class Plan(_Strict):
-    """A whole plan. hardware: the device that predictions are for; ``--hardware`` puts another in its place."""
+    """What to measure: a YAML file of `validate/plans`, or one of your own."""
 
     schema_version: Literal[1]
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$")
-    title: str = Field(min_length=8)
-    device: Literal["cpu", "cuda"]
-    hardware: str
-    tensor_parallel: PositiveInt = 1
-    attention: Literal["auto", "math", "sdpa", "triton"] = "auto"
-    threads: PositiveInt | None = None
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$", description="as its file: a-z, 0-9 and -")
+    title: str = Field(min_length=8, description="what it is for, in a line")
+    device: Literal["cpu", "cuda"] = Field(description="where it runs")
+    hardware: str = Field(description="device file that predictions are for; `--hardware` names another")
+    tensor_parallel: PositiveInt = Field(1, description="processes that share the model, started by torchrun")
+    attention: Literal["auto", "math", "sdpa", "triton"] = Field("auto", description="attention kernel")
+    threads: PositiveInt | None = Field(None, description="CPU threads; torch's choice without")
     precision: Precisions = Precisions()
-    grid: tuple[Block, ...] = Field(min_length=1)
+    grid: tuple[Block, ...] = Field(min_length=1, description="each point must be in it once")
     protocol: Protocol = Protocol()
     micro: Micro = Micro()
 

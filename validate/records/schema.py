@@ -135,8 +135,8 @@ class RecordedPlan(Plan):
     shapes: dict[str, ModelSpec] = Field(description="model -> its full shape, as it was then")
 
 
-class Protocol(_Part):
-    """How it was timed: the plan's protocol, and what timing itself takes."""
+class RecordedProtocol(_Part):
+    """How it was timed: the plan's protocol where points were, and what timing itself takes."""
 
     timer: str = Field(description="`perf_counter` on a CPU, `cuda_event` on CUDA")
     timer_overhead_s: Seconds = Field(description="mean of timing nothing, s")
@@ -171,9 +171,12 @@ class _Record(_Part):
     hardware: str = Field(description="device file that predictions are for")
     commit: str = Field(pattern=r"^[0-9a-f]{8,40}$", description="of the code that ran")
     dirty: bool = Field(description="whether the tree differed from it")
+    commit_from: str | None = Field(None, description="what said so: `git` or `PERFMODEL_COMMIT`")
+    source_sha256: str | None = Field(None, description="of the code and data files that a run can depend on")
+    plan_sha256: str | None = Field(None, description="of the plan with its shapes: what `--resume` goes by")
     plan: RecordedPlan
     environment: Environment
-    protocol: Protocol
+    protocol: RecordedProtocol
 
     @field_validator("points", check_fields=False)
     @classmethod
@@ -197,6 +200,7 @@ class KernelRecord(_Record):
     """What `perfmodel validate microbench` writes."""
 
     kind: Literal["microbench"]
+    kinds: tuple[str, ...] = Field((), description="kinds of kernels that were timed")
     points: tuple[KernelRow, ...]
 
 
