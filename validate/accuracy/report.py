@@ -82,23 +82,24 @@ def picture_stem(record: Record) -> str:
     return f"{record.data.plan.name}-{record.path.stem.partition('-')[0]}"
 
 
-def point_table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Header and a row a point: predicted / measured / error of every figure."""
+def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
+    """Header and a row a point: predicted / measured / error of each figure that was measured."""
     found: dict[str, dict[str, Cell]] = {}
     for c in cells:
         found.setdefault(c.point.row_id, {})[c.quantity] = c
-    shown = [name for name in FIGURES if any(name in of for of in found.values())]
+    shown = [name for name in figures if any(name in of for of in found.values())]
     rows = []
     for of in found.values():
         p = next(iter(of.values())).point
         rows.append([*_subject(p), *(_figure(of[name]) if name in of else "–" for name in shown)])
-    return ["pair", "B", "S", "γ", *(LABELS[name] for name in shown)], rows
+    heads = (LABELS[name] + (", ms" if name.endswith("_s") else "") for name in shown)
+    return ["pair", "B", "S", "γ", *heads], rows
 
 
-def error_table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
     """Header and a row a figure: mean, worst and bias of its relative errors."""
     rows = []
-    for name in FIGURES:
+    for name in figures:
         if part := [c for c in cells if c.quantity == name]:
             e = error(part)
             rows.append([LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"])
@@ -111,8 +112,8 @@ def _subject(p: MeasuredPoint) -> list[str]:
 
 
 def _figure(c: Cell) -> str:
-    scale, unit = (1.0, "") if c.quantity == "speedup" else (1e3, " ms")
-    return f"{scale * c.predicted:.2f} / {scale * c.measured:.2f}{unit} / {c.error:+.0%}"
+    scale = 1e3 if c.quantity.endswith("_s") else 1.0
+    return f"{scale * c.predicted:.2f} / {scale * c.measured:.2f} / {c.error:+.0%}"
 
 
 def _section(record: Record, hardware: str | None, calibration: Calibration) -> list[str]:

@@ -21,6 +21,8 @@ THREADS = typer.Option(help="CPU threads [the plan's, else torch's choice]; anot
 RESULTS_FOLDER = typer.Option(help="Folder of all results [results/ of the source tree].")
 BUSY_SHARE = 0.15
 """Above this share of the CPUs in use before a measurement begins, it says so."""
+SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
+"""Figures on the terminal; `report` has them all."""
 PLAN = typer.Argument(help="A plan of validate/plans, or a file.")
 
 
@@ -215,8 +217,8 @@ def _show_record(record: Record, calibration: str | None) -> None:
     used = calibration_of(record, None, calibration)
     cells = compare_record(record, used)
     typer.echo(f"{record.name}: predicted with {used.name} / measured / error")
-    show(*point_table(cells))
-    show(*error_table(cells))
+    show(*point_table(cells, SHOWN))
+    show(*error_table(cells, SHOWN))
     for line in below_bounds(cells):
         typer.echo(f"WARNING: {line}", err=True)
     typer.echo(quiet_line(record), err=True)

@@ -109,6 +109,7 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
         alpha=0.8 if p.alpha is None else p.alpha,
         weights=p.weights,
         kv_dtype=p.kv_dtype,
+        calibration="ideal",  # the device's own may be what is being made
     )
     return with_calibration(resolve(query), calibration)
 
