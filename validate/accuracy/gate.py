@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 from perfmodel.specs.calibration import CONSTANTS
 
+SCHEMA_VERSION = 2
+"""Of results/accuracy.json."""
 OVERALL_POINTS = 1.0
 PARTITION_POINTS = 3.0
 PARTITION_ROWS = 10
@@ -20,15 +22,17 @@ SHOWN = 12
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The recorded accuracy. Raises InputError where there is none or it cannot be read."""
+    """The recorded accuracy. Raises InputError where there is none, or none that this version can compare."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise InputError(f"{path}: must exist; write it with `perfmodel validate accuracy --write`") from None
     except ValueError as error:
         raise InputError(f"{path}: must be JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: must hold a mapping")
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if version != SCHEMA_VERSION:
+        allowed = f"{SCHEMA_VERSION}; write the file anew with `perfmodel validate accuracy --write`"
+        raise refuse(str(path), "schema_version", allowed, version)
     return found
 
 

@@ -90,7 +90,11 @@ def read(where: Path) -> list[Row]:
     if not where.is_file():
         raise InputError(f"{where}: must exist; write it with `perfmodel validate accuracy --write`")
     with where.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+        reader = csv.DictReader(stream)
+        rows = list(reader)
+    if tuple(reader.fieldnames or ()) != COLUMNS:
+        raise InputError(f"{where}: line 1: must have the columns {', '.join(COLUMNS)}")
+    return rows
 
 
 def drift(recorded: list[Row], now: list[Row]) -> list[str]:

@@ -16,6 +16,7 @@ from perfmodel.specs.calibration import Scatter, load_calibration
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
 from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
+from perfmodel.validate.accuracy.gate import SCHEMA_VERSION
 from perfmodel.validate.accuracy.systems import SystemRow, mean_error, systems, transferred
 from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
 from perfmodel.validate.fit.counted import Array, scenario_of
@@ -25,7 +26,6 @@ from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import RESULTS
 
-SCHEMA_VERSION = 2
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
 OVERALL = ("target_s", "draft_s", "verify_s", "speedup")

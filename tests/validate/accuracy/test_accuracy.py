@@ -142,7 +142,7 @@ def test_small_partitions_and_small_rises_only_make_it_stale(recorded: Record) -
 
 
 def test_a_missing_or_broken_record_is_a_users_fault(tmp_path: Path) -> None:
-    for text in (None, "{", "[]"):
+    for text in (None, "{", "[]", "{}", '{"schema_version": 1}'):
         path = tmp_path / "accuracy.json"
         if text is not None:
             path.write_text(text)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree import Tree
-from perfmodel.validate.cli.generate import BUNDLED, generate
+from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.compare import Run, compare, difference, run
 from perfmodel.validate.decoder.job import Job, every_method
@@ -27,6 +27,7 @@ from perfmodel.validate.decoder.table import Predicted, lines
 from perfmodel.validate.decoder.tokens import Bytes, end_tokens, tokenizer
 from perfmodel.validate.decoder.two_level import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
+from perfmodel.validate.lm import CHECKPOINT
 from perfmodel.validate.lm.train import configuration
 
 app = typer.Typer()
@@ -195,7 +196,7 @@ def test_random_weights_and_scripted_acceptance(make_model: Callable[..., Model]
         ("--hardware: no device named", ["--hardware", "nope"]),
         ("--checkpoint: must be a folder", ["--checkpoint", "llama-68m"]),
         ("--draft: no model named", ["--draft", "/nope"]),
-        ("--draft-tp: must divide", ["--draft", str(BUNDLED), "--draft-tp", "0"]),
+        ("--draft-tp: must divide", ["--draft", str(CHECKPOINT), "--draft-tp", "0"]),
         ("--context: no held-out file", ["--context", "1m", "--new-tokens", "1", "--batch", "1"]),
         ("model llama-3.1-405b: must fit in the", ["--model", "llama-3.1-405b", "--dtype", "fp64"]),
         ("--device", ["--device", "tpu"]),
