@@ -93,7 +93,7 @@ def shape_of(text: str) -> str:
     text = re.sub(r"\d{8}T\d{6}Z-[0-9a-f]{8}", "RECORD", text)
     text = re.sub(r"\d{8}T\d{6}Z", "STAMP", text)
     text = re.sub(r"[+-]?\d[\d.,]*(?: (?:us|ms|s)\b)?", "#", text)
-    return re.sub(r"[-\s]+", " ", text)
+    return re.sub(r"[-─\s]+", " ", text)
 
 
 @pytest.mark.slow

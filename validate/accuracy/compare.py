@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.calibration import Calibration, Scatter, load_calibration
 from perfmodel.specs.gpu import load_gpu
@@ -199,9 +200,9 @@ def _modelled_tokens(p: MeasuredPoint) -> float:
     """Tokens per iteration from a published acceptance row, NaN where there is none."""
     if p.gamma is None or p.draft is None or p.draft_kv is None:
         return float("nan")
-    method, _, budget = p.draft_kv.partition(":")
+    kv = parse_kv(p.draft_kv)
     try:
-        row = find_acceptance(p.target, p.draft, method, int(budget) if budget else None, p.context, None)
+        row = find_acceptance(p.target, p.draft, kv.name, kv.budget, p.context)
     except InputError:
         return float("nan")
     return float(np.asarray(Acceptance.from_row(row).tokens_per_iteration(p.gamma)))

@@ -31,8 +31,8 @@ class _Strict(BaseModel):
 class Precisions(_Strict):
     """Formats of weights (and activations) and of the cache."""
 
-    weights: DType = Field("bf16", description="of weights and activations")
-    kv: DType = Field("bf16", description="of the cache; the decoder keeps it in the type of its weights")
+    weights: DType = Field(default="bf16", description="of weights and activations")
+    kv: DType = Field(default="bf16", description="of the cache; the decoder keeps it in the type of its weights")
 
     @model_validator(mode="after")
     def _same(self) -> Self:
@@ -45,10 +45,12 @@ class Block(_Strict):
     """One rectangle of the grid: every batch with every context, gamma and KV method."""
 
     target: str = Field(description="a model's name, or that of a file in `validate/plans/shapes`")
-    weights: str = Field("random:0", pattern=r"^random:\d+$", description="`random:SEED`")
-    draft: str = Field("self", description="the same of the draft; `self` is the target itself")
-    draft_weights: str = Field("random:1", pattern=r"^random:\d+$", description="of a separate draft")
-    draft_kv: tuple[str, ...] = Field(("full",), min_length=1, description="the draft's KV methods, `NAME[:BUDGET]`")
+    weights: str = Field(default="random:0", pattern=r"^random:\d+$", description="`random:SEED`")
+    draft: str = Field(default="self", description="the same of the draft; `self` is the target itself")
+    draft_weights: str = Field(default="random:1", pattern=r"^random:\d+$", description="of a separate draft")
+    draft_kv: tuple[str, ...] = Field(
+        default=("full",), min_length=1, description="the draft's KV methods, `NAME[:BUDGET]`"
+    )
     batch: Counts = Field(description="sequences")
     context: Counts = Field(description="cached tokens per sequence when a sample starts")
     gamma: Counts = Field(description="drafted tokens per iteration")
@@ -75,13 +77,15 @@ class Block(_Strict):
 class Protocol(_Strict):
     """How each point is timed. Plain and speculative samples take turns, all from the same cache contents."""
 
-    modes: tuple[Mode, ...] = Field(("end_to_end", "phases"), min_length=1, description="whole loops, their parts")
-    warmup: PositiveInt = Field(1, description="samples that are thrown away first")
-    samples: int = Field(MIN_SAMPLES, ge=MIN_SAMPLES, description="samples of each row")
-    iterations: PositiveInt = Field(4, description="iterations of the loop in a sample")
-    read_every: PositiveInt = Field(4, description="iterations after which the loop looks at its lengths")
-    graphs: bool = Field(True, description="on CUDA, replay captured iterations (and captured phases)")
-    seed: int = Field(0, ge=0, description="of cache contents and acceptance")
+    modes: tuple[Mode, ...] = Field(
+        default=("end_to_end", "phases"), min_length=1, description="whole loops, their parts"
+    )
+    warmup: PositiveInt = Field(default=1, description="samples that are thrown away first")
+    samples: int = Field(default=MIN_SAMPLES, ge=MIN_SAMPLES, description="samples of each row")
+    iterations: PositiveInt = Field(default=4, description="iterations of the loop in a sample")
+    read_every: PositiveInt = Field(default=4, description="iterations after which the loop looks at its lengths")
+    graphs: bool = Field(default=True, description="on CUDA, replay captured iterations (and captured phases)")
+    seed: int = Field(default=0, ge=0, description="of cache contents and acceptance")
 
     @field_validator("modes")
     @classmethod
@@ -95,10 +99,10 @@ class Micro(_Strict):
     """Sizes of the microbenchmarks."""
 
     rows: Counts = Field(
-        (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 129, 160, 192, 256, 257, 512, 1024, 2048, 4096),
+        default=(1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 129, 160, 192, 256, 257, 512, 1024, 2048, 4096),
         description="rows (M) of the GEMMs",
     )
-    max_bytes: PositiveInt = Field(2**31, description="the most memory that is copied and read")
+    max_bytes: PositiveInt = Field(default=2**31, description="the most memory that is copied and read")
 
 
 class Plan(_Strict):
@@ -109,9 +113,9 @@ class Plan(_Strict):
     title: str = Field(min_length=8, description="what it is for, in a line")
     device: Literal["cpu", "cuda"] = Field(description="where it runs")
     hardware: str = Field(description="device file that predictions are for; `--hardware` names another")
-    tensor_parallel: PositiveInt = Field(1, description="processes that share the model, started by torchrun")
-    attention: Literal["auto", "math", "sdpa", "triton"] = Field("auto", description="attention kernel")
-    threads: PositiveInt | None = Field(None, description="CPU threads; torch's choice without")
+    tensor_parallel: PositiveInt = Field(default=1, description="processes that share the model, started by torchrun")
+    attention: Literal["auto", "math", "sdpa", "triton"] = Field(default="auto", description="attention kernel")
+    threads: PositiveInt | None = Field(default=None, description="CPU threads; torch's choice without")
     precision: Precisions = Precisions()
     grid: tuple[Block, ...] = Field(min_length=1, description="each point must be in it once")
     protocol: Protocol = Protocol()

@@ -142,6 +142,11 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
 
+def test_a_method_with_options_is_compared() -> None:
+    p = replace(published_points("magicdec")[0], draft_kv="quest:512,page=8")
+    assert len(module.compare_points([p], load_calibration("ideal"))) == len(module.LABELS) - 2  # no overhead, no alpha
+
+
 def test_a_cache_of_another_type_is_counted() -> None:
     """fp32 keys and values are twice the bytes: the KV share of the bound doubles."""
     (name,) = (name for name in module.own_sets() if name.startswith("cpu-1/"))
