@@ -153,4 +153,5 @@ def test_a_cache_of_another_type_is_counted() -> None:
     p = replace(module.own_sets()[name][0], hardware="h100-sxm-80gb")
     lower = {kv: module.compare_points([replace(p, kv_dtype=kv)], load_calibration("ideal"))[0].lower or 0.0
              for kv in ("bf16", "fp8", "fp32")}  # fmt: skip
+    assert lower["fp32"] > lower["bf16"] > lower["fp8"] > 0
     assert lower["fp32"] - lower["bf16"] == pytest.approx(2 * (lower["bf16"] - lower["fp8"]), rel=1e-6)
