@@ -31,17 +31,6 @@ from perfmodel.validate.records.store import Record, records, withdrawn
 from perfmodel.validate.records.summary import points, quiet_line, repeatability
 
 FIGURES = tuple(name for name in LABELS if name != "speedup_alpha")
-TERMS = {
-    "param_load_s": "weights",
-    "kv_load_s": "KV",
-    "flop_s": "FLOPs",
-    "activation_s": "activations",
-    "comm_s": "communication",
-    "fixed_s": "fixed",
-    "lower_s": "lower bound",
-    "predicted_s": "predicted",
-}
-"""Terms of a pass in the engine's answer -> their heading."""
 MIN_HALVES = 8
 """Fewer plain passes than this are not split into halves."""
 TOLERANCE = 0.03
@@ -251,12 +240,12 @@ def _pair(target: str, draft: str, kv: str) -> str:
 
 
 def _terms(cells: Sequence[Cell], calibration: Calibration) -> list[str]:
-    """The engine's terms of each pass, each pass once."""
+    """What the predicted time of each pass is spent on, each pass once."""
     counted = PointSet(tuple(dict.fromkeys(c.point for c in cells)), calibration)
     rows = dict(row for name in ("target_s", "verify_s", "draft_s") for row in _pass_rows(counted, name))
-    head = ["pass", "of", *TERMS.values(), "limited by"]
+    head = ["pass", "of", *LIMITERS.values(), "predicted", "lower bound", "limited by"]
     lines = table(head, rows.values(), text_columns=(0, 1, len(head) - 1))
-    return ["### What the passes are made of (ms; loads and FLOPs at peak)", "", *lines, ""]
+    return ["### What the predicted passes are spent on, ms", "", *lines, ""]
 
 
 def _pass_rows(counted: PointSet, quantity: str) -> Iterator[tuple[str, list[str]]]:
@@ -264,15 +253,14 @@ def _pass_rows(counted: PointSet, quantity: str) -> Iterator[tuple[str, list[str
         if quantity not in group.passes:
             continue
         time, shape = group.pass_time(quantity), group.batch.shape
-        terms = {name: np.broadcast_to(getattr(time, name), shape) for name in (*TERMS, "limiter")}
+        columns = [np.broadcast_to(of, shape) for of in (*time.terms.values(), time.predicted_s, time.lower_s)]
+        limiter = np.broadcast_to(time.limiter, shape)
         for place, i in enumerate(group.index):
             p = counted.points[i]
-            words = [LABELS[quantity], model_label(p.target), f"B {p.batch}", f"S {p.asked_context}"]
-            words += {"verify_s": [f"γ {p.gamma}"], "draft_s": [model_label(p.draft or ""), f"{p.draft_kv}"]}.get(
-                quantity, []
-            )
-            row = [f"{1e3 * float(terms[name][place]):.2f}" for name in TERMS]
-            yield " ".join(words), [" ".join(words), *row, LIMITERS[str(terms["limiter"][place])]]
+            which = {"verify_s": f" γ {p.gamma}", "draft_s": f" {model_label(p.draft or '')} {p.draft_kv}"}
+            words = f"{model_label(p.target)} B {p.batch} S {p.asked_context}{which.get(quantity, '')}"
+            row = [f"{1e3 * float(of[place]):.2f}" for of in columns]
+            yield f"{quantity} {words}", [LABELS[quantity], words, *row, LIMITERS[str(limiter[place])]]
 
 
 def _failures(record: Record) -> list[str]:
