@@ -25,7 +25,7 @@ from perfmodel.validate.accuracy.grid import best_gammas, inflections
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.counted import PointSet, scenario_of
 from perfmodel.validate.fit.folds import FOLDS
-from perfmodel.validate.fit.stack import halves
+from perfmodel.validate.fit.stack import fit_stack
 from perfmodel.validate.records.schema import RecordedProtocol
 from perfmodel.validate.records.store import Record, records, withdrawn
 from perfmodel.validate.records.summary import points, quiet_line, repeatability
@@ -138,7 +138,7 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         *_timer(record, protocol),
         f"{quiet_line(record)}.",
         "",
-        *_halves(record, hardware or data.hardware, calibration),
+        *_scaled(record, hardware or data.hardware, calibration),
         "### Every point (predicted / measured / error)",
         "",
         *table(*point_table(cells)),
@@ -173,15 +173,15 @@ def _timer(record: Record, protocol: RecordedProtocol) -> list[str]:
     return [f"Timing itself takes {share:.4%} of the shortest stretch that was timed ({shortest * 1e3:.3f} ms)."]
 
 
-def _halves(record: Record, hardware: str, calibration: Calibration) -> list[str]:
+def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str]:
     """What the calibration would reach scaled to whole passes: fitted on one half, judged on the other."""
     measured = tuple(replace(p, hardware=hardware) for p in points(record) if p.speedup and p.overhead_s)
     if record.name in calibration.fitted_on or len({FOLDS["point"](p) for p in measured}) < MIN_HALVES:
         return []
-    found = halves(measured, calibration)
+    found = fit_stack(measured, calibration)
     rows = [
         [LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"]
-        for name, e in found.judged.items()
+        for name, e in found.held_out.items()
     ]
     factors = ", ".join(f"{kind} {factor:.2f}" for kind, factor in found.factors.items())
     return [

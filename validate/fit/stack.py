@@ -1,6 +1,6 @@
 """Stack factors: what whole passes cost beyond their kernels, fitted to one half of an own record, judged on the other.
 
-Four factors, no more: a record of a few dozen points can carry these. Each stretches all constants of one kind of work.
+Four factors, no more: a record of a few dozen points can carry these. Each scales all constants of one kind of work.
 """
 
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ KINDS: dict[str, tuple[Work, ...]] = {
     "linear ops": ("linear",),
     "attention": ("attention",),
     "rest of a pass": ("small", "pass"),
-    "beside the passes": ("iteration",),
+    "outside the passes": ("iteration",),
 }
 """Factor -> the work whose fractions it divides (at most to 1) and whose times it multiplies."""
 LOW, HIGH = 0.25, 4.0
 
 
 @dataclass(frozen=True)
-class Halves:
+class StackFit:
     """Factors fitted to all points, and the errors of every point under the factors of the half it is not in."""
 
     factors: dict[str, float]
     calibration: Calibration
-    judged: dict[str, Errors]
+    held_out: dict[str, Errors]
 
 
 def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
-    """A calibration with the constants of each kind of work stretched by its factor."""
+    """A calibration with the constants of each kind of work scaled by its factor."""
     values: dict[str, float] = {}
     for kind, factor in factors.items():
         for name, declared in CONSTANTS.items():
@@ -64,7 +64,7 @@ def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]
     return dict(zip(KINDS, np.exp(found.x).tolist(), strict=True))
 
 
-def halves(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> Halves:
+def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> StackFit:
     """Fit to the one half and judge on the other, both ways; points of one plain decoding time stay together.
 
     Raises InputError where there are not two such groups.
@@ -79,22 +79,22 @@ def halves(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> Halves:
     by_even, by_odd = (points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd))
     other = {name: np.where(odd, by_even[name], by_odd[name]) for name in TIMES}
     factors = fit_factors(points, kernels, np.ones(len(measured), dtype=bool))
-    return Halves(factors, scaled(kernels, factors), errors_by_quantity(points, other))
+    return StackFit(factors, scaled(kernels, factors), errors_by_quantity(points, other))
 
 
 def with_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str) -> Calibration:
     """The calibration of kernels and stack, `name`; its observed error is that of the halves."""
-    made = halves(measured, kernels)
+    made = fit_stack(measured, kernels)
     seen, words = measured[0].set_name, ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
     stated = {
         figure: Scatter(log_rms=float(f"{e.log_rms:.3g}"), rows=e.rows, source=f"{seen}, fitted on the other half")
-        for figure, e in made.judged.items()
+        for figure, e in made.held_out.items()
     }
     return made.calibration.model_copy(
         update={
             "name": name,
             "fitted_on": (*kernels.fitted_on, seen),
-            "notes": f"{kernels.notes} Stretched to whole passes of {seen}: {words}.",
+            "notes": f"{kernels.notes} Scaled to whole passes of {seen}: {words}.",
             "observed_error": stated,
         }
     )

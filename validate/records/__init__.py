@@ -1,1 +1,1 @@
-"""Own records: what a measurement file holds, how it is read, and the statistics that are made on reading."""
+"""Own measurements: plans, what a record holds (`schema`), where it is (`store`), and its statistics (`summary`)."""

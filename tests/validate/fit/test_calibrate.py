@@ -1,4 +1,4 @@
-"""Fitting: constants are found again where they are known, files are reproduced byte for byte, rows left out are."""
+"""Fitting: constants are found again where they are known, files are reproduced byte for byte, rows held out are."""
 
 import datetime
 from dataclasses import replace
@@ -107,7 +107,7 @@ def test_points_are_predicted_as_whatif_does() -> None:
 
 
 def test_numbers_reached() -> None:
-    """The figures that are aimed at, on rows left out."""
+    """The figures that are aimed at, on held-out rows."""
     a100, h100, gpt = (report(r).held_out for r in (A100, H100, GPT_FAST))
     for by, e in ((by, h100[by]) for by in ("point", "batch", "draft")):
         assert e["speedup"].mape <= 0.03, by
@@ -124,7 +124,7 @@ def test_numbers_reached() -> None:
 
 def test_fit_and_hold_out_by_table() -> None:
     found = judge(A100, ("table=3a", "table=3c"), ("table=3b",))
-    assert found["rows"] < 34  # rows of 3a that share a decoding time with 3b are left out of the fit
+    assert found["rows"] < 34  # rows of 3a that share a decoding time with 3b are not in the fit
     assert found["held_out"]["chosen"]["speedup"]["rows"] == 13
     assert found["held_out"]["chosen"]["speedup"]["mape"] < 0.06
 

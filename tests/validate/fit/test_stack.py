@@ -12,11 +12,11 @@ from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.validate.fit.counted import TIMES, PointSet
 from perfmodel.validate.fit.folds import folds_of
-from perfmodel.validate.fit.stack import KINDS, halves, scaled, with_stack
+from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled, with_stack
 from perfmodel.validate.records.store import RESULTS, latest, newest, records
 from perfmodel.validate.records.summary import points
 
-FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "beside the passes": 3.0}
+FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "outside the passes": 3.0}
 KERNELS = load_calibration("xeon-amx-2core.micro")
 
 
@@ -34,9 +34,9 @@ def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tu
 
 
 def test_factors_that_made_the_times_are_found(made: tuple[MeasuredPoint, ...]) -> None:
-    found = halves(made, KERNELS)
+    found = fit_stack(made, KERNELS)
     assert found.factors == pytest.approx(FACTORS, rel=1e-3)
-    assert all(found.judged[name].mape < 1e-3 for name in TIMES)
+    assert all(found.held_out[name].mape < 1e-3 for name in TIMES)
 
 
 def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
@@ -46,10 +46,10 @@ def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
     assert len({*plain}) == folds_of(made, "point").max() + 1 < len({(p.target, p.batch, p.context) for p in made})
     assert not {plain[i] for i in np.flatnonzero(odd)} & {plain[i] for i in np.flatnonzero(~odd)}
     twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))  # type: ignore[operator]
-    assert halves(twice, KERNELS).judged["target_s"].mape > 0.2
+    assert fit_stack(twice, KERNELS).held_out["target_s"].mape > 0.2
 
 
-def test_a_factor_stretches_the_fractions_and_times_of_its_work_and_nothing_else() -> None:
+def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() -> None:
     """Every one but those of an all-reduce has a factor; none has two."""
     alone = {
         kind: {n for n in CONSTANTS if getattr(scaled(KERNELS, {kind: 1.25}), n) != getattr(KERNELS, n)}
@@ -66,7 +66,7 @@ def test_a_factor_stretches_the_fractions_and_times_of_its_work_and_nothing_else
     assert sorted(moved) == sorted(stated)
 
 
-def test_the_stretched_calibration_states_what_it_was_fitted_on(made: tuple[MeasuredPoint, ...]) -> None:
+def test_the_scaled_calibration_states_what_it_was_fitted_on(made: tuple[MeasuredPoint, ...]) -> None:
     found = with_stack(made, KERNELS, "mine.stack")
     assert found.name == "mine.stack"
     assert found.fitted_on == (*KERNELS.fitted_on, made[0].set_name)
@@ -77,17 +77,17 @@ def test_the_stretched_calibration_states_what_it_was_fitted_on(made: tuple[Meas
 
 def test_one_plain_pass_cannot_be_halved(made: tuple[MeasuredPoint, ...]) -> None:
     with pytest.raises(InputError, match="two batches or contexts"):
-        halves(made[:1], KERNELS)
+        fit_stack(made[:1], KERNELS)
     one = [p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)]
     assert len({p.gamma for p in one}) > 1
     with pytest.raises(InputError, match="two batches or contexts"):
-        halves(tuple(one), KERNELS)
+        fit_stack(tuple(one), KERNELS)
 
 
 def test_passes_must_have_been_timed_alone(made: tuple[MeasuredPoint, ...]) -> None:
     whole = tuple(replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in made)
     with pytest.raises(InputError, match="--stack: must hold passes that were timed alone"):
-        halves(whole, KERNELS)
+        fit_stack(whole, KERNELS)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
