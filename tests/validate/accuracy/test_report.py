@@ -53,7 +53,13 @@ def report(results: Path, *more: str) -> int:
 def test_the_page_has_every_part_and_is_reproducible(results: Path) -> None:
     assert report(results) == 0
     page, text = results / "t-1" / "report.md", (results / "t-1" / "report.md").read_text(encoding="utf-8")
-    for part in ("### Errors", "### Every point", "### Best γ", "### S_inflection", "### What the passes are made of"):
+    for part in (
+        "### Errors",
+        "### Every point",
+        "### Best γ",
+        "### S_inflection",
+        "### What the predicted passes are spent on",
+    ):
         assert part in text
     linked = [name for name in results.glob("t-1/*.png") if f"({name.name})" in text]
     assert len(linked) == 3
