@@ -23,24 +23,30 @@ def acceptance(
     threads: Annotated[int | None, typer.Option(help="CPU threads [torch's choice].")] = None,
     seed: Annotated[int, typer.Option(help="Of prompts and sampling.")] = 0,
     convert: Annotated[Path | None, typer.Option("--import", help="Another tool's figures instead of a run.")] = None,
-    format: Annotated[str | None, typer.Option(help="Of --import: vllm or sglang.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Of --import: vllm, sglang or llama.cpp [seen by its content].")
+    ] = None,
+    lengths: Annotated[
+        str | None, typer.Option(help="Of --import: the draft lengths of the schedule that was served, such as 1,3.")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Of --import: the target's name.")] = None,
     draft: Annotated[str, typer.Option(help="Of --import: self or the draft's name.")] = "self",
     out: Annotated[Path | None, typer.Option(help="File for `whatif --acceptance` [stdout].")] = None,
 ) -> int:
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures."""
     from perfmodel.cli.counts import parse_counts
+    from perfmodel.validate.engine.acceptance import Subject, import_file
     from perfmodel.validate.harness import acceptance as observe
-    from perfmodel.validate.harness.acceptance_imports import Subject, import_file
 
     if out is not None:
         _check_writable(out)
     if convert is not None:
-        if format is None or target is None:
-            raise InputError("--import: needs --format and --target")
+        if target is None:
+            raise InputError("--import: needs --target")
         contexts = parse_counts(context, "--context")
         stated = str(ctx.get_parameter_source("gamma")).endswith("COMMANDLINE")
-        subject = Subject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma, stated)
+        served = () if lengths is None else parse_counts(lengths, "--lengths")
+        subject = Subject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma, stated, served)
         table = import_file(convert, format, subject)
     else:
         setting = observe.Setting(

@@ -179,7 +179,7 @@ def test_figures_that_are_none_are_refused_in_one_line(tmp_path: Path, format: s
 
 
 def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path) -> None:
-    from perfmodel.validate.harness.acceptance_imports import Subject, import_file
+    from perfmodel.validate.engine.acceptance import Subject, import_file
 
     path = tmp_path / "metrics.txt"
     path.write_text(page("27"))
@@ -257,7 +257,7 @@ def test_what_is_not_the_format_is_refused(tmp_path: Path, format: str, text: st
 
 
 def _import(path: Path, format: str) -> None:
-    from perfmodel.validate.harness.acceptance_imports import Subject, import_file
+    from perfmodel.validate.engine.acceptance import Subject, import_file
 
     import_file(path, format, Subject("t", "self", "full", 4096, 3))
 

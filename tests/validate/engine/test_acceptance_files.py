@@ -1,0 +1,167 @@
+"""Acceptance figures as engines print them; what a schedule does to counters, and how it is undone."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.errors import InputError
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.validate.engine.acceptance import Subject, import_file
+from perfmodel.validate.engine.acceptance import vllm as vllm_figures
+from perfmodel.validate.engine.acceptance.counters import Counters
+
+FILES = Path(__file__).parent / "files"
+
+
+def subject(gamma: int, draft: str = "draft", lengths: tuple[int, ...] = ()) -> Subject:
+    return Subject("target", draft, "full", 4096, gamma, lengths=lengths)
+
+
+def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> Acceptance:
+    """Imported by its content alone, written, read back: as `whatif --acceptance` would have it."""
+    out = tmp_path / "table.json"
+    out.write_text(import_file(path, None, subject(gamma, draft)).model_dump_json())
+    return Acceptance.from_row(read_acceptance(out)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "gamma", "omega"),
+    [
+        # survival .833 .690 .518: 1 + their sum
+        ("vllm-serve-draft3-1.json", 3, 1 + 0.83333 + 0.69048 + 0.51786),
+        # three lines of 343 + 1240 + 131 accepted tokens, at 3.04, 3.02 and 3.05 tokens a draft
+        ("vllm-log-draft3.txt", 3, 1 + (343 + 1240 + 131) / (343 / 2.041 + 1240 / 2.023 + 131 / 2.047)),
+        # the histogram of two requests: 44 + 38 x 1 + 31 x 2 + 37 x 3 accepted over 150 iterations
+        ("sglang-requests.jsonl", 3, 1 + (38 + 62 + 111) / 150),
+        # two log lines, the first with twice as many requests
+        ("sglang-log.txt", 3, (8 * 2.43 + 4 * 2.37) / 12),
+        ("sglang-server-info.json", 3, 2.41),
+        ("sglang-metrics.txt", 3, 2.4),
+        # 300 tokens after the first ones, 150 of them accepted: 150 iterations of 450/150 drafted tokens
+        ("llama-server.jsonl", 3, 2.0),
+    ],
+)
+def test_every_figure_gives_the_tokens_per_iteration_that_it_states(
+    tmp_path: Path, name: str, gamma: int, omega: float
+) -> None:
+    found = acceptance(FILES / name, gamma, tmp_path)
+    assert found.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
+
+
+def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path: Path) -> None:
+    """394 tokens in 104 drafts where 4 is the longest: an n-gram that finds no more stops there."""
+    found = acceptance(FILES / "vllm-metrics-ngram4.txt", 4, tmp_path, draft="ngram")
+    assert found.tokens_per_iteration(4) == pytest.approx(1 + 394 / 104, rel=1e-9)
+    table = import_file(FILES / "vllm-metrics-ngram4.txt", None, subject(4, "ngram"))
+    assert "3.79 tokens on average" in table.source
+    with pytest.raises(InputError, match="the draft length changed while this was counted"):
+        import_file(FILES / "vllm-metrics-ngram4.txt", None, subject(4, "draft"))
+
+
+def page(drafts: int, tokens: int, accepted: list[int]) -> str:
+    lines = [f"vllm:spec_decode_num_drafts_total {drafts}", f"vllm:spec_decode_num_draft_tokens_total {tokens}"]
+    lines += [
+        f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{j}"}} {n}' for j, n in enumerate(accepted)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_half_of_each_length_no_longer_halves_the_later_positions(tmp_path: Path) -> None:
+    """1000 drafts of 1 token and 1000 of 3 with survival .8 .62 .5: vLLM divides 620 by 2000 and prints .31."""
+    path = tmp_path / "metrics.txt"
+    path.write_text(page(2000, 4000, [1600, 620, 500]))
+    with pytest.raises(InputError, match=r"drafts of 2 tokens on average where 3 is the longest.*--lengths"):
+        import_file(path, None, subject(3))
+    table = import_file(path, None, subject(3, lengths=(1, 3)))
+    assert table.rows[0].positions == pytest.approx((0.8, 0.62 / 0.8, 0.5 / 0.62))
+    assert "each position over the drafts that reached it" in table.source
+    three = import_file(path, None, subject(3, lengths=(1, 2, 3)))
+    assert three.rows[0].positions == pytest.approx((0.8,))
+    assert "only the 1 positions that every draft reaches" in three.source
+    with pytest.raises(InputError, match="--lengths: must hold the draft lengths in use, given 3"):
+        import_file(path, None, subject(3, lengths=(3,)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rates=st.lists(st.floats(0.3, 0.95), min_size=2, max_size=6),
+    short=st.integers(1, 5),
+    share=st.floats(0.1, 0.9),
+    seed=st.integers(0, 2**16),
+)
+def test_two_lengths_are_taken_apart_whatever_they_are(rates: list[float], short: int, share: float, seed: int) -> None:
+    """An independent oracle: drafts are drawn one by one and counted as the engine counts them."""
+    long = len(rates)
+    if short >= long:
+        short = long - 1
+    draw = random.Random(seed)
+    accepted, tokens, drafts = [0] * long, 0, 20_000
+    for _ in range(drafts):
+        length = short if draw.random() < share else long
+        tokens += length
+        for j in range(length):
+            if draw.random() >= rates[j]:
+                break
+            accepted[j] += 1
+    found = Counters(drafts, tuple(map(float, accepted)), tokens).rates("x", lengths=(short, long))
+    reached = 1.0
+    for rate, said in zip(rates, found["positions"], strict=True):
+        left = drafts * reached * min(share, 1 - share)
+        assert said == pytest.approx(rate, abs=5 / max(left, 1) ** 0.5)
+        reached *= rate
+
+
+def test_counters_of_a_stretch_are_the_difference_of_two_pages() -> None:
+    one, two = (vllm_figures.read("x", page(*n)) for n in ((10, 30, [9, 5, 2]), (30, 90, [25, 15, 8])))
+    stretch = two.since(one)
+    assert (stretch.drafts, stretch.accepted, stretch.draft_tokens) == (20.0, (16.0, 10.0, 6.0), 60.0)
+    assert stretch.tokens_per_iteration == pytest.approx(1 + 32 / 20)
+    assert stretch.one_length
+
+
+def test_the_feedback_loop_survives_its_own_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """schedule -> counters under it -> acceptance -> schedule: the same table."""
+    from perfmodel.cli import run
+
+    rates = (0.8, 0.75, 0.7)
+    ask = ["-m", "llama-3.1-8b", "--hardware", "h100", "-c", "4k", "--draft", "eagle", "--max-batch", "64"]
+    said = "/".join(map(str, rates))
+    assert run(["schedule", *ask, "--rate", said, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)["tables"][0]["ranges"]
+    path, out = tmp_path / "metrics.txt", tmp_path / "table.json"
+    path.write_text(page(20_000, 10_000 * (1 + 3), [16_000, 6_000, 4_200]))  # survival .8 .6 .42, half of each length
+    told = ["--target", "llama-3.1-8b", "--draft", "eagle", "--context", "4k", "--lengths", "1,3"]
+    assert run(["validate", "acceptance", "--import", str(path), *told, "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert run(["schedule", *ask, "--acceptance", str(out), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)["tables"][0]["ranges"]
+    assert [r["tokens"] for r in again] == [r["tokens"] for r in first] == [3]
+    assert again[0]["speedup"] == pytest.approx(first[0]["speedup"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}',
+            "speculative_adaptive",
+        ),
+        ("Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
+        ('{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
+        ('{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}', "--draft-p-min 0"),
+        ('{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
+        ("sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),
+        ("nothing of the kind", "holds no acceptance figures known here"),
+    ],
+)
+def test_figures_that_say_nothing_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as caught:
+        import_file(path, None, subject(3))
+    assert "\n" not in str(caught.value)

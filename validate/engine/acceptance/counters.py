@@ -1,0 +1,103 @@
+"""What engines count of their drafts, and what it says of acceptance, also where the draft length changed meanwhile."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel.errors import InputError
+
+SHORT = 0.02
+"""Share of tokens that drafts may lack of their full length at the ends of requests, at one draft length."""
+TRUNCATING = ("ngram", "suffix")
+"""Kinds of draft that draft fewer tokens where they find no more: that is part of how well they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Totals over drafts. accepted[j]: drafts whose token j + 1 and all before it were accepted.
+
+    draft_tokens: tokens drafted in all; None where the engine does not say.
+    """
+
+    drafts: float
+    accepted: tuple[float, ...]
+    draft_tokens: float | None = None
+
+    @property
+    def tokens_per_iteration(self) -> float:
+        """Mean tokens gained by a drafting iteration, the bonus token included."""
+        return 1.0 + sum(self.accepted) / self.drafts
+
+    @property
+    def draft_length(self) -> float:
+        """Mean tokens of a draft."""
+        return len(self.accepted) if self.draft_tokens is None else self.draft_tokens / self.drafts
+
+    @property
+    def one_length(self) -> bool:
+        """Whether all drafts had as many tokens as there are positions, the ends of requests aside."""
+        return self.draft_length >= len(self.accepted) * (1 - SHORT)
+
+    def since(self, before: "Counters") -> "Counters":
+        """What was counted after `before`."""
+        accepted = tuple(a - b for a, b in itertools.zip_longest(self.accepted, before.accepted, fillvalue=0.0))
+        known = self.draft_tokens is not None and before.draft_tokens is not None
+        tokens = self.draft_tokens - before.draft_tokens if known else None  # type: ignore[operator]
+        return Counters(self.drafts - before.drafts, accepted, tokens)
+
+    def check(self, where: str) -> None:
+        """Refuse (InputError) totals that no run can have."""
+        reached = (self.drafts, *self.accepted)
+        if not self.drafts or any(after > before for before, after in itertools.pairwise(reached)):
+            raise InputError(
+                f"{where}: num_accepted_tokens_per_pos must not rise and be at most num_drafts ({self.drafts:g})"
+            )
+
+    def rates(self, where: str, draft: str = "", lengths: tuple[int, ...] = ()) -> dict[str, Any]:
+        """As a row of an acceptance file. lengths: the draft lengths above 0 of the schedule that was served.
+
+        Under a schedule an engine divides every position by all drafts, also by those too short to reach it: half K = 1
+        and half K = 3 turn 0.62 into 0.31. Of two lengths the drafts of each follow from the totals (N1 + N2 drafts,
+        k1 N1 + k2 N2 tokens), so that every position is divided by the drafts that reached it; of more lengths only
+        the positions that all drafts reach are used. Raises InputError where lengths are needed and not given.
+        """
+        self.check(where)
+        if lengths and (max(lengths) > len(self.accepted) or not min(lengths) <= self.draft_length <= max(lengths)):
+            raise InputError(
+                f"--lengths: must hold the draft lengths in use, given {','.join(map(str, lengths))}; {where} "
+                f"counts {self.draft_length:.3g} tokens a draft and {len(self.accepted)} positions"
+            )
+        if len(set(lengths)) > 1 and not self.one_length:
+            return {"positions": self._by_length(sorted(set(lengths)))}
+        if not self.one_length and not draft.startswith(TRUNCATING):
+            raise InputError(
+                f"{where}: drafts of {self.draft_length:.3g} tokens on average where {len(self.accepted)} is the "
+                "longest: the draft length changed while this was counted, which biases every position beyond the "
+                "shortest; give --lengths (the draft lengths of the schedule, such as 1,3) or figures of one length"
+            )
+        ends = [*self.accepted[1:], 0.0]
+        return {
+            "histogram": [
+                self.drafts - self.accepted[0], *(a - b for a, b in zip(self.accepted, ends, strict=True)),
+            ]
+        }  # fmt: skip
+
+    def _by_length(self, lengths: list[int]) -> list[float]:
+        """Conditional acceptance by position."""
+        short, long = lengths[0], lengths[-1]
+        survival = [a / self.drafts for a in self.accepted[:short]]
+        if len(lengths) == 2 and self.draft_tokens is not None:
+            longer = (self.draft_tokens - short * self.drafts) / (long - short)
+            for accepted in self.accepted[short:long] if longer > 0 else ():
+                survival.append(min(accepted / longer, survival[-1]))
+        return [after / before if before else 0.0 for before, after in itertools.pairwise([1.0, *survival])]
+
+    def said(self, draft: str, lengths: tuple[int, ...]) -> str:
+        """What the reader of a source line must know beside the convention; empty where nothing."""
+        if self.one_length:
+            return ""
+        if len(set(lengths)) == 2:
+            return f"each position over the drafts that reached it (lengths {min(lengths)} and {max(lengths)})"
+        if lengths:
+            return f"only the {min(lengths)} positions that every draft reaches"
+        return f"drafts of {self.draft_length:.2f} tokens on average: a short draft counts as rejected beyond its end"

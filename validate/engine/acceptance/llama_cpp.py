@@ -1,0 +1,38 @@
+"""llama.cpp's acceptance figures: the ``timings`` of its server's answers (`draft_n`, `draft_n_accepted`).
+
+The first token of an answer comes from the prompt; every iteration after it gains one token and those accepted.
+"""
+
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.validate.engine.acceptance.counters import SHORT
+from perfmodel.validate.engine.text import is_count, parse_objects
+
+CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
+
+
+def is_llama_cpp(text: str) -> bool:
+    """Whether a text is a server's answer with drafts in it."""
+    return '"draft_n_accepted"' in text
+
+
+def read(where: str, text: str, gamma: int) -> dict[str, Any]:
+    """The rate of an acceptance file's row. Raises InputError, also where drafts stop early (``--draft-p-min``)."""
+    tokens, drafted, accepted = 0.0, 0.0, 0.0
+    for answer in parse_objects(where, text):
+        timings = answer.get("timings", answer)
+        values = [timings.get(key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
+        if not all(map(is_count, values)):
+            raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
+        tokens, drafted, accepted = tokens + values[0] - 1, drafted + values[1], accepted + values[2]
+    iterations = tokens - accepted
+    if iterations < 1 or accepted > drafted:
+        raise refuse(where, "draft_n_accepted", "at most draft_n, and below predicted_n", accepted)
+    if abs(drafted / iterations - gamma) > 4 * SHORT * gamma:
+        raise InputError(
+            f"{where}: drafts of {drafted / iterations:.3g} tokens on average where --gamma is {gamma}: they stop "
+            "early or the length is another; measure with --draft-p-min 0 and --draft-min equal to --draft-max"
+        )
+    return {"alpha": float(alpha_from_tokens_per_iteration(min(tokens / iterations, gamma + 1.0), float(gamma)))}

@@ -1,0 +1,107 @@
+"""SGLang's acceptance figures (0.5): requests, ``bench_serving``, ``/get_server_info``, ``/metrics``, log lines.
+
+All but the histogram of a request are tokens per iteration, bonus token included; a histogram counts iterations by
+accepted tokens.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.validate.engine.acceptance.prometheus import samples
+from perfmodel.validate.engine.text import is_count, parse_objects
+
+CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
+HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
+_LOG = re.compile(r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+), accept rate: ([\d.]+)")
+_WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
+
+
+def is_sglang(text: str) -> bool:
+    """Whether a text is one of theirs."""
+    return any(word in text for word in _WORDS)
+
+
+def read(where: str, text: str, gamma: int) -> tuple[dict[str, Any], str]:
+    """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
+    if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
+        return _alpha(where, _gauge(where, text), gamma), CONVENTION + " (a gauge: of the last log interval only)"
+    if _LOG.search(text):
+        return _alpha(where, _logged(where, text, gamma), gamma), CONVENTION
+    requests = parse_objects(where, text)
+    infos = [info for request in requests if isinstance(info := request.get("meta_info", request), dict)]
+    counted = [info["spec_correct_drafts_histogram"] for info in infos if "spec_correct_drafts_histogram" in info]
+    if counted:
+        return {"histogram": _histogram(where, counted)}, HISTOGRAM
+    if len(requests) == 1 and "internal_states" in requests[0]:
+        return _alpha(where, _server(where, requests[0]), gamma), CONVENTION
+    if all("accept_length" in request for request in requests):
+        lengths = [request["accept_length"] for request in requests]
+        omega = lengths[0] if len(lengths) == 1 else _mean(where, lengths)
+    else:
+        tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
+        omega = tokens / passes if passes else None
+    return _alpha(where, omega, gamma), CONVENTION
+
+
+def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
+    if not is_count(omega) or not 1 <= omega <= gamma + 1:
+        raise refuse(where, "accept length", f"from 1 to gamma + 1 = {gamma + 1} (set --gamma)", omega)
+    return {"alpha": float(alpha_from_tokens_per_iteration(float(omega), float(gamma)))}
+
+
+def _mean(where: str, lengths: list[Any]) -> float:
+    if not all(map(is_count, lengths)):
+        raise refuse(where, "accept_length", "a finite number in each line", lengths)
+    return sum(lengths) / len(lengths)
+
+
+def _gauge(where: str, text: str) -> float:
+    values = [value for _, value in samples(where, text, "sglang:spec_accept_length") if value]
+    if not values:
+        raise refuse(where, "sglang:spec_accept_length", "above 0: nothing was decoded when this was read", 0)
+    return sum(values) / len(values)
+
+
+def _logged(where: str, text: str, gamma: int) -> float:
+    """Mean over the lines, each as often as it has requests. Raises InputError for lines of another draft length."""
+    lines = [(int(running), float(length), float(rate)) for running, length, rate in _LOG.findall(text)]
+    weights = [max(running, 1) for running, _, _ in lines]
+    for _, length, rate in lines:
+        if rate >= 0.1 and abs((length - 1) / rate - gamma) > 0.02 * gamma + 0.1 / rate:
+            raise refuse("--gamma", None, f"{(length - 1) / rate:.0f}, the draft length of {where}", gamma)
+    return sum(w * length for w, (_, length, _) in zip(weights, lines, strict=True)) / sum(weights)
+
+
+def _server(where: str, info: dict[str, Any]) -> object:
+    if info.get("speculative_adaptive"):
+        raise InputError(
+            f"{where}: speculative_adaptive is on: one mean over changing draft lengths says nothing of any of them; "
+            "use the requests' spec_correct_drafts_histogram, or serve one length"
+        )
+    states = info.get("internal_states")
+    first = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
+    return first.get("avg_spec_accept_length")
+
+
+def _histogram(where: str, counted: list[Any]) -> list[float]:
+    for entry in counted:
+        if not isinstance(entry, list) or not all(map(is_count, entry)):
+            raise refuse(where, "spec_correct_drafts_histogram", "a list of counts", entry)
+    return [float(sum(column)) for column in itertools.zip_longest(*counted, fillvalue=0)]
+
+
+def _of_requests(where: str, requests: list[dict[str, Any]], key: str) -> Iterator[float]:
+    for request in requests:
+        info = request.get("meta_info", request)
+        value = info.get(key) if isinstance(info, dict) else None
+        if value is None:
+            raise InputError(
+                f"{where}: must hold accept_length, or completion_tokens and spec_verify_ct of each request"
+            )
+        if not is_count(value):
+            raise refuse(where, key, "a finite count, 0 or more, in each request", value)
+        yield float(value)

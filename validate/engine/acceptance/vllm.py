@@ -1,0 +1,97 @@
+"""vLLM's acceptance figures: counters of ``/metrics``, the JSON of ``vllm bench serve``, log lines (0.20 to 0.33).
+
+In all of them a position's rate is survival: drafts whose token there was accepted, over all drafts.
+"""
+
+import re
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.validate.engine.acceptance.counters import Counters
+from perfmodel.validate.engine.acceptance.prometheus import samples
+from perfmodel.validate.engine.text import is_count, parse_json
+
+CONVENTION = "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)"
+_POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
+_LOG = re.compile(
+    r"SpecDecoding metrics:.*?Accepted: (\d+) tokens, Drafted: (\d+) tokens, "
+    r"Per-position acceptance rate: ([\d., ]+?), Avg"
+)
+BENCH = "spec_decode_per_position_acceptance_rates"
+
+
+def is_vllm(text: str) -> bool:
+    """Whether a text is one of the three."""
+    return "spec_decode_" in text or "SpecDecoding metrics:" in text or '"num_accepted_tokens_per_pos"' in text
+
+
+def read(where: str, text: str) -> Counters:
+    """The counters in a text of any of the three kinds. Raises InputError."""
+    if text.lstrip().startswith("{"):
+        data = parse_json(where, text)
+        if isinstance(data, dict) and BENCH in data:
+            return of_bench(where, data)
+        return _stated(where, data if isinstance(data, dict) else {})
+    if "SpecDecoding metrics:" in text:
+        return _logged(where, text)
+    drafts, accepted, tokens = _page(where, text)
+    if drafts is None or not accepted:
+        raise _lacking(where)
+    return Counters(drafts, tuple(accepted), tokens)
+
+
+def of_bench(where: str, data: dict[str, Any]) -> Counters:
+    """The counters of a ``vllm bench serve`` result: rates over all drafts of the run."""
+    rates, drafts = data.get(BENCH), data.get("spec_decode_num_drafts")
+    if not isinstance(rates, list) or not rates or not all(is_count(rate) and rate <= 1 for rate in rates):
+        raise refuse(where, BENCH, "a list of rates from 0 to 1 by position", rates)
+    if not is_count(drafts):
+        raise refuse(where, "spec_decode_num_drafts", "a finite count, 0 or more", drafts)
+    tokens = data.get("spec_decode_draft_tokens")
+    return Counters(float(drafts), tuple(rate * drafts for rate in rates), float(tokens) if is_count(tokens) else None)
+
+
+def _stated(where: str, data: dict[str, Any]) -> Counters:
+    """Totals that somebody wrote down under the counters' own names."""
+    drafts, accepted = data.get("num_drafts"), data.get("num_accepted_tokens_per_pos")
+    tokens = data.get("num_draft_tokens")
+    if not isinstance(accepted, list) or not accepted or not all(map(is_count, [drafts, *accepted])):
+        raise _lacking(where)
+    return Counters(float(drafts), tuple(map(float, accepted)), float(tokens) if is_count(tokens) else None)  # type: ignore[arg-type]
+
+
+def _lacking(where: str) -> InputError:
+    return InputError(
+        f"{where}: must hold spec_decode counters num_drafts and num_accepted_tokens_per_pos, finite and 0 or more"
+    )
+
+
+def _page(where: str, text: str) -> tuple[float | None, list[float], float | None]:
+    """Drafts, those accepted by position, tokens drafted; several engines' counters are added."""
+    prefix, positions = "vllm:spec_decode_num_", dict[int, float]()
+    totals = [[v for _, v in samples(where, text, prefix + name)] for name in ("drafts", "draft_tokens")]
+    for labels, value in samples(where, text, prefix + "accepted_tokens_per_pos"):
+        at = _POSITION.search(labels)
+        if not at:
+            raise refuse(where, "spec_decode_num_accepted_tokens_per_pos", "labelled with its position", labels)
+        positions[int(at[1])] = positions.get(int(at[1]), 0.0) + value
+    if sorted(positions) != list(range(len(positions))):
+        raise refuse(where, "positions", "0, 1, 2, ... without gaps", sorted(positions))
+    drafts, tokens = (sum(values) if values else None for values in totals)
+    return drafts, [positions[j] for j in range(len(positions))], tokens
+
+
+def _logged(where: str, text: str) -> Counters:
+    """All log lines together, each weighted by its drafts."""
+    drafts = tokens = 0.0
+    accepted: list[float] = []
+    for found in _LOG.finditer(text):
+        rates = [float(rate) for rate in found[3].replace(" ", "").split(",") if rate]
+        gained, drafted = float(found[1]), float(found[2])
+        count = gained / sum(rates) if sum(rates) else drafted / len(rates)
+        accepted += [0.0] * (len(rates) - len(accepted))
+        accepted = [a + count * r for a, r in zip(accepted, [*rates, *[0.0] * len(accepted)], strict=False)]
+        drafts, tokens = drafts + count, tokens + drafted
+    if not accepted:
+        raise InputError(f"{where}: its lines 'SpecDecoding metrics' must state a rate for each position")
+    return Counters(drafts, tuple(accepted), tokens)
