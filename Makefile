@@ -7,7 +7,7 @@ JOBS ?= 2
 DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 \
         --draft self --draft-kv streamingllm:512 --gamma 2
 
-.PHONY: help demo test test-slow lint format docs bench bench-compare browser clean
+.PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -22,6 +22,9 @@ test: lint  ## lint, types and tests (all but the slow ones)
 
 test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
+
+test-engine: $(VENV)/.dev  ## a real engine on this CPU (vLLM, 3 GB in .engine/): its parsers, a calibration, held-out points; not in CI
+	$(BIN)/python -m tests.engine.live .engine
 
 browser:  ## a browser for the explorer's tests, where apt may install one; they skip elsewhere
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \

@@ -7,6 +7,7 @@ from perfmodel.validate.cli.acceptance import acceptance
 from perfmodel.validate.cli.accuracy import accuracy, history
 from perfmodel.validate.cli.calibrate import calibrate
 from perfmodel.validate.cli.compare import compare
+from perfmodel.validate.cli.engine import engine
 from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.cli.measure import measure, microbench, plans, report, run
 
@@ -14,5 +15,18 @@ app = typer.Typer(
     cls=Verbs, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
     help="Measure, calibrate and compare predictions with measurements.",
 )  # fmt: skip
-for verb in (generate, measure, microbench, run, report, plans, acceptance, compare, calibrate, accuracy, history):
+for verb in (
+    generate,
+    measure,
+    microbench,
+    run,
+    report,
+    plans,
+    acceptance,
+    engine,
+    compare,
+    calibrate,
+    accuracy,
+    history,
+):
     app.command()(verb)

@@ -1,0 +1,190 @@
+"""The driver against a stand-in server: chunks, counters, faults, interruptions. No measured time is judged."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.client import KEY, Answer, Chunk, Server
+from perfmodel.validate.engine.driver import Load, measure, served_gamma, stretch_of
+from perfmodel.validate.engine.formats import read
+from perfmodel.validate.engine.record import read_engine_record
+from perfmodel.validate.engine.timing import Said, Timing
+from tests.validate.engine.server import Engine, serving
+
+LOAD = Load(batch=2, prompt=8, tokens=24)
+ASK = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--batches", "1,2", "--prompts", "8,16"]
+ASK += ["--new-tokens", "24", "--machine", "here-1", "--calibration", "ideal"]
+ONE_EACH = ("median time between chunks", "stretch over its chunks")
+"""How a step was made where every chunk is one: by the median, or on a busy machine, which reads late, by the mean."""
+
+
+def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
+    engine = Engine()
+    with serving(engine) as url:
+        server = Server.at(url + "/v1/")
+        assert (server.model(), server.engine(), served_gamma(server)) == ("tiny", ("vllm", "9.9"), None)
+        found = measure(server, "tiny", 320, LOAD, 0, seed=1, rounds=2)
+    assert (found.batch, found.gamma, found.tokens_per_iteration) == (2, 0, 1.0)
+    assert found.how.startswith(ONE_EACH)
+    assert found.seconds > 0.5 * engine.step_s
+    assert 8 < found.context < 8 + 24
+    prompts = [tuple(request["prompt"]) for request in engine.requests]
+    assert len(set(prompts)) == len(prompts) == 2 * 3, "one round warms up, and no prompt comes twice"
+    assert all(20 <= token < 300 and len(p) == 8 for p in prompts for token in p)
+    assert {r["max_tokens"] for r in engine.requests[2:]} == {24}
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(counts: bool) -> None:
+    engine = Engine(gamma=3, alpha=0.7, counts=counts)
+    with serving(engine) as url:
+        server = Server.at(url)
+        assert served_gamma(server) == 3
+        found = measure(server, "tiny", 320, Load(2, 8, 120), 3, seed=1, rounds=2)
+    assert found.how.startswith(ONE_EACH)
+    assert 1.5 < found.tokens_per_iteration < 3.7
+
+
+def test_chunks_of_several_iterations_fall_back_on_the_counters() -> None:
+    engine = Engine(gamma=2, alpha=0.6, merge=3)
+    with serving(engine) as url:
+        found = measure(Server.at(url), "tiny", 320, Load(1, 8, 120), 2, seed=1, rounds=2)
+    assert found.how == "Omega of the counters x time of a token"
+    assert 1.3 < found.tokens_per_iteration < 2.7
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    starts=st.lists(st.floats(0, 1), min_size=1, max_size=4),
+    steps=st.integers(5, 20),
+    tokens=st.integers(1, 4),
+)
+def test_only_the_stretch_in_which_all_decode_counts(starts: list[float], steps: int, tokens: int) -> None:
+    answers = [Answer(0.0, [Chunk(s + 1.0 + i, tokens) for i in range(steps)], steps * tokens) for s in starts]
+    found = stretch_of(answers, Load(len(starts), 1, steps * tokens))
+    assert found.seconds == pytest.approx(min(starts) + steps - max(starts) - 1)
+    assert all(gap == pytest.approx(1.0) for gap in found.gaps)
+    assert found.tokens == found.chunks * tokens
+
+
+def test_an_answer_that_ends_before_another_begins_is_refused() -> None:
+    early, late = (Answer(0.0, [Chunk(s + i, 1) for i in range(3)], 3) for s in (0.0, 10.0))
+    with pytest.raises(InputError, match="--new-tokens: B2-P8-N3: the first answer ended before the last began"):
+        stretch_of([early, late], Load(2, 8, 3))
+
+
+def test_a_key_goes_into_the_header_and_into_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "secret-key-1")
+    engine = Engine()
+    with serving(engine) as url:
+        assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 0
+    assert set(engine.keys) == {"Bearer secret-key-1"}
+    written = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert written
+    assert not any("secret" in p.read_text() or "127.0.0.1" in p.read_text() for p in written)
+
+
+def test_a_run_is_a_record_that_another_run_is_added_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from perfmodel.validate.engine import session
+
+    def scripted(server, name, vocabulary, load, gamma, seed):
+        """Steps of a quiet machine."""
+        assert measure(server, name, vocabulary, load, gamma, seed, rounds=1).gamma == gamma
+        seconds = 0.004 + 0.0005 * gamma + 0.0002 * load.batch + 1e-6 * load.prompt
+        place = {"batch": float(load.batch), "context": load.prompt + 12.0, "gamma": gamma}
+        return Timing(where="x", seconds=seconds, tokens_per_iteration=1 + gamma / 2, samples=(seconds,), **place)
+
+    monkeypatch.setattr(session, "measure", scripted)
+    with serving(Engine()) as url:
+        assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "next: --from: must hold two draft lengths or more" in out
+    (plain,) = (tmp_path / "here-1").glob("engine-*-K0.json")
+    record = read_engine_record(plain)
+    assert (record.subject.engine, record.subject.engine_version) == ("vllm", "9.9")
+    assert [p.batch for p in record.points] == [1, 2, 1, 2]
+    assert all(p.status == "ok" and p.samples for p in record.points)
+    assert [t.gamma for t in read(plain, Said())] == [0] * 4
+    with serving(Engine(gamma=2)) as url:
+        assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path), "--from", str(plain)]) == 0
+    assert "held-out error" in capsys.readouterr().out
+    assert (tmp_path / "here-1" / "h100-sxm-80gb.vllm-9.9.yaml").is_file()
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    from perfmodel.validate.engine import session
+
+    real, calls = session.measure, list[str]()
+
+    def stop(server, name, vocabulary, load, gamma, seed):
+        calls.append(load.key)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(server, name, vocabulary, load, gamma, seed, rounds=1)
+
+    monkeypatch.setattr(session, "measure", stop)
+    ask = [*ASK, "--results", str(tmp_path)]
+    with serving(Engine()) as url:
+        assert run(["validate", "engine", "--url", url, *ask]) == 130
+        assert "go on with --resume" in capsys.readouterr().err
+        other = [*ask, "--url", url, "--resume", "--weights", "fp8"]
+        assert run(["validate", "engine", *other]) == 2, "other weights than it was begun with"
+        assert run(["validate", "engine", "--url", url, *ask, "--resume"]) == 0
+    assert calls == ["B1-P8-N24", "B2-P8-N24", "B1-P16-N24", "B1-P16-N24", "B2-P16-N24"]
+    assert not list(tmp_path.rglob("*.journal"))
+    assert run(["validate", "engine", "--url", url, *ask, "--resume"]) == 2, "nothing is left to resume"
+
+
+def test_a_point_that_fails_is_a_row_and_a_server_that_only_fails_is_refused(tmp_path: Path, capsys) -> None:
+    engine = Engine()
+    engine.fail = "out of blocks"
+    with serving(engine) as url:
+        assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--url: must be a server that decodes the plan's points" in said
+    assert "HTTP 500: out of blocks" in said
+    (journal,) = tmp_path.rglob("*.journal")
+    assert '"status":"failed"' in journal.read_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("ftp://127.0.0.1:1", "--url: must be http"),
+        ("http://user:word@127.0.0.1:1", "a key goes into"),
+        ("http://127.0.0.1:99999", "--url: must be http"),
+        ("http://127.0.0.1:9", "cannot be reached"),
+        ("", "--url: must be http"),
+    ],
+)
+def test_urls_that_lead_nowhere(url: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert says in " ".join(err.split())
+    assert "word" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_served_length_that_contradicts_the_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Engine(gamma=2)) as url:
+        assert run(["validate", "engine", "--url", url, *ASK, "--gamma", "4", "--results", str(tmp_path)]) == 2
+    assert "--gamma: must be 2" in capsys.readouterr().err
+
+
+def test_the_plan_is_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for engine, words in (
+        ("vllm", "vllm bench serve"),
+        ("sglang", "sglang.bench_serving"),
+        ("llama.cpp", "llama-batched-bench"),
+    ):
+        assert run(["validate", "engine", *ASK[:6], "--plan", "--engine", engine]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert 5 <= len(lines) <= 11
+        assert any(words in line for line in lines)
+    assert run(["validate", "engine", *ASK[:6], "--plan", "--engine", "x"]) == 2

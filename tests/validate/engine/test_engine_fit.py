@@ -1,0 +1,203 @@
+"""Constants from an engine's steps: what was put in comes out, what rows do not say stays, errors are held out."""
+
+import itertools
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query
+from perfmodel.answers.whatif import answer
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.speculation.uncertainty import with_values
+from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
+from perfmodel.validate.engine.constants import sought
+from perfmodel.validate.engine.fit import Rows, check_enough, log_rms, rows_of, small_sample, usable
+from perfmodel.validate.engine.record import Subject, read_engine_record
+from perfmodel.validate.engine.timing import Timing
+
+BASE = "h100-sxm-80gb.literature"
+QUERY = Query("llama-3.1-8b", "h100", 1, 1, draft="llama-3.2-1b", alpha=0.5, calibration=BASE)
+TRUTH = {"gemm_bandwidth_fraction": 0.72, "attention_fixed_s": 2.2e-5, "iteration_fixed_s": 6e-4, "token_s": 9e-6}
+PLACES = tuple(itertools.product((1.0, 8.0, 32.0), (1024.0, 8192.0)))
+SUBJECT = Subject.of(QUERY, "vllm", "9.9")
+
+
+def timing(batch: float, context: float, gamma: int, **more) -> Timing:
+    omega = 1.0 if not gamma else 1 + 0.6 * gamma
+    fields = {"where": "x", "seconds": 1.0, "tokens_per_iteration": omega} | more
+    return Timing(batch=batch, context=context, gamma=gamma, **fields)
+
+
+def engine(rows: list[Timing], noise: float = 0.0, truth: dict[str, float] = TRUTH) -> list[Timing]:
+    """The rows as an engine with the constants `truth` would time them."""
+    base = load_calibration(BASE)
+    seconds = Rows(tuple(rows), rows_of(rows, QUERY, base).scenario).predict(with_values(base, truth))
+    draw = random.Random(0)
+    return [
+        replace(t, seconds=float(s) * (1 + draw.uniform(-noise, noise))) for t, s in zip(rows, seconds, strict=True)
+    ]
+
+
+def made(rows: list[Timing]):
+    return calibrate(rows, QUERY, load_calibration(BASE), SUBJECT, ("bench.json",))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rows = [timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)]
+    return made(engine(rows, noise=0.01))
+
+
+def test_draft_lengths_and_batches_that_no_row_has_are_predicted(fitted) -> None:
+    unseen = engine([timing(b, s, k) for b in (4.0, 16.0) for s in (2048.0, 16384.0) for k in (0, 1, 4, 5)])
+    seconds = rows_of(unseen, QUERY, fitted.calibration).predict(fitted.calibration)
+    assert np.abs(seconds / [t.seconds for t in unseen] - 1).max() < 0.05
+    both = rows_of(unseen, QUERY, fitted.calibration)
+    assert max(map(abs, speedup_logs(both, both.predict(fitted.calibration)))) < 0.05
+
+
+def test_the_interval_is_the_error_of_rows_left_out(fitted) -> None:
+    found = log_rms(fitted.fitted.held_out, fitted.rows.measured)
+    assert 0.002 < found < 0.03
+    stated = fitted.calibration.observed_error["speedup"]
+    logs = speedup_logs(fitted.rows, fitted.fitted.held_out)
+    assert stated.rows == len(logs) == 12
+    assert stated.log_rms == pytest.approx(small_sample(float(np.sqrt(np.mean(np.square(logs)))), 12), rel=0.01)
+    assert small_sample(1.0, 2) > small_sample(1.0, 6) > small_sample(1.0, 1000) == pytest.approx(1.0, abs=0.01)
+
+
+def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
+    plain = [timing(b, 1024.0, 0) for b in (1.0, 2.0)]
+    found = made(engine([*plain, timing(1.0, 1024.0, 2)]))
+    base = load_calibration(BASE)
+    assert "attention_bandwidth_fraction" in found.fitted.pinned
+    assert len(found.fitted.free) < 3, "three rows cannot carry three constants"
+    for name in found.fitted.pinned:
+        assert getattr(found.calibration, name) == getattr(base, name)
+        assert name in found.calibration.notes
+    assert any(name in line for line in lines(found) for name in found.fitted.pinned)
+
+
+def test_an_engine_like_the_base_needs_few_constants_and_keeps_its_figures() -> None:
+    rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)], truth={})
+    found = made(rows)
+    assert log_rms(found.fitted.held_out, found.rows.measured) < 0.02
+
+
+def test_a_row_out_of_line_does_not_bend_the_rest() -> None:
+    rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)])
+    spoilt = [replace(rows[7], seconds=3 * rows[7].seconds) if i == 7 else t for i, t in enumerate(rows)]
+    found = made(spoilt)
+    errors = np.abs(found.fitted.predicted / [t.seconds for t in rows] - 1)
+    assert np.median(errors) < 0.02
+
+
+def test_bare_passes_are_fitted_as_passes() -> None:
+    """`vllm bench forward`: T_T and T_V without what an iteration spends outside them, with drafting if it says so."""
+    shapes = [timing(b, s, k, kind="pass") for b, s in PLACES for k in (0, 3)]
+    shapes += [timing(b, 1024.0, 3, kind="pass_with_draft") for b in (1.0, 8.0)]
+    rows = engine(shapes)
+    by_kind = {(t.batch, t.context, t.gamma, t.kind): t.seconds for t in rows}
+    assert (
+        by_kind[1.0, 1024.0, 3, "pass_with_draft"] > by_kind[1.0, 1024.0, 3, "pass"] > by_kind[1.0, 1024.0, 0, "pass"]
+    )
+    assert "iteration_fixed_s" not in sought(load_calibration(BASE), rows, 32)
+    assert log_rms(made(rows).fitted.held_out, np.array([t.seconds for t in rows])) < 0.03
+
+
+def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
+    rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)])
+    disturbed = replace(rows[0], seconds=2 * rows[0].seconds, prefill_share=0.3, where="slow.json")
+    assert usable([*rows, disturbed]) == (rows, [disturbed])
+    found = made([*rows, disturbed])
+    assert found.aside == (disturbed,)
+    assert any(line.startswith("set aside: slow.json") and "30%" in line for line in lines(found))
+    assert len(found.rows.timings) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([timing(1.0, 1024.0, 3), timing(2.0, 1024.0, 3)], "two draft lengths or more .*given 3"),
+        ([timing(1.0, 1024.0, 0), timing(1.0, 1023.0, 3)], "two batches or contexts or more, given one"),
+        ([], "two draft lengths or more .*given none"),
+    ],
+)
+def test_too_little_is_refused_in_one_line(rows: list[Timing], says: str) -> None:
+    with pytest.raises(InputError, match=f"--from: must hold {says}.*--plan") as caught:
+        check_enough(rows)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_calibration_answers_questions_and_its_record_fits_it_again(
+    tmp_path: Path, fitted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from perfmodel.validate.engine.calibrate import record_text
+
+    record = tmp_path / "engine.json"
+    record.write_text(record_text(fitted, "here-1", SUBJECT, ("bench.json",)))
+    assert len(read_engine_record(record).points) == 18
+    ask = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", BASE]
+    assert run(["validate", "engine", "--from", str(record), *ask, "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    (path,) = (tmp_path / "local-1").glob("*.yaml")
+    assert path.name == "h100-sxm-80gb.vllm-9.9.yaml", "engine and version as the record says"
+    assert f"--calibration {path}" in said
+    again = load_calibration(str(path))
+    assert again.fit is not None
+    for name in again.fit.parameters:
+        assert getattr(again, name).value == pytest.approx(getattr(fitted.calibration, name).value, rel=1e-4)
+    query = replace(QUERY, calibration=str(path), batch=8, context=8192, gamma=4, alpha=0.7)
+    found = answer(query)
+    assert found["calibration"]["name"] == "h100-sxm-80gb.vllm-9.9"
+    low, high = found["speedup_interval"]
+    assert low < found["speedup"] < high < 1.2 * found["speedup"]
+    command = [
+        "schedule",
+        "-m",
+        QUERY.model,
+        "--hardware",
+        "h100",
+        "--draft",
+        QUERY.draft,
+        "-c",
+        "8k",
+        "--alpha",
+        "0.7",
+    ]
+    assert run([*command, "--max-batch", "64", "--calibration", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--from, --url: one of them must be given"),
+        (["--from", "none.json"], "no file of this name"),
+        (["--from", "none.json,speed=3"], "batch=NUMBER"),
+        (["--from", "none.json,gamma=1.5"], "a whole number"),
+        (["--from", "none.json,batch=-1"], "batch=NUMBER"),
+        (["--from", "x.json", "--machine", "My Host"], "--machine: must be a label"),
+        (["--from", "x.json", "--draft", "nobody"], "--draft"),
+        (["--from", "x.json", "--tp", "3"], "--tp"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = engine([timing(b, 1024.0, k) for b in (1.0, 8.0) for k in (0, 3)])
+    from perfmodel.validate.engine.record import EnginePoint, header, text_of
+
+    points = [EnginePoint.of(str(n), t).model_dump_json(exclude_defaults=True) for n, t in enumerate(rows)]
+    Path("x.json").write_text(text_of(header("a", SUBJECT), points))
+    ask = ["validate", "engine", "--model", "llama-3.1-8b", "--hardware", "h100", "--results", str(tmp_path / "out")]
+    assert run([*ask, *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.rglob("*.yaml"))

@@ -1,0 +1,165 @@
+"""Benchmark files: those that the programs wrote, and those in the formats of their sources (files/README.md)."""
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.calibrate import differences
+from perfmodel.validate.engine.formats import modules, read
+from perfmodel.validate.engine.formats.fields import bunched, interference, thinned
+from perfmodel.validate.engine.timing import Said
+
+FILES = Path(__file__).parent / "files"
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "steps"),
+    [  # batch, context, K, tokens per iteration, seconds: by hand from the files
+        ("vllm-serve-plain-1.json", {}, [(1, 512 + 32, 0, 1.0, 0.00802)]),
+        ("vllm-serve-plain-2.json", {}, [(2, 512 + 32, 0, 1.0, 0.00799)]),
+        ("vllm-serve-plain-4.json", {}, [(4, 512 + 32, 0, 1.0, 0.0078)]),
+        ("vllm-serve-draft3-1.json", {}, [(1, 512 + 64, 3, 508 / 168, 0.01621)]),
+        ("vllm-serve-ngram4-1.json", {}, [(1, 256 + 64, 4, 1 + 394 / 104, 0.00789)]),
+        ("vllm-forward.json", {}, [(32, 8192, 0, 1.0, 0.0062105), (32, 8192, 3, 1.0, 0.006905)]),
+        ("sglang-serving.jsonl", {}, [(8, 1024 + 128, 0, 1.0, 0.0175), (8, 1024 + 128, 3, 2.42, 2.42 * 0.0098)]),
+        ("llama-bench.json", {}, [(1, 4096 + 64, 0, 1.0, 0.013)]),
+        ("llama-batched-bench.jsonl", {}, [(1, 512 + 64, 0, 1.0, 0.0125), (8, 512 + 64, 0, 1.0, 0.01875)]),
+        ("llama-server.jsonl", {"gamma": 3}, [(1, 612, 3, 2.0, 0.019), (1, 562, 3, 2.0, 0.0186)]),
+        ("guidellm.json", {"gamma": 3, "accepted": 1.0}, [(1, 152, 3, 1.0, 0.02101), (2, 152, 3, 1.0, 0.02519)]),
+        ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
+    ],
+)
+def test_what_a_file_times(name: str, said: dict, steps: list) -> None:
+    found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read(FILES / name, Said(**said))]
+    assert found == [pytest.approx(step, rel=2e-3) for step in steps]
+
+
+def test_every_format_has_a_file_and_sees_only_its_own() -> None:
+    seen = {}
+    for path in sorted(FILES.glob("*.json*")):
+        text = path.read_text()
+        data = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+        data = data if isinstance(data, list) else [data]
+        found = [name for name, module in modules().items() if module.is_format(data)]
+        assert len(found) <= 1, path
+        seen |= dict.fromkeys(found)
+    assert set(seen) == set(modules()) - {"perfmodel_record"}
+
+
+def test_a_chunk_is_an_iteration_where_it_holds_what_one_gains() -> None:
+    path = FILES / "vllm-serve-draft3-4.json"
+    run = json.loads(path.read_text())
+    chunks = [gap for gaps in run["itls"] for gap in gaps]
+    tokens = sum(run["output_lens"]) - len(run["output_lens"])
+    (found,) = read(path, Said())
+    assert found.seconds == pytest.approx(statistics.median(chunks))
+    assert found.tokens_per_iteration == pytest.approx(tokens / len(chunks))
+    assert found.prefill_share == 0.0
+    assert found.seconds < 0.85 * found.tokens_per_iteration * run["median_tpot_ms"] / 1e3, "prefill is in the TPOT"
+
+
+def test_without_chunks_the_prefill_is_estimated(tmp_path: Path) -> None:
+    run = json.loads((FILES / "vllm-serve-draft3-4.json").read_text())
+    for key in ("itls", "input_lens", "output_lens"):
+        del run[key]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run))
+    (found,) = read(path, Said())
+    assert found.seconds == pytest.approx(run["spec_decode_acceptance_length"] * run["median_tpot_ms"] / 1e3)
+    assert found.context == pytest.approx(512 + 64)
+    # by hand: 3 others' prompts of 0.413 s in the 0.413 s + 128 x 10.84 ms that a request takes
+    whole = run["median_ttft_ms"] / 1e3 + 128 * run["median_tpot_ms"] / 1e3
+    assert found.prefill_share == pytest.approx(3 * run["median_ttft_ms"] / 1e3 / whole, rel=1e-6)
+    assert found.prefill_share > 0.06
+
+
+def test_prefill_disturbs_nobody_where_all_start_together() -> None:
+    assert interference(4, 4, 1.0, 0.01, 100, 1.0) == 0.0
+    assert interference(1, 9, 1.0, 0.01, 100, 1.0) == 0.0
+    assert interference(4, 8, 1.0, 0.01, 100, 1.0) == 1.0
+    assert interference(2, 8, 0.1, 0.01, 90, 1.0) == pytest.approx(0.1)
+
+
+def test_several_results_appended_to_one_file_are_several_steps(tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    path.write_text("\n".join((FILES / f"vllm-serve-plain-{n}.json").read_text() for n in (1, 4)))
+    assert [t.batch for t in read(path, Said())] == [1, 4]
+
+
+def test_whole_runs_give_a_step_by_their_difference() -> None:
+    def run(output: int) -> list:
+        return read(FILES / f"vllm-latency-{output}.json", Said(batch=8, input=512, output=output))
+
+    (step,) = differences([*run(64), *run(128)])
+    assert step.seconds == pytest.approx((1.82 - 1.30) / 64)
+    assert (step.batch, step.gamma, step.context) == (8, 0, 512 + 96)
+    with pytest.raises(InputError, match="another output length"):
+        differences(run(64))
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "says"),
+    [
+        ("vllm-latency-64.json", {}, r"batch: must be stated, as in --from vllm-latency-64.json,batch=N"),
+        ("guidellm.json", {"gamma": 3}, "accepted: must be stated"),
+        ("guidellm.json", {"gamma": 3, "accepted": 9.0}, r"from 1 to gamma \+ 1 = 4"),
+        ("llama-server.jsonl", {}, "gamma: must be stated"),
+        ("vllm-serve-draft3-1.json", {"gamma": 5}, "gamma: must be 3, the draft length in the file, given 5"),
+    ],
+)
+def test_what_a_file_does_not_say_is_asked_for(name: str, said: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        read(FILES / name, Said(**said))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"median_tpot_ms": "x"},
+        {"median_tpot_ms": 0},
+        {"completed": 0},
+        {"spec_decode_num_drafts": -1},
+        {"spec_decode_per_position_acceptance_rates": [0.5, 0.9]},
+        {"spec_decode_per_position_acceptance_rates": [2.0]},
+        {"itls": [["a"]]},
+        {"itls": None, "output_lens": 7},
+    ],
+)
+def test_a_spoilt_file_is_one_line(tmp_path: Path, change: dict) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(json.loads((FILES / "vllm-serve-draft3-1.json").read_text()) | change))
+    with pytest.raises(InputError, match=r"run\.json") as caught:
+        read(path, Said())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", "{", "[" * 100_000, '{"kind": "engine", "points": []}'])
+def test_what_is_no_benchmark_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"x\.json"):
+        read(path, Said())
+    with pytest.raises(InputError, match="no file of this name"):
+        read(tmp_path / "none.json", Said())
+
+
+def test_chunks_that_were_read_late_are_no_steps(tmp_path: Path) -> None:
+    """A client without a processor finds two chunks at a time: gaps of 0 and of two steps, whose median is neither."""
+    assert not bunched([0.01, 0.011, 0.009, 0.05])
+    assert bunched([0.0, 0.02] * 10)
+    run = json.loads((FILES / "vllm-serve-plain-1.json").read_text())
+    run["itls"] = [[0.0, 0.016] * 31 + [0.0] for _ in run["itls"]]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run))
+    (found,) = read(path, Said())
+    assert (found.seconds, found.how) == (pytest.approx(run["median_tpot_ms"] / 1e3), "median TPOT")
+
+
+def test_thinned_samples_keep_ends_and_median() -> None:
+    values = [i / 1000 for i in range(1001)]
+    found = thinned(values)
+    assert (len(found), found[0], found[-1]) == (200, 0.0, 1.0)
+    assert statistics.median(found) == pytest.approx(0.5, abs=0.003)

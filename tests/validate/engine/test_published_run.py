@@ -1,0 +1,57 @@
+"""A published EAGLE-3 run of a serving engine (files/README.md): from some draft lengths and batches to the others."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.validate.engine.calibrate import calibrate, lines
+from perfmodel.validate.engine.fit import rows_of
+from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.timing import Timing
+
+PATH = Path(__file__).parent / "files" / "gpt-oss-120b-eagle3-h200.csv"
+QUERY = Query("gpt-oss-120b", "h200", 1, 1, draft="eagle:features=3", weights="mxfp4", alpha=0.5, calibration="ideal")
+
+
+def timings() -> list[Timing]:
+    with PATH.open() as file:
+        return [
+            Timing(
+                where=PATH.name,
+                seconds=float(row["iteration_ms"]) / 1e3,
+                batch=float(row["batch"]),
+                context=float(row["context"]),
+                gamma=int(row["gamma"]),
+                tokens_per_iteration=float(row["tokens_per_iteration"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked", "mean", "worst"),
+    [
+        (lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.05, 0.07),
+        (lambda t: t.batch in (1, 4, 16, 64), lambda t: t.batch in (2, 8, 32), 0.05, 0.10),
+        (lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
+    ],
+    ids=["plain and K=7 to K=1", "four batches to three others", "K=1 and K=7 to plain"],
+)
+def test_some_rows_tell_the_others(seen, asked, mean: float, worst: float) -> None:
+    rows = timings()
+    subject = Subject.of(QUERY, "vllm", "0.22")
+    made = calibrate([t for t in rows if seen(t)], QUERY, load_calibration("ideal"), subject, (PATH.name,))
+    wanted = [t for t in rows if asked(t)]
+    errors = np.abs(
+        rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
+        / [t.seconds for t in wanted]
+        - 1
+    )
+    assert errors.mean() < mean
+    assert errors.max() < worst
+    no_plain = "no plain step among these rows" in "\n".join(lines(made))
+    assert no_plain == all(t.gamma for t in rows if seen(t))

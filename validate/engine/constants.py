@@ -1,0 +1,63 @@
+"""Which constants of a calibration an engine's rows may free, and where each is sought.
+
+What an engine adds to its kernels, and the efficiencies themselves: the rows decide (`fit`). What such rows cannot see
+(all-reduces at one degree, a KV method's upkeep) is not sought. Bounds follow from the measured times: an engine on a
+CPU spends milliseconds where one on a GPU spends microseconds.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfmodel.specs.calibration import Calibration
+from perfmodel.validate.engine.timing import Timing
+
+FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
+STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
+"""What any step may show beside its kernels: each layer (one attention call in each), a pass, each token in it.
+
+The layers tell a target's passes from a draft's: what an engine spends on every layer is many times as much in a
+target, what it spends on a pass is the same in both."""
+SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query")
+"""What only a drafting iteration can show."""
+LOWEST_FRACTION = 0.02
+WITHIN, OUTSIDE = 0.5, 0.05
+"""Prior widths in median steps: of what a pass may spend beside its kernels, and an iteration outside its passes.
+
+Without a plain step the two cannot be told apart by rows; published engines spend milliseconds within passes and tenths
+of that outside (vLLM 0.22 with EAGLE-3, gpt-oss-120b on H200: 0.55 of 5.5 ms).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Where a constant is looked for: around `start`, give or take `spread`, between `low` and `high`."""
+
+    start: float
+    spread: float
+    low: float
+    high: float
+
+
+def sought(base: Calibration, timings: Sequence[Timing], layers: int) -> dict[str, Sought]:
+    """The candidates for these rows, by name; layers: the target's.
+
+    Whole passes say nothing of what an iteration spends outside them.
+    """
+    iterations = [t for t in timings if t.kind == "iteration"]
+    speculative = SPECULATIVE if any(t.gamma for t in iterations) else ("kv_reread_per_query",)
+    return {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *FRACTIONS)}
+
+
+def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Sought:
+    value = getattr(base, name).value
+    if name in FRACTIONS:
+        start = max(value, LOWEST_FRACTION)
+        return Sought(start, start / 2, LOWEST_FRACTION, 1.0)
+    if name == "kv_reread_per_query":
+        return Sought(value, 0.5, 0.0, 1.0)
+    shared = {"token_s": lambda t: t.batch * (t.gamma + 1), "iteration_sequence_s": lambda t: t.batch}
+    shared["attention_fixed_s"] = lambda t: float(layers)
+    each = [t.seconds / shared.get(name, lambda t: 1.0)(t) for t in timings]
+    share = OUTSIDE if name.startswith("iteration") else WITHIN
+    return Sought(min(value, max(each)), statistics.median(each) * share, 0.0, max(each))

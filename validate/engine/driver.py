@@ -1,0 +1,158 @@
+"""One point of a live server: so many answers at once, timed while all of them decode.
+
+Prompts are random tokens, new ones every time, so that no prefix is cached and no two batches are alike. Between the
+last first token and the first last token nothing but decoding of the whole batch happens: only that stretch counts.
+"""
+
+import random
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.acceptance import vllm
+from perfmodel.validate.engine.acceptance.counters import Counters
+from perfmodel.validate.engine.client import Answer, Server
+from perfmodel.validate.engine.formats.fields import bunched, thinned
+from perfmodel.validate.engine.formats.vllm_serve import ONE_CHUNK
+from perfmodel.validate.engine.timing import Timing
+
+ROUNDS = 3
+"""Rounds of a point that count, after one that warms up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One point: `batch` answers of `tokens` tokens at once, each to `prompt` tokens."""
+
+    batch: int
+    prompt: int
+    tokens: int
+
+    @property
+    def key(self) -> str:
+        """Its name in a journal."""
+        return f"B{self.batch}-P{self.prompt}-N{self.tokens}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a round's decoding stretch held, over all answers."""
+
+    gaps: tuple[float, ...]
+    chunks: int
+    seconds: float
+    tokens: float
+    batch: int
+    grown: float
+    """Tokens that an answer has in the middle of the stretch."""
+
+
+def measure(
+    server: Server, model: str, vocabulary: int, load: Load, gamma: int, seed: int, rounds: int = ROUNDS
+) -> Timing:
+    """Time one point. gamma: the draft length being served. Raises InputError where it cannot be timed."""
+    draw = random.Random(f"{seed} {load.key}")
+    _answers(server, model, vocabulary, replace(load, tokens=min(load.tokens, 16)), draw)
+    before = counters(server)
+    stretches = [_stretch(server, model, vocabulary, load, draw) for _ in range(rounds)]
+    after = counters(server)
+    counted = after.since(before) if before and after else None
+    return _timing(server.url, load, gamma, stretches, counted)
+
+
+def _stretch(server: Server, model: str, vocabulary: int, load: Load, draw: random.Random) -> Stretch:
+    """One round; with more tokens where the first answer ended before the last began."""
+    for times in (1, 2, 4):
+        answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
+        if overlap(answers) > 0:
+            break
+    return stretch_of(answers, load)
+
+
+def counters(server: Server) -> Counters | None:
+    """Acceptance counters of its ``/metrics`` page; None where it has none."""
+    text = server.get("/metrics")
+    if text is None or "vllm:spec_decode_num_drafts" not in text:
+        return None
+    return vllm.read(f"{server.url}/metrics", text)
+
+
+def served_gamma(server: Server) -> int | None:
+    """The draft length being served, where the metrics say: the positions that they count."""
+    found = counters(server)
+    return len(found.accepted) if found else None
+
+
+def _answers(server: Server, model: str, vocabulary: int, load: Load, draw: random.Random) -> list[Answer]:
+    """A whole batch of answers, begun at once. Raises InputError where one fails."""
+    low, high = vocabulary // 16, vocabulary - vocabulary // 16
+    prompts = [[draw.randrange(low, high) for _ in range(load.prompt)] for _ in range(load.batch)]
+    with ThreadPoolExecutor(load.batch) as pool:
+        answers = list(pool.map(lambda prompt: server.stream(model, prompt, load.tokens), prompts))
+    for answer in answers:
+        if answer.error or len(answer.chunks) < 2:
+            raise InputError(f"--url: {load.key}: {answer.error or 'no streamed answer of two pieces or more'}")
+    return answers
+
+
+def overlap(answers: list[Answer]) -> float:
+    """Seconds in which all answers decode; below 0 where one ends before another begins."""
+    return min(answer.chunks[-1].at_s for answer in answers) - max(answer.chunks[0].at_s for answer in answers)
+
+
+def stretch_of(answers: list[Answer], load: Load) -> Stretch:
+    """The part of a round in which all answers decode. Raises InputError where there is none."""
+    start = max(answer.chunks[0].at_s for answer in answers)
+    end = start + overlap(answers)
+    gaps: list[float] = []
+    chunks, tokens, grown = 0, 0.0, 0.0
+    for answer in answers:
+        said = all(chunk.tokens is not None for chunk in answer.chunks)
+        each = [float(chunk.tokens or 0) if said else 1.0 for chunk in answer.chunks]
+        if not said and answer.total:  # spread what the server says in the end over the pieces
+            each = [answer.total / len(each)] * len(each)
+        inside = [i for i, chunk in enumerate(answer.chunks) if start < chunk.at_s <= end]
+        gaps += [b.at_s - a.at_s for a, b in pairwise(answer.chunks) if start <= a.at_s and b.at_s <= end]
+        chunks += len(inside)
+        tokens += sum(each[i] for i in inside)
+        grown += sum(each[: inside[0]]) + sum(each[i] for i in inside) / 2 if inside else 0.0
+    if end <= start or len(gaps) < len(answers) or not tokens:
+        raise InputError(
+            f"--new-tokens: {load.key}: the first answer ended before the last began; more tokens are needed, "
+            f"given {load.tokens}"
+        )
+    return Stretch(tuple(gaps), chunks, end - start, tokens, len(answers), grown / len(answers))
+
+
+def _timing(url: str, load: Load, gamma: int, stretches: list[Stretch], counted: Counters | None) -> Timing:
+    gaps = [gap for stretch in stretches for gap in stretch.gaps]
+    tokens = sum(stretch.tokens for stretch in stretches)
+    chunk_tokens = tokens / sum(s.chunks for s in stretches)
+    tpot = sum(s.seconds * s.batch for s in stretches) / tokens
+    gained = chunk_tokens if gamma else 1.0
+    seconds, how = statistics.median(gaps), "median time between chunks, one an iteration"
+    counted_gain = counted.tokens_per_iteration if counted and counted.drafts and gamma else None
+    if gamma and counted_gain is None and chunk_tokens > gamma + 1 + ONE_CHUNK:
+        raise InputError(
+            f"--url: {load.key}: chunks of {chunk_tokens:.2f} tokens at K = {gamma} and no counters to tell"
+        )
+    if not gamma and chunk_tokens > 1 + ONE_CHUNK:
+        seconds, how = tpot, "stretch over tokens (chunks of several tokens)"
+    elif bunched(gaps):
+        seconds, how = chunk_tokens * tpot, "stretch over its chunks (read late, several at once)"
+    if counted_gain is not None and abs(chunk_tokens / counted_gain - 1) > 2 * ONE_CHUNK:
+        gained, seconds, how = counted_gain, counted_gain * tpot, "Omega of the counters x time of a token"
+    return Timing(
+        where=f"{url}: {load.key}",
+        seconds=seconds,
+        batch=float(load.batch),
+        context=load.prompt + statistics.fmean(s.grown for s in stretches),
+        gamma=gamma,
+        tokens_per_iteration=min(max(gained, 1.0), gamma + 1.0),
+        prompt=float(load.prompt),
+        output=float(load.tokens),
+        how=how,
+        samples=thinned(gaps),
+    )

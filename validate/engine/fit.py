@@ -1,0 +1,210 @@
+"""From the timed steps of an engine to constants: those that the data determine, the others left where they are.
+
+Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
+(`Sought.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned at the base's
+value, and the rest is fitted again. What is stated as interval comes from refits without each row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.ops import Array
+from perfmodel.specs.calibration import Calibration
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation.workload import Workload
+from perfmodel.validate.engine.constants import Sought, sought
+from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
+
+NOISE = 0.03
+"""Log error of a row that the form itself and the clock leave, for weighing rows against priors."""
+DETERMINED = 0.5
+"""Share of the prior's width that a constant's error must fall below to count as determined."""
+INSIDE = 0.2
+"""Distance from its bounds, in prior widths, at which the search for a constant begins at least."""
+SOFT = 2.0
+"""Residual in units of `NOISE` from which it counts linearly, so that one odd row does not bend the fit."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Timings with the scenario that each belongs to, and the arrays that a prediction needs."""
+
+    timings: tuple[Timing, ...]
+    scenario: Scenario
+
+    def predict(self, calibration: Calibration) -> Array:
+        """Seconds of what each row timed."""
+        s = with_calibration(self.scenario, calibration)
+        batch, context, gamma = (
+            np.array([getattr(t, n) for t in self.timings], float) for n in ("batch", "context", "gamma")
+        )
+        bare = np.array([t.kind == "pass" for t in self.timings])
+        steps = predict(s, Workload(batch, context, gamma.astype(np.int64)), max_gamma=0)
+        drafting = np.where(np.array([t.kind == "pass_with_draft" for t in self.timings]), gamma * steps.draft_s, 0.0)
+        return np.where(
+            [t.kind == "iteration" for t in self.timings],
+            steps.iteration_s,
+            np.where(bare, 0.0, drafting) + steps.verify_s,
+        )
+
+    @property
+    def measured(self) -> Array:
+        """Seconds."""
+        return np.array([t.seconds for t in self.timings])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit found: `values` of the constants in `free` order, with standard errors and their correlation.
+
+    held_out: each row's seconds as predicted by a fit without it.
+    """
+
+    calibration: Calibration
+    free: tuple[str, ...]
+    stderr: tuple[float, ...]
+    correlation: Array
+    predicted: Array
+    held_out: Array
+    pinned: tuple[str, ...]
+
+
+def rows_of(timings: Sequence[Timing], query: Query, base: Calibration) -> Rows:
+    """Timings as rows of one question. Raises InputError where they cannot determine anything."""
+    check_enough(timings)
+    longest = max(t.gamma for t in timings)
+    scenario = with_calibration(resolve(_asked(query, longest)), base)
+    return Rows(tuple(timings), scenario)
+
+
+def _asked(query: Query, longest: int) -> Query:
+    """The question whose acceptance does not matter: only seconds are predicted."""
+    return replace(query, gamma=longest or None, alpha=0.5, tokens_per_iteration=None, acceptance=None)
+
+
+def check_enough(timings: Sequence[Timing]) -> None:
+    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line."""
+    lengths = sorted({t.gamma for t in timings})
+    places = {(t.batch, round(t.context, -1)) for t in timings}
+    if len(lengths) < 2:
+        held = ", ".join(map(str, lengths)) or "none"
+        raise InputError(
+            f"--from: must hold two draft lengths or more (plain decoding counts as 0), given {held}: "
+            "`perfmodel validate engine --plan` prints the runs worth making"
+        )
+    if len(places) < 2:
+        raise InputError(
+            "--from: must hold two batches or contexts or more, given one: "
+            "`perfmodel validate engine --plan` prints the runs worth making"
+        )
+
+
+def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
+    """Those to fit to, and those set aside for the prefill in them."""
+    aside = [t for t in timings if t.prefill_share > MAX_PREFILL_SHARE]
+    return [t for t in timings if t.prefill_share <= MAX_PREFILL_SHARE], aside
+
+
+def fit(rows: Rows, base: Calibration) -> Fitted:
+    """Free what the rows determine, fit it, and judge it on rows held out."""
+    candidates = sought(base, rows.timings, rows.scenario.target.num_hidden_layers)
+    everything = np.ones(len(rows.timings), bool)
+    free = tuple(candidates)
+    solved = _solve(rows, base, candidates, free, None, everything)
+    while pinned := _least_determined(candidates, free, solved, len(rows.timings)):
+        free = tuple(name for name in free if name != pinned)
+        solved = _solve(rows, base, candidates, free, None, everything)
+    held_out = np.empty(len(rows.timings))
+    for i in range(len(rows.timings)):
+        kept = everything.copy()
+        kept[i] = False
+        left = _solve(rows, base, candidates, free, solved.x, kept)
+        held_out[i] = rows.predict(with_values(base, dict(zip(free, left.x, strict=True))))[i]
+    calibration = with_values(base, dict(zip(free, solved.x, strict=True)))
+    shape = np.where(solved.stderr > 0, solved.stderr, 1.0)
+    correlation = np.clip(solved.covariance / np.outer(shape, shape), -1.0, 1.0)
+    np.fill_diagonal(correlation, 1.0)
+    pinned_names = tuple(name for name in candidates if name not in free)
+    stderr = tuple(solved.stderr.tolist())
+    return Fitted(calibration, free, stderr, correlation, rows.predict(calibration), held_out, pinned_names)
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """Values of the free constants and the covariance of their estimates."""
+
+    x: tuple[float, ...]
+    covariance: Array
+    at_bound: tuple[bool, ...]
+
+    @property
+    def stderr(self) -> Array:
+        """Standard errors, in the constants' own units."""
+        return np.sqrt(np.diag(self.covariance))
+
+
+def _solve(
+    rows: Rows,
+    base: Calibration,
+    candidates: dict[str, Sought],
+    free: tuple[str, ...],
+    start: tuple[float, ...] | None,
+    kept: Array,
+) -> _Solution:
+    from scipy.optimize import least_squares
+
+    if not free:
+        return _Solution((), np.zeros((0, 0)), ())
+    logs = np.log(rows.measured)
+    places = [candidates[name] for name in free]
+    prior, spread = np.array([p.start for p in places]), np.array([p.spread for p in places])
+    low, high = (
+        (np.array([p.low for p in places]) - prior) / spread,
+        (np.array([p.high for p in places]) - prior) / spread,
+    )
+    inside = np.minimum(INSIDE, (high - low) / 4)  # a search that begins on its bounds may not get off them
+    first = np.clip((np.array(start) - prior) / spread if start else np.zeros(len(free)), low + inside, high - inside)
+
+    def residuals(x: Array) -> Array:
+        values = dict(zip(free, np.clip(prior + x * spread, 0.0, None).tolist(), strict=True))
+        return (np.log(rows.predict(with_values(base, values))) - logs)[kept] / NOISE
+
+    def with_prior(x: Array) -> Array:
+        found = residuals(x)
+        soft = np.sign(found) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (found / SOFT) ** 2) - 1))
+        return np.concatenate([soft, x])
+
+    found = least_squares(with_prior, first, bounds=(low, high), xtol=1e-6, ftol=1e-6)
+    edge = np.minimum(found.x - low, high - found.x) < 1e-6
+    covariance = np.linalg.pinv(found.jac.T @ found.jac) * np.outer(spread, spread)
+    x = tuple(float(v) for v in np.clip(found.x, low, high) * spread + prior)
+    return _Solution(x, covariance, tuple(edge.tolist()))
+
+
+def _least_determined(candidates: dict[str, Sought], free: tuple[str, ...], solved: _Solution, rows: int) -> str | None:
+    """The constant to pin next: one at its bound, or the one that the rows say least of; None where all are known."""
+    share = {n: e / candidates[n].spread for n, e in zip(free, solved.stderr.tolist(), strict=True)}
+    for name, edge in zip(free, solved.at_bound, strict=True):
+        if edge:
+            return name
+    worst = max(share, key=lambda n: share[n], default=None)
+    return worst if worst and (share[worst] > DETERMINED or len(free) >= rows) else None
+
+
+def log_rms(predicted: Array, measured: Array) -> float:
+    """Root mean square of the logarithms of predicted over measured."""
+    return float(np.sqrt(np.mean(np.log(predicted / measured) ** 2)))
+
+
+def small_sample(rms: float, count: int, level: float = 0.90) -> float:
+    """A root mean square of few errors, widened so that a normal interval of it holds `level` (Student's t)."""
+    from scipy.stats import norm, t
+
+    tail = 0.5 + level / 2
+    return rms * float(t.ppf(tail, max(count - 1, 1)) / norm.ppf(tail))

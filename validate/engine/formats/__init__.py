@@ -1,0 +1,32 @@
+"""Benchmark files of serving engines and their clients, one file a format, found by what they hold.
+
+Each module has `TITLE`, `is_format(data)` and `read(where, data, said)`; data is the list of the file's JSON objects.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.text import parse_objects, read_text
+from perfmodel.validate.engine.timing import Said, Timing
+
+NAMES = (
+    "perfmodel_record", "vllm_forward", "vllm_serve", "vllm_latency", "sglang_serving", "llama_bench", "llama_server",
+    "guidellm", "aiperf",
+)  # fmt: skip
+
+
+def modules() -> dict[str, ModuleType]:
+    """Name -> module of every format."""
+    return {name: import_module(f"{__name__}.{name}") for name in NAMES}
+
+
+def read(path: Path, said: Said) -> list[Timing]:
+    """The steps that a file of any format times. Raises InputError naming the file and what is wrong or missing."""
+    data = parse_objects(str(path), read_text(path))
+    for module in modules().values():
+        if module.is_format(data):
+            return module.read(path.name, data, said)
+    titles = "; ".join(module.TITLE for module in modules().values())
+    raise InputError(f"{path}: holds no benchmark known here; known: {titles}")

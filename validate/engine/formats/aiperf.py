@@ -1,0 +1,67 @@
+"""``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run a file.
+
+Its inter-token latency is (request latency - time to first token) / (tokens - 1): the TPOT of the other clients.
+"""
+
+from typing import Any
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import interference, middle, number, optional, positive
+from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
+
+TITLE = "aiperf profile (profile_export_aiperf.json)"
+
+
+def is_format(data: list[dict[str, Any]]) -> bool:
+    """Whether it is an export."""
+    return len(data) == 1 and "inter_token_latency" in data[0] and "input_config" in data[0]
+
+
+def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+    """The run's step."""
+    run = data[0]
+    prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
+    tpot = positive(where, "inter_token_latency", _seconds(where, run, "inter_token_latency"))
+    length, gained = speculation(where, said, _chunk(where, run) if said.gamma else None, None)
+    batch = needed(where, "batch", _concurrency(run.get("input_config")) or said.batch)
+    ttft, prompts = _seconds(where, run, "time_to_first_token"), number(where, run, "request_count.avg")
+    return [
+        Timing(
+            where=where,
+            seconds=gained * tpot,
+            batch=batch,
+            context=middle(prompt, output),
+            gamma=length,
+            tokens_per_iteration=gained,
+            prompt=prompt,
+            output=output,
+            ttft_s=ttft,
+            how="Omega x median TPOT" if length else "median TPOT",
+            prefill_share=interference(batch, prompts, ttft, gained * tpot, output, gained),
+        )
+    ]
+
+
+def _chunk(where: str, run: dict[str, Any]) -> float | None:
+    """Tokens of a streamed piece, an iteration's where the server streams each: time between pieces over tokens."""
+    pieces = optional(where, run, "inter_chunk_latency.avg")
+    return pieces / number(where, run, "inter_token_latency.avg") if pieces else None
+
+
+def _seconds(where: str, run: dict[str, Any], metric: str) -> float:
+    unit = (run.get(metric) or {}).get("unit")
+    if unit not in ("ms", "s", "sec"):
+        raise refuse(where, f"{metric}.unit", "ms or s", unit)
+    return number(where, run, f"{metric}.p50") / (1e3 if unit == "ms" else 1.0)
+
+
+def _concurrency(config: Any) -> float | None:
+    """The first `concurrency` of the configuration, wherever a version keeps it."""
+    if isinstance(config, list):
+        return next((found for part in config if (found := _concurrency(part))), None)
+    if not isinstance(config, dict):
+        return None
+    value = config.get("concurrency")
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    return next((found for part in config.values() if (found := _concurrency(part))), None)

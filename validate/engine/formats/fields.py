@@ -1,0 +1,86 @@
+"""Figures of JSON objects, checked; the statistics that several formats share."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.text import is_count
+
+SHORT_GAP, MOST_SHORT = 0.3, 0.05
+"""Gaps below this share of their mean are of pieces read late; above this share of such gaps their median is none."""
+
+
+def number(where: str, data: dict[str, Any], key: str) -> float:
+    """A finite number, 0 or more, that must be there; a dotted key goes into objects. Raises InputError."""
+    value = optional(where, data, key)
+    if value is None:
+        raise refuse(where, key, "a number, 0 or more", None)
+    return value
+
+
+def optional(where: str, data: dict[str, Any], key: str) -> float | None:
+    """The same where it may be missing or null."""
+    value: Any = data
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return None
+    if not is_count(value):
+        raise refuse(where, key, "a number, 0 or more", value)
+    return float(value)
+
+
+def numbers(where: str, data: dict[str, Any], key: str) -> list[float]:
+    """A list of such numbers, empty where it is missing. Raises InputError."""
+    value = data.get(key) or []
+    if not isinstance(value, list) or not all(map(is_count, value)):
+        raise refuse(where, key, "a list of numbers, 0 or more", value)
+    return [float(v) for v in value]
+
+
+def positive(where: str, key: str, value: float) -> float:
+    """A time that can be one. Raises InputError."""
+    if not 0 < value < 1e5:
+        raise refuse(where, key, "a time above 0", value)
+    return value
+
+
+def middle(prompt: float, output: float) -> float:
+    """Cached tokens of a sequence in the middle of its answer."""
+    return prompt + output / 2
+
+
+def thinned(values: Sequence[float], most: int = 200) -> tuple[float, ...]:
+    """Evenly spaced order statistics: as many raw samples as a record should carry."""
+    ordered = sorted(values)
+    if len(ordered) <= most:
+        return tuple(ordered)
+    return tuple(ordered[round(i * (len(ordered) - 1) / (most - 1))] for i in range(most))
+
+
+def interference(batch: float, prompts: float, ttft_s: float, step_s: float, output: float, gained: float) -> float:
+    """Estimated share of the time between tokens that is other requests' prefill.
+
+    While a request decodes, each of the other batch - 1 is replaced once in the time that one takes in all, if there
+    are more prompts than places; each replacement holds everybody up for a prompt's time (at most the time to the
+    first token).
+    """
+    if prompts <= batch or batch <= 1:
+        return 0.0
+    whole = ttft_s + step_s / gained * output
+    return min((batch - 1) * ttft_s / whole, 1.0) if whole else 0.0
+
+
+def bunched(gaps: Sequence[float]) -> bool:
+    """Whether a client read pieces late, several at once: gaps of almost nothing beside long ones.
+
+    Their median is then no step; their sum still is the time.
+    """
+    mean = sum(gaps) / len(gaps)
+    return sum(gap < SHORT_GAP * mean for gap in gaps) > MOST_SHORT * len(gaps)
+
+
+def median(values: Sequence[float]) -> float:
+    """Of values that are there."""
+    return statistics.median(values)

@@ -1,0 +1,51 @@
+"""``guidellm benchmark run`` reports (0.8, JSON): one benchmark a concurrency.
+
+Its inter-token latency is (last - first token) / (tokens - 1): the TPOT of the other clients. Acceptance is not in it.
+"""
+
+from typing import Any
+
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.formats.fields import interference, middle, number, optional, positive
+from perfmodel.validate.engine.timing import Said, Timing, speculation
+
+TITLE = "guidellm benchmark run (JSON)"
+_OK = "metrics.{}.successful.{}"
+
+
+def is_format(data: list[dict[str, Any]]) -> bool:
+    """Whether it is a report."""
+    return len(data) == 1 and isinstance(data[0].get("benchmarks"), list) and "metadata" in data[0]
+
+
+def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+    """One step a benchmark."""
+    runs = data[0]["benchmarks"]
+    if not runs or not all(isinstance(run, dict) for run in runs):
+        raise InputError(f"{where}: benchmarks: must be a list of one or more benchmarks")
+    return [_run(f"{where}: benchmark {n}", run, said) for n, run in enumerate(runs, 1)]
+
+
+def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
+    def of(metric: str, figure: str = "median") -> float:
+        return number(where, run, _OK.format(metric, figure))
+
+    prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
+    tpot = positive(where, "inter_token_latency_ms", of("inter_token_latency_ms")) / 1e3
+    length, gained = speculation(where, said, None, None)
+    streams = optional(where, run, "config.strategy.streams")
+    batch = streams or said.batch or of("request_concurrency", "mean")
+    ttft, prompts = of("time_to_first_token_ms") / 1e3, of("prompt_token_count", "count")
+    return Timing(
+        where=where,
+        seconds=gained * tpot,
+        batch=batch,
+        context=middle(prompt, output),
+        gamma=length,
+        tokens_per_iteration=gained,
+        prompt=prompt,
+        output=output,
+        ttft_s=ttft,
+        how="Omega x median TPOT" if length else "median TPOT",
+        prefill_share=interference(batch, prompts, ttft, gained * tpot, output, gained),
+    )

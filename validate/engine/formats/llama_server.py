@@ -1,0 +1,48 @@
+"""Answers of llama.cpp's server, whose ``timings`` say what prompt and answer took; one object a request.
+
+Requests are taken as sent one after the other (``batch=N`` says otherwise). With a draft model every iteration gains
+one token beside those accepted, the first token coming from the prompt.
+"""
+
+from typing import Any
+
+from perfmodel.validate.engine.formats.fields import middle, number, optional, positive
+from perfmodel.validate.engine.timing import Said, Timing, speculation
+
+TITLE = "answers of llama.cpp's server (timings)"
+
+
+def is_format(data: list[dict[str, Any]]) -> bool:
+    """Whether every object is an answer."""
+    return all("predicted_ms" in _timings(answer) for answer in data)
+
+
+def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+    """One step an answer."""
+    many = len(data) > 1
+    return [_answer(f"{where}: answer {n}" if many else where, _timings(a), said) for n, a in enumerate(data, 1)]
+
+
+def _timings(answer: dict[str, Any]) -> dict[str, Any]:
+    found = answer.get("timings", answer)
+    return found if isinstance(found, dict) else {}
+
+
+def _answer(where: str, timings: dict[str, Any], said: Said) -> Timing:
+    tokens = number(where, timings, "predicted_n") - 1
+    prompt = number(where, timings, "prompt_n") + (optional(where, timings, "cache_n") or 0.0)
+    accepted = optional(where, timings, "draft_n_accepted") or 0.0
+    iterations = positive(where, "predicted_n", tokens - accepted)
+    drafted = bool(optional(where, timings, "draft_n"))
+    length, gained = speculation(where, said, tokens / iterations if drafted else None, None)
+    return Timing(
+        where=where,
+        seconds=positive(where, "predicted_ms", number(where, timings, "predicted_ms") / 1e3 / iterations),
+        batch=said.batch or 1.0,
+        context=middle(prompt, tokens),
+        gamma=length,
+        tokens_per_iteration=gained,
+        prompt=prompt,
+        output=tokens + 1,
+        how="answer time over iterations",
+    )

@@ -1,0 +1,127 @@
+"""The record of an engine's timings: append-only JSON, raw samples, and what they are of; one reader for all of it."""
+
+import datetime
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perfmodel.answers.query import Query
+from perfmodel.specs import files
+from perfmodel.validate.engine.text import parse_json, read_text
+from perfmodel.validate.engine.timing import Timing
+
+SCHEMA_VERSION = 1
+KIND = "engine"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Subject(_Frozen):
+    """What was served, in the words of a question."""
+
+    model: str
+    hardware: str
+    tp: int = Field(ge=1)
+    draft: str
+    draft_kv: str
+    draft_tp: int | None = None
+    weights: str
+    draft_weights: str | None = None
+    kv_dtype: str
+    draft_kv_dtype: str | None = None
+    engine: str
+    engine_version: str
+
+    @classmethod
+    def of(cls, query: Query, engine: str, version: str) -> "Subject":
+        """The parts of a question that say what is served."""
+        said = {name: getattr(query, name) for name in cls.model_fields if hasattr(query, name)}
+        return cls(**said | {"engine": engine, "engine_version": version})
+
+
+class EnginePoint(_Frozen):
+    """One timed step (`Timing`), or why there is none. samples: seconds, thinned to 200 order statistics."""
+
+    key: str
+    status: Literal["ok", "failed"] = "ok"
+    error: str | None = None
+    utc: str | None = None
+    kind: Literal["iteration", "pass", "pass_with_draft"] = "iteration"
+    seconds: float = Field(0.0, ge=0, lt=1e5, allow_inf_nan=False)
+    batch: float = Field(gt=0, allow_inf_nan=False)
+    context: float = Field(ge=0, allow_inf_nan=False)
+    gamma: int = Field(ge=0)
+    tokens_per_iteration: float = Field(1.0, ge=1, allow_inf_nan=False)
+    prompt: float | None = None
+    output: float | None = None
+    ttft_s: float | None = None
+    how: str = ""
+    prefill_share: float = Field(0.0, ge=0, le=1)
+    samples: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, key: str, timing: Timing, utc: str | None = None) -> "EnginePoint":
+        """A timing as a row."""
+        said = {name: value for name, value in asdict(timing).items() if name in cls.model_fields}
+        return cls.model_validate(said | {"key": key, "utc": utc})
+
+    def timing(self, where: str) -> Timing:
+        """The row as a timing."""
+        fields = {n: getattr(self, n) for n in Timing.__dataclass_fields__ if n in type(self).model_fields}
+        return Timing(**fields | {"where": f"{where}: {self.key}"})
+
+
+class EngineRecord(_Frozen):
+    """What ``perfmodel validate engine`` keeps beside a calibration, and what a run against a server writes."""
+
+    schema_version: Literal[1]
+    kind: Literal["engine"]
+    machine: str
+    hardware: str
+    date: datetime.datetime
+    perfmodel_version: str
+    subject: Subject
+    sources: tuple[str, ...] = ()
+    points: tuple[EnginePoint, ...] = Field(min_length=1)
+
+
+def stamp() -> str:
+    """Now, as records and their files say it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def header(machine: str, subject: Subject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
+    """All of a record but its points."""
+    from importlib.metadata import version
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": KIND,
+        "machine": machine,
+        "hardware": subject.hardware,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "perfmodel_version": version("perfmodel"),
+        "subject": subject.model_dump(),
+        "sources": list(sources),
+    }
+
+
+def text_of(head: dict[str, Any], rows: list[str]) -> str:
+    """A record's file, one row a line."""
+    import json
+
+    return json.dumps(head, separators=(",", ":")).removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def read_engine_record(path: Path) -> EngineRecord:
+    """Read and check a record. Raises InputError naming file and key."""
+    return files.parse(EngineRecord, parse_json(str(path), read_text(path)), str(path))
+
+
+def is_record(data: list[dict[str, Any]]) -> bool:
+    """Whether a file's objects are one."""
+    return len(data) == 1 and data[0].get("kind") == KIND and "points" in data[0]

@@ -1,0 +1,87 @@
+"""What one row of a benchmark file says: how long one decoding step took, at which batch, context and draft length."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from perfmodel.errors import refuse
+
+MAX_PREFILL_SHARE = 0.06
+"""Share of the time between tokens that other requests' prompts may take before a row is set aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """One measured step of an engine.
+
+    kind: an ``iteration`` of the serving loop (at gamma 0 one plain step), one bare target ``pass`` over gamma + 1
+    tokens of each sequence, a ``pass_with_draft``, or the ``total`` of a run of `output` tokens, prompt included.
+    seconds: of it. batch: sequences decoded together. context: cached tokens of one in the middle of the run.
+    tokens_per_iteration: gained by one sequence, bonus token included; 1 at gamma 0. how: what `seconds` was made from.
+    prefill_share: estimated share of `seconds` that is other requests' prefill.
+    """
+
+    where: str
+    seconds: float
+    batch: float
+    context: float
+    gamma: int
+    kind: Literal["iteration", "pass", "pass_with_draft", "total"] = "iteration"
+    tokens_per_iteration: float = 1.0
+    output: float | None = None
+    prompt: float | None = None
+    how: str = ""
+    prefill_share: float = 0.0
+    ttft_s: float | None = None
+    samples: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The point, for a reader."""
+        return f"B={self.batch:g} S={self.context:.0f} " + (f"K={self.gamma}" if self.gamma else "plain")
+
+    @property
+    def tpot_s(self) -> float:
+        """Time per output token of one sequence."""
+        return self.seconds / self.tokens_per_iteration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What the command line says of a file that it does not say itself; None where nothing was said."""
+
+    batch: float | None = None
+    input: float | None = None
+    output: float | None = None
+    gamma: int | None = None
+    accepted: float | None = None
+    """Tokens per iteration."""
+
+    def over(self, other: "Said") -> "Said":
+        """This, with what it leaves open from another."""
+        named = {name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None}
+        return replace(other, **named)
+
+
+def needed(where: str, key: str, value: float | None) -> float:
+    """A figure that the file or the command line must say. Raises InputError with how to say it."""
+    if value is None:
+        raise refuse(
+            where, key, f"stated, as in --from {where.partition(': ')[0]},{key}=N: the file does not say", None
+        )
+    return value
+
+
+def speculation(where: str, said: Said, accepted: float | None, gamma: int | None) -> tuple[int, float]:
+    """Draft length and tokens per iteration from the file's figures and the command line's. Raises InputError."""
+    length = said.gamma if gamma is None else gamma
+    gained = said.accepted if accepted is None else accepted
+    if gamma is not None and said.gamma is not None and gamma != said.gamma:
+        raise refuse(where, "gamma", f"{gamma}, the draft length in the file", said.gamma)
+    if not length:
+        if gained is not None and gained > 1:
+            needed(where, "gamma", None)
+        return 0, 1.0
+    value = needed(where, "accepted", gained)
+    if not 1 <= value <= length + 1:
+        raise refuse(where, "tokens per iteration", f"from 1 to gamma + 1 = {length + 1}", value)
+    return length, float(value)
