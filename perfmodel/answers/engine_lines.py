@@ -1,4 +1,4 @@
-"""A schedule for a serving engine: vLLM's JSON, the proposed five-item form, SGLang's flags, all checked.
+"""Lines for serving engines that serve what was priced: vLLM's JSON, SGLang's flags and adaptive file, all checked.
 
 Where an engine has no such draft, the answer is None and a note says why: no method name is invented.
 """
@@ -14,30 +14,42 @@ from pydantic import ValidationError
 from perfmodel.answers.schedule import Schedule
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
-from perfmodel.specs.engine_config import ContextTable, SGLangFlags, VLLMConfig
+from perfmodel.kv.streamingllm import StreamingLLM
+from perfmodel.specs.engine_config import CHECKED, LOOKUP, AdaptiveConfig, ContextTable, SGLangFlags, VLLMConfig
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 
 NO_SPARSE = (
     "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
     "the table is for an engine that has one"
 )
+ADAPTIVE_FILE = "adaptive.json"
+"""What SGLang's line calls the file that the user is to write."""
 
-VLLM_FLAGS = {
-    "tensor_parallel": "--tensor-parallel-size",
-    "weights": "--quantization",
-    "kv_dtype": "--kv-cache-dtype",
-    "kv_fp8": "fp8",
-    "memory_fraction": "--gpu-memory-utilization",
-    "most": "--max-num-seqs",
-}
-SGLANG_FLAGS = {
-    "tensor_parallel": "--tp",
-    "weights": "--quantization",
-    "kv_dtype": "--kv-cache-dtype",
-    "kv_fp8": "fp8_e4m3",
-    "memory_fraction": "--mem-fraction-static",
-    "most": "--max-running-requests",
-}
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """How an engine calls what the target was priced with. kv: KV format -> its name; what is missing has none.
+
+    memory_default: the share of memory that it takes unless told; None where that is its own estimate.
+    """
+
+    tensor_parallel: str
+    weights: str
+    kv_dtype: str
+    memory_fraction: str
+    most: str
+    kv: dict[str, str]
+    memory_default: float | None
+
+
+VLLM_FLAGS = Flags(
+    "--tensor-parallel-size", "--quantization", "--kv-cache-dtype", "--gpu-memory-utilization", "--max-num-seqs",
+    {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"}, 0.92,
+)  # fmt: skip
+SGLANG_FLAGS = Flags(
+    "--tp", "--quantization", "--kv-cache-dtype", "--mem-fraction-static", "--max-running-requests",
+    {"fp8": "fp8_e4m3"}, None,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +63,23 @@ class Served:
     memory_fraction: float = DEFAULT_MEMORY_FRACTION
     vocab_size: int | None = None
     """None: not compared with the draft's."""
+    lookup: tuple[int, int] = LOOKUP
+    """Fewest and most tokens that an n-gram draft matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What to hand over. vllm and sglang are None where `notes` say why."""
+    """What to hand over. vllm and sglang are None where `notes` say why.
+
+    sglang_adaptive: contents of the file that SGLang's line names, where it takes a length by batch size.
+    """
 
     vllm: dict[str, Any] | None
     vllm_line: str | None
     sglang: list[str] | None
     sglang_line: str | None
     notes: tuple[str, ...]
+    sglang_adaptive: dict[str, Any] | None = None
 
 
 def export(table: Schedule, draft: Draft, served: Served, draft_path: str | None = None) -> Export:
@@ -72,34 +90,38 @@ def export(table: Schedule, draft: Draft, served: Served, draft_path: str | None
     notes: list[str] = []
     if table.max_tokens == 0:
         return Export(None, None, None, None, ("no range gains from speculation: leave it off",))
+    if served.model_id.endswith((".json", ".yaml", ".yml")):
+        return Export(None, None, None, None, (f"no engine serves {served.model_id}: give --model-path",))
     vllm = _vllm(table, draft, served, draft_path, notes)
-    flags = _sglang(table, draft, served, draft_path, notes)
+    flags, adaptive = _sglang(table, draft, served, draft_path, notes)
     vllm_line = sglang_line = None
     if vllm is not None:
-        words = ["vllm", "serve", served.model_id, *_arguments(VLLM_FLAGS, table, served)]
+        words = ["vllm", "serve", served.model_id, *_arguments("vLLM", VLLM_FLAGS, table, served, notes)]
         vllm_line = shlex.join([*words, "--speculative-config", json.dumps(vllm)])
     if flags is not None:
         words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
-        sglang_line = shlex.join([*words, *_arguments(SGLANG_FLAGS, table, served), *flags])
-        notes.append(f"SGLang takes one draft length: the best single one, {table.best_constant}, is given")
-    if vllm is not None or flags is not None:
-        if served.weights not in ("bf16", "fp8"):
-            notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
-        if served.kv_dtype not in ("bf16", "fp8"):
-            notes.append(f"the engines have no {served.kv_dtype} KV cache: the line serves bf16, the table is for less")
-    return Export(vllm, vllm_line, flags, sglang_line, tuple(notes))
+        sglang_line = shlex.join([*words, *_arguments("SGLang", SGLANG_FLAGS, table, served, notes), *flags])
+    if (vllm_line or sglang_line) and served.weights not in ("bf16", "fp8"):
+        notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
+    taken = [f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line]
+    if taken:
+        notes.append(f"lines of this form were taken by the parsers of {' and '.join(taken)}")
+    return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
 
 
-def _arguments(names: dict[str, str], table: Schedule, served: Served) -> list[str]:
+def _arguments(engine: str, flags: Flags, table: Schedule, served: Served, notes: list[str]) -> list[str]:
     """The flags of the target itself, where they are not the engine's defaults; batches end where the table does."""
-    values = {
-        "tensor_parallel": served.tensor_parallel if served.tensor_parallel > 1 else None,
-        "weights": "fp8" if served.weights == "fp8" else None,
-        "kv_dtype": names["kv_fp8"] if served.kv_dtype == "fp8" else None,
-        "memory_fraction": served.memory_fraction if served.memory_fraction != DEFAULT_MEMORY_FRACTION else None,
-        "most": table.ranges[-1].high,
-    }
-    return [word for name, value in values.items() if value is not None for word in (names[name], str(value))]
+    if served.kv_dtype != "bf16" and served.kv_dtype not in flags.kv:
+        notes.append(f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another")
+    share = served.memory_fraction
+    values = (
+        (flags.tensor_parallel, served.tensor_parallel if served.tensor_parallel > 1 else None),
+        (flags.weights, "fp8" if served.weights == "fp8" else None),
+        (flags.kv_dtype, flags.kv.get(served.kv_dtype)),
+        (flags.memory_fraction, None if share == flags.memory_default else share),
+        (flags.most, table.ranges[-1].high),
+    )
+    return [word for flag, value in values if value is not None for word in (flag, str(value))]
 
 
 def five_item_rows(tables: Sequence[Schedule]) -> list[list[int]]:
@@ -122,9 +144,10 @@ def _vllm(table: Schedule, draft: Draft, served: Served, path: str | None, notes
     if model is not None:
         config["model"] = model
     config["num_speculative_tokens"] = table.max_tokens
-    config["num_speculative_tokens_per_batch_size"] = [[r.low, r.high, r.tokens] for r in table.ranges]
+    if len(table.ranges) > 1:
+        config["num_speculative_tokens_per_batch_size"] = [[r.low, r.high, r.tokens] for r in table.ranges]
     if method == "ngram":
-        config["prompt_lookup_max"] = table.max_tokens
+        config["prompt_lookup_min"], config["prompt_lookup_max"] = served.lookup
     elif method != "mtp":
         config["draft_tensor_parallel_size"] = draft.tensor_parallel
     if draft.name.startswith("parallel:"):
@@ -144,11 +167,12 @@ def _draft(draft: Draft, served: Served, path: str | None, notes: list[str]) -> 
         notes.append("MTP modules come with a target's checkpoint or not at all: make sure that this one has them")
     if word in ("ngram", "mtp"):
         return word, None
-    if word in ("eagle", "medusa"):
+    if word == "medusa":
+        notes.append("vLLM dropped Medusa heads with 0.33: no line for it")
+        return None, None
+    if word == "eagle":
         if path is None:
-            notes.append(
-                f"which {word} head serves this target is yours to say: give --draft-path for the engine's line"
-            )
+            notes.append("which eagle head serves this target is yours to say: give --draft-path for the engine's line")
             return None, None
         return ("eagle3" if getattr(draft, "features", 1) > 1 else word), path
     if _foreign(draft, served):
@@ -168,31 +192,64 @@ def _foreign(draft: Draft, served: Served) -> bool:
     return served.vocab_size is not None and draft.model.vocab_size != served.vocab_size
 
 
-def _sglang(table: Schedule, draft: Draft, served: Served, path: str | None, notes: list[str]) -> list[str] | None:
-    word, tokens = draft.name.partition(":")[0], table.best_constant
+def _sglang(
+    table: Schedule, draft: Draft, served: Served, path: str | None, notes: list[str]
+) -> tuple[list[str] | None, dict[str, Any] | None]:
+    """Words of the line, and the file that they name."""
+    algorithm = _algorithm(draft)
+    by_batch = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
+    tokens = table.max_tokens if by_batch else table.best_constant
     if tokens == 0:
         notes.append("SGLang takes one draft length, and the best single one is 0: leave speculation off there")
-        return None
-    algorithm = {"ngram": "NGRAM", "mtp": "NEXTN", "eagle": "EAGLE"}.get(word)
-    if word == "eagle" and getattr(draft, "features", 1) > 1:
-        algorithm = "EAGLE3"
-    if algorithm is None and word not in ("self", "medusa", "parallel"):
-        algorithm, path = "STANDALONE", path or draft.model.hf_id
-    if draft.kv.name != "full" or algorithm is None:
-        what = "a draft with a sparse view of the cache" if draft.kv.name != "full" else f"a {word} draft"
+        return None, None
+    windowed = _window(draft, algorithm, notes)
+    if algorithm is None or windowed is None:
+        what = "a draft with a sparse view of the cache" if algorithm else f"a {draft.name.partition(':')[0]} draft"
         notes.append(f"SGLang has no flag for {what}")
-        return None
+        return None, None
     owns = algorithm in ("EAGLE", "EAGLE3", "STANDALONE")
+    path = path or (draft.model.hf_id if algorithm == "STANDALONE" else None)
     if (owns and path is None) or (algorithm == "STANDALONE" and _foreign(draft, served)):
-        return None
+        return None, None
     if owns and draft.tensor_parallel != served.tensor_parallel:
         notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
-    flags: dict[str, Any] = {"speculative_algorithm": algorithm, "speculative_num_draft_tokens": tokens + 1}
-    if algorithm != "NGRAM":
+    flags: dict[str, Any] = {"speculative_algorithm": algorithm, "speculative_num_draft_tokens": tokens + 1, **windowed}
+    if algorithm == "NGRAM":
+        flags["speculative_ngram_max_bfs_breadth"] = 1
+    else:
         flags |= {"speculative_num_steps": tokens, "speculative_eagle_topk": 1}
     if owns:
         flags["speculative_draft_model_path"] = path
-    return _valid(SGLangFlags, flags).arguments()
+    if not by_batch:
+        if len(table.ranges) > 1:
+            notes.append(f"SGLang takes one draft length: the best single one, {tokens}, is given")
+        return _valid(SGLangFlags, flags).arguments(), None
+    flags["speculative_adaptive_config"] = ADAPTIVE_FILE
+    notes.append(f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}, to be written beside the line")
+    rows = AdaptiveConfig.of(tuple((r.low, r.tokens) for r in table.ranges))
+    return _valid(SGLangFlags, flags).arguments(), rows.file()
+
+
+def _algorithm(draft: Draft) -> str | None:
+    """SGLang's name of a draft's kind; None where it has none."""
+    word = draft.name.partition(":")[0]
+    if word == "eagle":
+        return "EAGLE3" if getattr(draft, "features", 1) > 1 else "EAGLE"
+    known = {"ngram": "NGRAM", "mtp": "NEXTN", "self": None, "medusa": None, "parallel": None}
+    return known.get(word, "STANDALONE")
+
+
+def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
+    """Flags of what a draft reads of its cache, none for all of it; None where SGLang cannot serve that."""
+    if draft.kv.name == "full":
+        return {}
+    if not isinstance(draft.kv, StreamingLLM) or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
+        return None
+    if algorithm == "EAGLE3":
+        notes.append("SGLang's EAGLE-3 heads keep no sink: the window alone is what was priced")
+        return {"speculative_draft_window_size": draft.kv.budget}
+    window = {"speculative_draft_window_size": draft.kv.budget - draft.kv.sinks}
+    return window | {"speculative_draft_sink_size": draft.kv.sinks}
 
 
 def _valid(schema: type[Any], data: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.advise_space import parse_rate
-from perfmodel.answers.engine_lines import Export, Served, export, five_item_rows
+from perfmodel.answers.engine_lines import ADAPTIVE_FILE, Export, Served, export, five_item_rows
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.schedule import DEFAULT_HYSTERESIS, CatchUp, Schedule, catch_up, schedule_by_context
 from perfmodel.answers.schedule import schedule as one_table
@@ -15,6 +15,7 @@ from perfmodel.answers.whatif import warnings
 from perfmodel.cli.counts import parse_count, parse_counts
 from perfmodel.cli.options import COUNTS, Json, Question, _option, asks
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs.engine_config import LOOKUP
 from perfmodel.speculation import capacity
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import TreeAcceptance
@@ -56,6 +57,13 @@ class ScheduleQuestion(Question):
         str | None,
         _option("--draft-path", "PATH", "Where the engine finds the draft or head (default: the model's id)."),
     ] = None
+    model_path: Annotated[
+        str | None,
+        _option("--model-path", "PATH|ID", "What the engine is to serve (default: the target's Hugging Face id)."),
+    ] = None
+    lookup: Annotated[
+        str, _option("--lookup", "MIN..MAX", "Tokens that an n-gram draft must match, fewest and most.")
+    ] = f"{LOOKUP[0]}..{LOOKUP[1]}"
 
     def query(self) -> tuple[Query, tuple[int, ...]]:
         """The question at its longest context, and all contexts. Raises InputError."""
@@ -97,12 +105,13 @@ def schedule(question: ScheduleQuestion, json: Json = False) -> None:
     shares = [1.0] * int(most) if question.shares == "equal" else None
     tables = _tables(scenario, contexts, int(most), query.max_gamma, shares, question.hysteresis)
     served = Served(
-        scenario.target.hf_id or query.model,
+        question.model_path or scenario.target.hf_id or query.model,
         query.tp,
         scenario.precision.weights.name,
         scenario.precision.kv.name,
         query.memory_fraction,
         scenario.target.vocab_size,
+        parse_window(question.lookup),
     )
     missed = parse_count(question.missed, "--missed", least=0)
     late = [catch_up(scenario, t, float(t.context_high), missed) for t in tables]
@@ -122,6 +131,15 @@ def schedule(question: ScheduleQuestion, json: Json = False) -> None:
 
     _print(scenario, query, tables, late, exports, rows)
     warn(console(), notes)
+
+
+def parse_window(text: str) -> tuple[int, int]:
+    """``MIN..MAX``, or one number for both. Raises InputError."""
+    low, _, high = text.partition("..")
+    found = parse_count(low, "--lookup"), parse_count(high or low, "--lookup")
+    if found[0] > found[1]:
+        raise refuse("--lookup", None, "MIN..MAX, the smaller first", text)
+    return found
 
 
 def _warnings(scenario: Scenario, query: Query, tables: tuple[Schedule, ...]) -> list[str]:
@@ -195,6 +213,8 @@ def _print(
         for line in (exports[0].vllm_line, exports[0].sglang_line):
             if line is not None:
                 out.print(Text(line), soft_wrap=True)
+        if exports[0].sglang_adaptive is not None:
+            out.print(Text(f"{ADAPTIVE_FILE}: {json_module.dumps(exports[0].sglang_adaptive)}"), soft_wrap=True)
     else:
         out.print(Text("proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: " + json_module.dumps(rows)), soft_wrap=True)
     for note in dict.fromkeys(note for handed in exports for note in handed.notes):

@@ -166,7 +166,6 @@ def handed(draft: dict, path: str | None = None, **flags):
         ({"draft": "eagle"}, "some/head", "eagle", "EAGLE"),
         ({"draft": "eagle:features=3,vocab=32000"}, "some/head", "eagle3", "EAGLE3"),
         ({"draft": "mtp"}, None, "mtp", "NEXTN"),
-        ({"draft": "medusa"}, "some/heads", "medusa", None),
         ({"draft": "llama-3.2-1b"}, None, "draft_model", "STANDALONE"),
         ({"draft": "parallel:llama-3.2-1b"}, "some/pard", "draft_model", None),
     ],
@@ -176,9 +175,7 @@ def test_engine_configurations_parse_and_say_what_the_table_says(draft, path, me
     assert out.vllm is not None
     back = VLLMConfig.model_validate_json(json.dumps(out.vllm))
     assert back.method == method
-    assert [list(r) for r in back.num_speculative_tokens_per_batch_size] == [
-        [r.low, r.high, r.tokens] for r in table.ranges
-    ]
+    assert by_batch(back, 64) == {b: table.tokens(b) for b in range(1, 65)}
     assert back.num_speculative_tokens == table.max_tokens
     assert json.dumps(out.vllm) in out.vllm_line
     if algorithm is None:
@@ -187,7 +184,29 @@ def test_engine_configurations_parse_and_say_what_the_table_says(draft, path, me
     else:
         assert out.sglang[:2] == ["--speculative-algorithm", algorithm]
         at = out.sglang.index("--speculative-num-draft-tokens")
-        assert out.sglang[at + 1] == str(table.best_constant + 1)
+        adaptive = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
+        assert out.sglang[at + 1] == str((table.max_tokens if adaptive else table.best_constant) + 1)
+        assert (out.sglang_adaptive is not None) == adaptive == ("--speculative-adaptive" in out.sglang)
+
+
+def by_batch(config: VLLMConfig, most: int) -> dict[int, int]:
+    """Draft length of every batch size, as the engine would have it."""
+    rows = config.num_speculative_tokens_per_batch_size or ((1, most, config.num_speculative_tokens),)
+    return {b: tokens for low, high, tokens in rows for b in range(low, high + 1)}
+
+
+def test_medusa_heads_have_no_line() -> None:
+    _, out = handed({"draft": "medusa"}, "some/heads")
+    assert (out.vllm, out.sglang) == (None, None)
+    assert any("dropped Medusa heads with 0.33" in note for note in out.notes)
+    assert any("SGLang has no flag for a medusa draft" in note for note in out.notes)
+
+
+def test_a_file_is_no_name_that_an_engine_serves() -> None:
+    s = scenario(draft="ngram")
+    out = export(schedule(s, (4096.0,), 64, 6), s.draft, Served("some/config.json"))
+    assert (out.vllm_line, out.sglang_line) == (None, None)
+    assert out.notes == ("no engine serves some/config.json: give --model-path",)
 
 
 def test_no_method_is_invented_for_a_sparse_draft() -> None:
@@ -217,7 +236,8 @@ def test_the_line_serves_what_was_modelled() -> None:
     assert "--tp 4 --quantization fp8 --kv-cache-dtype fp8_e4m3 --mem-fraction-static 0.5" in out.sglang_line
     notes = export(table, s.draft, Served("x", weights="int4-g32", kv_dtype="int8"), "some/head").notes
     assert any("int4-g32 weights" in note for note in notes)
-    assert any("no int8 KV cache" in note for note in notes)
+    assert any("SGLang has no int8 KV cache" in note for note in notes)
+    assert not any("vLLM has no" in note for note in notes), "int8_per_token_head"
 
 
 def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
@@ -260,8 +280,7 @@ def test_every_bundled_pair_gets_a_table(model: str) -> None:
             assert out.vllm is None
             continue
         back = VLLMConfig.model_validate_json(json.dumps(out.vllm))
-        drafted = {b: k for low, high, k in back.num_speculative_tokens_per_batch_size for b in range(low, high + 1)}
-        assert drafted == {b: table.tokens(b) for b in range(1, 65)}
+        assert by_batch(back, 64) == {b: table.tokens(b) for b in range(1, 65)}
 
 
 @settings(max_examples=40, deadline=None)
@@ -295,6 +314,8 @@ def test_any_bundled_pair_draft_and_acceptance(model, gpu, draft, alpha, context
 
 GOOD = {
     "method": "ngram",
+    "prompt_lookup_min": 2,
+    "prompt_lookup_max": 4,
     "num_speculative_tokens": 4,
     "num_speculative_tokens_per_batch_size": [[1, 8, 4], [9, 64, 0]],
 }
@@ -311,6 +332,9 @@ GOOD = {
         {"num_speculative_tokens_per_batch_size": []},
         {"method": "sparse_self"},
         {"method": "eagle"},
+        {"method": "medusa", "model": "x"},
+        {"prompt_lookup_min": 5},
+        {"prompt_lookup_max": None},
         {"num_speculative_tokens": 0},
         {"sparse": True},
     ],
@@ -345,6 +369,9 @@ def test_the_five_item_schema_refuses(rows: list) -> None:
         {"speculative_num_steps": None},
         {"speculative_draft_model_path": None},
         {"speculative_algorithm": "SPARSE"},
+        {"speculative_draft_sink_size": 4},
+        {"speculative_algorithm": "STANDALONE", "speculative_adaptive_config": "x.json"},
+        {"speculative_algorithm": "NGRAM"},
     ],
 )
 def test_the_sglang_schema_refuses(change: dict) -> None:

@@ -1,0 +1,84 @@
+"""Every kind of line that is emitted for an engine, from tables that no prediction enters; `__main__` has them parsed.
+
+``python -m tests.engine.lines ENGINE_FOLDER`` hands the lines to the engines' own parsers and writes lines.json, the
+record that tests/engine/test_lines.py holds against what is emitted now.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from perfmodel.answers.engine_lines import Export, Served, export
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.schedule import Range, Schedule
+from perfmodel.specs.engine_config import CHECKED
+
+RECORD = Path(__file__).with_name("lines.json")
+CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
+HEAD = "heads/eagle"
+KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict[str, object]]] = {
+    "ngram": ({"draft": "ngram"}, CONSTANT, {}),
+    "ngram by batch": ({"draft": "ngram"}, BY_BATCH, {"lookup": (3, 5)}),
+    "draft model": ({"draft": "llama-3.2-1b"}, CONSTANT, {}),
+    "draft model by batch": ({"draft": "llama-3.2-1b"}, BY_BATCH, {}),
+    "parallel draft model": ({"draft": "parallel:llama-3.2-1b"}, CONSTANT, {}),
+    "eagle": ({"draft": "eagle"}, CONSTANT, {"memory_fraction": 0.92}),
+    "eagle by batch": ({"draft": "eagle"}, BY_BATCH, {}),
+    "eagle with a window": ({"draft": "eagle", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
+    "eagle3": ({"draft": "eagle:features=3"}, CONSTANT, {"kv_dtype": "fp8", "weights": "fp8"}),
+    "eagle3 by batch": ({"draft": "eagle:features=3"}, BY_BATCH, {"kv_dtype": "int8"}),
+    "eagle3 with a window": ({"draft": "eagle:features=3", "draft_kv": "streamingllm:512"}, BY_BATCH, {}),
+    "mtp": ({"draft": "mtp"}, CONSTANT, {"kv_dtype": "int4"}),
+    "mtp with a window": ({"draft": "mtp", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
+    "two devices": ({"draft": "eagle", "tp": 2}, CONSTANT, {"tensor_parallel": 2}),
+}
+
+
+def emitted() -> dict[str, Export]:
+    """Kind -> what is handed over for it."""
+    found = {}
+    for name, (asked, ranges, more) in KINDS.items():
+        question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 4096, "alpha": 0.7, **asked}
+        draft = resolve(Query(**question)).draft  # type: ignore[arg-type]
+        rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
+        table = Schedule(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
+        served = Served("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
+        path = HEAD if str(asked["draft"]).startswith("eagle") else None
+        found[name] = export(table, draft, served, path)
+    return found
+
+
+def as_record(accepted: dict[str, str]) -> dict[str, object]:
+    """The lines with the version of the parser that took each."""
+    lines = {
+        name: {"vllm": e.vllm_line, "sglang": e.sglang_line, "sglang_adaptive": e.sglang_adaptive}
+        for name, e in emitted().items()
+    }
+    return {"engines": CHECKED, "accepted_by": accepted, "lines": lines}
+
+
+def main(engine: Path) -> int:
+    """Parse all lines with the engines' own code; 1 where one is refused."""
+    lines = {name: asdict(e) for name, e in emitted().items()}
+    (engine / "lines.json").write_text(json.dumps(lines))
+    versions = {}
+    for name in CHECKED:
+        script = Path(__file__).with_name(f"parse_{name}.py")
+        done = subprocess.run([engine / "bin" / "python", script, engine], capture_output=True, text=True, check=False)
+        print(done.stdout, end="")
+        if done.returncode:
+            print(done.stderr[-3000:])
+            return 1
+        versions[name] = shlex.split(done.stdout.strip().splitlines()[-1])[-1]
+    if versions != CHECKED:
+        print(f"parsed by {versions}, where {CHECKED} is stated")
+        return 1
+    RECORD.write_text(json.dumps(as_record(versions), indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute()))

@@ -1,0 +1,154 @@
+"""A real engine, start to end: ``python -m tests.engine.live FOLDER [MACHINE]`` (what `make test-engine` runs).
+
+vLLM on this CPU is timed by our driver and by its own benchmark; constants are fitted to some points and judged on
+others: a draft length and a batch that no fitted row has. Records, calibration and summary go to results/MACHINE.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfmodel.answers.query import Query
+from perfmodel.cli import run as perfmodel
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.validate.engine.calibrate import Made, calibrate, lines, speedup_logs
+from perfmodel.validate.engine.fit import Rows, rows_of
+from perfmodel.validate.engine.formats import read
+from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.timing import Said, Timing
+from tests.engine.install import VERSION
+from tests.engine.install import main as install
+from tests.engine.lines import main as take_lines
+from tests.engine.servers import environment, served
+
+ROOT = Path(__file__).parents[2]
+
+GAMMAS = (0, 2, 3, 5)
+HELD_OUT_GAMMA, HELD_OUT_BATCH = 3, 2
+BATCHES, PROMPTS, NEW_TOKENS = (1, 2, 4, 8), (256, 768), 160
+BASE = "ideal"
+"""An engine's kernels are its own: nothing is taken from those of our decoder but the device's peaks."""
+WANTED = {"tpot": 0.10, "speedup": 0.08}
+"""Largest mean error on points held out, on a quiet machine."""
+QUIET_LOAD = 0.5
+"""Load average of the minute before, above which the machine is called busy and the errors are only shown."""
+
+
+def collect(engine: Path, folder: Path) -> None:
+    """Time every server that is not in the folder yet, by our driver and by vLLM's own benchmark."""
+    for gamma in GAMMAS:
+        config = {"method": "draft_model", "model": str(engine / "models" / "draft"), "num_speculative_tokens": gamma}
+        timed = bool(list(folder.glob(f"engine-*-K{gamma}.json")))
+        missing = [b for b in BATCHES if b != HELD_OUT_BATCH and not (folder / f"bench-K{gamma}-{b}.json").exists()]
+        if timed and not missing:
+            continue
+        with served(engine, engine / f"server-K{gamma}.log", config if gamma else None) as url:
+            asked = ["validate", "engine", "--url", url, "--model", str(folder / "target.json")]
+            asked += ["--hardware", str(folder / "device.yaml"), "--draft", str(folder / "draft.json")]
+            asked += ["--calibration", BASE]
+            asked += ["--batches", ",".join(map(str, BATCHES)), "--prompts", ",".join(map(str, PROMPTS))]
+            asked += ["--new-tokens", str(NEW_TOKENS), "--machine", folder.name, "--results", str(folder.parent)]
+            if not timed and perfmodel(asked):
+                raise SystemExit("the driver failed")
+            for batch in missing:
+                bench(engine, url, folder, gamma, batch)
+
+
+def bench(engine: Path, url: str, folder: Path, gamma: int, batch: int) -> None:
+    """One file of ``vllm bench serve``, without texts, paths and more digits than a clock has."""
+    words = [engine / "bin" / "vllm", "bench", "serve", "--base-url", url, "--model", "tiny"]
+    words += ["--tokenizer", engine / "models" / "target", "--dataset-name", "random", "--temperature", "0"]
+    words += ["--random-input-len", str(PROMPTS[0]), "--random-output-len", str(NEW_TOKENS), "--ignore-eos"]
+    words += ["--max-concurrency", str(batch), "--num-prompts", str(batch), "--num-warmups", "1", "--save-result"]
+    words += ["--save-detailed", "--result-dir", folder, "--result-filename", f"bench-K{gamma}-{batch}.json"]
+    subprocess.run(words, check=True, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    path = folder / str(words[-1])
+    run = json.loads(path.read_text())
+    kept = {key: value for key, value in run.items() if key not in ("generated_texts", "errors", "tokenizer_id")}
+    kept["itls"] = [[round(gap, 6) for gap in gaps] for gaps in run["itls"]]
+    path.write_text(json.dumps(kept, separators=(",", ":")) + "\n")
+
+
+def device(folder: Path) -> None:
+    """A device file with the peaks of this CPU, as `perfmodel validate run` makes it."""
+    if (folder / "device.yaml").exists():
+        return
+    from perfmodel.validate.harness.micro.write import device_from, write_yaml
+
+    if perfmodel(["validate", "microbench", "cpu-quick", "--machine", folder.name, "--results", str(folder.parent)]):
+        raise SystemExit("the microbenchmark failed")
+    record = sorted(folder.glob("*-micro.json"))[-1]
+    write_yaml(device_from(record, folder.name), folder / "device.yaml", f"Measured: {record.name}")
+
+
+def is_held_out(t: Timing) -> bool:
+    return t.gamma == HELD_OUT_GAMMA or t.batch == HELD_OUT_BATCH
+
+
+def judge(made: Made, query: Query, held_out: list[Timing], plain: list[Timing]) -> tuple[dict[str, float], list[str]]:
+    """Errors on rows that no fit saw: TPOT of all, speedup beside the measured plain step of the same place."""
+    base = made.calibration
+    rows: Rows = rows_of(held_out, query, base)
+    seconds = rows.predict(base)
+    told = [
+        f"{t.name:<28}{t.tpot_s * 1e3:>9.2f}ms{s / t.tokens_per_iteration * 1e3:>9.2f}ms{s / t.seconds - 1:>+8.1%}"
+        for t, s in zip(held_out, seconds, strict=True)
+    ]
+    both = rows_of([*held_out, *plain], query, base)
+    logs = speedup_logs(both, both.predict(base))
+    errors = [abs(s / t.seconds - 1) for t, s in zip(held_out, seconds, strict=True)]
+    return {
+        "tpot": sum(errors) / len(errors), "tpot_worst": max(errors),
+        "speedup": sum(abs(x) for x in logs) / len(logs), "speedup_worst": max(abs(x) for x in logs),
+    }, told  # fmt: skip
+
+
+def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """A calibration from the server, one from its benchmark files; both judged on the same points held out."""
+    model, hardware, draft = (str(folder / name) for name in ("target.json", "device.yaml", "draft.json"))
+    query = Query(
+        model, hardware, 1, 1, draft=draft, alpha=0.5,
+        calibration=BASE,
+    )  # fmt: skip
+    base = load_calibration(BASE)
+    driven = [t for path in sorted(folder.glob("engine-*-K*.json")) for t in read(path, Said())]
+    benched = [t for path in sorted(folder.glob("bench-K*.json")) for t in read(path, Said())]
+    held_out = [t for t in driven if is_held_out(t)]
+    plain = [t for t in driven if not t.gamma and not is_held_out(t)]
+    subject = Subject.of(query, "vllm", VERSION)
+    for name, rows in (("server", driven), ("bench files", benched)):
+        made = calibrate([t for t in rows if not is_held_out(t)], query, base, subject, (name,))
+        errors, told = judge(made, query, held_out, plain)
+        print("\n".join([f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *told]))
+        yield name, errors
+
+
+def main(engine: Path, machine: str) -> int:
+    """0 where the errors are as wanted, or the machine was busy."""
+    install(engine)
+    if take_lines(engine):
+        return 1
+    os.chdir(ROOT)  # a record holds no path of this machine
+    folder = Path("results") / machine
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("target", "draft"):
+        (folder / f"{name}.json").write_text((engine / "models" / name / "config.json").read_text())
+    load = os.getloadavg()[0]
+    device(folder)
+    collect(engine, folder)
+    summary = dict(attempts(folder))
+    print(json.dumps(summary, indent=2))
+    (folder / "summary.json").write_text(json.dumps({"load_average": load, "errors": summary}, indent=2) + "\n")
+    missed = [f"{n}: {k} {e[k]:.1%}" for n, e in summary.items() for k, most in WANTED.items() if e[k] > most]
+    for line in missed:
+        print("above what is wanted: " + line)
+    if missed and load > QUIET_LOAD:
+        print(f"the machine was busy (load {load:.2f}): shown, not judged")
+    return int(bool(missed) and load <= QUIET_LOAD)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute(), sys.argv[2] if len(sys.argv) > 2 else "cpu-engine"))

@@ -1,0 +1,83 @@
+"""Run by the engine's Python: vLLM's own argument parser and configuration classes take our lines, or say why not.
+
+Models are replaced by tiny folders of the right kind (a configuration is all that is read): the check is of the flags.
+"""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+
+def main(engine: Path) -> int:
+    import vllm
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    models = engine / "models"
+    heads(models)
+    for name, export in json.loads((engine / "lines.json").read_text()).items():
+        if not export["vllm_line"]:
+            continue
+        words = shlex.split(export["vllm_line"])[2:]
+        config = json.loads(words[-1])
+        target = "mtp" if config["method"] == "mtp" else "target"
+        words[0] = str(models / target)
+        if "model" in config:
+            config["model"] = str(models / {"eagle": "eagle", "eagle3": "eagle3"}.get(config["method"], "draft"))
+        parser = make_arg_parser(FlexibleArgumentParser())
+        args = parser.parse_args([*words[:-1], json.dumps(config)])
+        args.model = args.model_tag or args.model
+        made = AsyncEngineArgs.from_cli_args(args)
+        model = made.create_model_config()
+        parallel = parallel_config(args.tensor_parallel_size)
+        speculative = made.create_speculative_config(model, parallel)
+        check(name, config, speculative)
+        print(f"vllm takes: {name}")
+    print(f"vllm {vllm.__version__}")
+    return 0
+
+
+def parallel_config(degree: int):  # type: ignore[no-untyped-def]
+    """What the draft's degree is held against."""
+    from vllm.config import ParallelConfig
+
+    return ParallelConfig(tensor_parallel_size=degree, distributed_executor_backend="mp")
+
+
+def check(name: str, config: dict[str, object], made) -> None:  # type: ignore[no-untyped-def]
+    """What the engine understood is what was said."""
+    for key, value in config.items():
+        got = getattr(made, key)
+        got = [list(row) for row in got] if key.endswith("per_batch_size") else got
+        if key not in ("model", "method") and got != value:
+            raise SystemExit(f"{name}: {key} is {got!r}, said {value!r}")
+    if made.method != config["method"]:
+        raise SystemExit(f"{name}: method is {made.method}")
+
+
+def heads(models: Path) -> None:
+    """Configurations of an EAGLE head, an EAGLE-3 head and a target with an MTP module."""
+    base = json.loads((models / "target" / "config.json").read_text())
+    kinds = {
+        "eagle": base | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1},
+        "eagle3": base | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 320},
+        "mtp": {
+            "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_nextn_predict_layers": 1,
+            "vocab_size": 320, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 128,
+            "num_hidden_layers": 2, "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 1,
+            "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
+            "kv_lora_rank": 64, "q_lora_rank": None, "qk_nope_head_dim": 32, "qk_rope_head_dim": 32, "v_head_dim": 32,
+            "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
+        },
+    }  # fmt: skip
+    for name, config in kinds.items():
+        (models / name).mkdir(exist_ok=True)
+        (models / name / "config.json").write_text(json.dumps(config))
+        for part in ("tokenizer.json", "tokenizer_config.json"):
+            (models / name / part).write_text((models / "target" / part).read_text())
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
