@@ -66,7 +66,8 @@ def _stretch(server: Server, model: str, vocabulary: int, load: Load, draw: rand
     """One round; with more tokens where the first answer ended before the last began."""
     for times in (1, 2, 4):
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
-        if overlap(answers) > 0:
+        start, end = common(answers)
+        if start < end:
             break
     return stretch_of(answers, load)
 
@@ -97,15 +98,14 @@ def _answers(server: Server, model: str, vocabulary: int, load: Load, draw: rand
     return answers
 
 
-def overlap(answers: list[Answer]) -> float:
-    """Seconds in which all answers decode; below 0 where one ends before another begins."""
-    return min(answer.chunks[-1].at_s for answer in answers) - max(answer.chunks[0].at_s for answer in answers)
+def common(answers: list[Answer]) -> tuple[float, float]:
+    """The last first piece and the first last one: between them all answers decode."""
+    return max(answer.chunks[0].at_s for answer in answers), min(answer.chunks[-1].at_s for answer in answers)
 
 
 def stretch_of(answers: list[Answer], load: Load) -> Stretch:
     """The part of a round in which all answers decode. Raises InputError where there is none."""
-    start = max(answer.chunks[0].at_s for answer in answers)
-    end = start + overlap(answers)
+    start, end = common(answers)
     gaps: list[float] = []
     chunks, tokens, grown = 0, 0.0, 0.0
     for answer in answers:
