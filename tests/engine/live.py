@@ -76,12 +76,14 @@ def device(folder: Path) -> None:
     """A device file with the peaks of this CPU, as `perfmodel validate run` makes it."""
     if (folder / "device.yaml").exists():
         return
-    from perfmodel.validate.harness.micro.write import device_from, write_yaml
+    from perfmodel.validate.harness.micro.host import host_spec
+    from perfmodel.validate.harness.micro.write import write_yaml
+    from perfmodel.validate.records.store import newest
 
     if perfmodel(["validate", "microbench", "cpu-quick", "--machine", folder.name, "--results", str(folder.parent)]):
         raise SystemExit("the microbenchmark failed")
-    record = sorted(folder.glob("*-micro.json"))[-1]
-    write_yaml(device_from(record, folder.name), folder / "device.yaml", f"Measured: {record.name}")
+    record = newest(folder, "microbench", "microbench")
+    write_yaml(host_spec(record, folder.name), folder / "device.yaml", f"Measured: {record.path.name}")
 
 
 def is_held_out(t: Timing) -> bool:
