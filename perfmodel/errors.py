@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+MOST_LISTED = 32
+"""Names that a refusal lists before it says how many more there are."""
+
 
 class InputError(ValueError):
     """What the user gave is wrong; the message is one line that says what, where and what is allowed.
@@ -25,6 +28,7 @@ def unknown_name(where: str, noun: str, given: str, known: Iterable[str], aliase
     names = sorted(known)
     pools = (names, sorted(aliases))
     near = next(filter(None, (difflib.get_close_matches(given.lower(), p, n=3, cutoff=0.4) for p in pools)), [])
-    hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names)}"
+    listed = names if len(names) <= MOST_LISTED else [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
+    hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
     shown = given if len(given) <= 80 else given[:77] + "..."
     return InputError(f"{where}: no {noun} named {shown!r}; {hint}")

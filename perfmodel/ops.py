@@ -46,7 +46,8 @@ class Op:
     kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass (attention
     only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items: independent pieces of one
     attention call, a KV head of a sequence each; 0 where the count does not matter. packed_weights: weight values that
-    must be unpacked (linear ops only). columns: output columns of all GEMMs (linear ops only).
+    must be unpacked, columns: output columns of all GEMMs, quantisations: kernels that quantise their inputs
+    (linear ops only).
     """
 
     name: str
@@ -59,3 +60,4 @@ class Op:
     work_items: Floats = 0.0
     packed_weights: Floats = 0.0
     columns: Floats = 0.0
+    quantisations: Floats = 0.0

@@ -3,7 +3,19 @@
 `shard` works out what does not change between passes; `forward` counts a pass.
 """
 
-from perfmodel.costs.passes import cache_upkeep, core, forward, selection
-from perfmodel.costs.shards import Experts, Shard, check_tensor_parallel, shard, span
+from perfmodel.costs.gemms import Experts
+from perfmodel.costs.passes import cache_upkeep, core, forward, gemm, selection
+from perfmodel.costs.shards import Shard, check_tensor_parallel, shard, span
 
-__all__ = ["Experts", "Shard", "cache_upkeep", "check_tensor_parallel", "core", "forward", "selection", "shard", "span"]
+__all__ = [
+    "Experts",
+    "Shard",
+    "cache_upkeep",
+    "check_tensor_parallel",
+    "core",
+    "forward",
+    "gemm",
+    "selection",
+    "shard",
+    "span",
+]

@@ -4,8 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from perfmodel.costs.shards import Attention, Experts, Linear, Shard, Small, span
-from perfmodel.kv.base import KVMethod
+from perfmodel.costs.gemms import Experts, Linear
+from perfmodel.costs.shards import Attention, Shard, Small, States, span
+from perfmodel.kv.base import SCORE_BYTES, KVMethod
 from perfmodel.ops import Cost, Floats, Op
 from perfmodel.specs.formats import Format
 
@@ -22,26 +23,34 @@ def forward(
     *,
     head_query: Floats | None = None,
     independent_query: Floats | None = None,
+    kept_states: Floats = 1.0,
+    topk_reuse: float = 0.0,
 ) -> list[Op]:
     """Count one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read through `kv`.
 
     Arguments broadcast; the result lists ops in the order of a layer. head_query: tokens per sequence that reach the
     LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route independently to experts
-    (1 ... query; default: all).
+    (1 ... query; default: all). kept_states: recurrent states that a sequence writes (1: the last one alone; a
+    verification that may go back to any token: all). topk_reuse: share of an indexer's choice that the next query
+    token of the sequence makes again, so that it is not read again.
     """
     tokens = batch * query
     ops = [_small(part.smalls[0], tokens)]
-    ops += [_dense(op, tokens, part.precision.weights) for op in part.linears]
+    ops += [_dense(op, tokens) for op in part.linears]
     if part.experts:
         routed = tokens if independent_query is None else batch * independent_query
-        ops.append(_routed(part.experts, tokens, routed, part.precision.weights))
-    ops += [_attention(part, a, batch, query, context, kv) for a in part.attentions]
+        ops.append(_routed(part.experts, tokens, routed))
+    if part.index and kv.name == "full":
+        ops.append(_choose(part, batch, query, context))
+    ops += [_attention(part, a, batch, query, context, kv, topk_reuse) for a in part.attentions]
+    if part.states:
+        ops.append(_recurrent(part, part.states, batch, query, kept_states))
     ops += [_small(s, tokens) for s in part.smalls[1:]]
     if part.tensor_parallel > 1:
         message = tokens * (part.model.hidden_size * part.precision.activation_bytes)
-        ops.append(Op("all-reduce", "allreduce", 2 * part.model.num_hidden_layers, Cost(), message_bytes=message))
+        ops.append(Op("all-reduce", "allreduce", part.model.num_blocks, Cost(), message_bytes=message))
     head_tokens = tokens if head_query is None else batch * head_query
-    ops.append(_dense(part.lm_head, head_tokens, part.precision.weights))
+    ops.append(_dense(part.lm_head, head_tokens))
     ops.append(cache_upkeep(part, batch, context, kv))
     return ops
 
@@ -72,7 +81,7 @@ def selection(
     ops = []
     for a in part.attentions:
         step = getattr(kv, {"step": "select_step", "iteration": "select_iteration", "setup": "setup"}[when])(
-            span(context, a.window), part.layout
+            span(context, a.window), a.layout
         )
         cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
         if np.any(step.kernels):
@@ -96,50 +105,96 @@ def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> O
     """
     if kv.budget is None:
         return Op("cache upkeep", "upkeep", 1, Cost())
-    sparse, layers = kv.beyond_budget(context), float(part.model.num_hidden_layers)
+    sparse, layers = kv.beyond_budget(context), float(part.model.num_attention_layers)
     return Op("cache upkeep", "upkeep", 1.0 - sparse, Cost(), work_items=batch * layers * sparse)
 
 
-def _dense(op: Linear, tokens: Floats, weights: Format) -> Op:
+def _dense(op: Linear, tokens: Floats) -> Op:
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
-    packed = _packed(op.weight_bytes, weights)
-    return Op(op.name, "linear", op.kernels, cost, weights.compute, packed_weights=packed, columns=op.columns)
+    return gemm(op.name, op.kernels, cost, op.form, op.columns)
 
 
 def _small(op: Small, tokens: Floats) -> Op:
     return Op(op.name, "small", op.kernels, Cost(activation_bytes=op.activation_bytes_per_token * tokens))
 
 
-def _routed(e: Experts, tokens: Floats, routed: Floats, weights: Format) -> Op:
+def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
     touched = e.touched(routed)
     cost = Cost(e.flops_per_token * tokens, touched * e.expert_weight_bytes, 0.0, e.activation_bytes_per_token * tokens)
-    packed, columns = _packed(cost.weight_bytes, weights), touched * e.expert_columns
-    return Op("experts", "linear", e.kernels, cost, weights.compute, packed_weights=packed, columns=columns)
+    return gemm("experts", e.kernels, cost, e.form, touched * e.expert_columns)
 
 
-def _packed(weight_bytes: Floats, weights: Format) -> Floats:
-    """Weight values that must be unpacked (the few biases among the bytes left aside)."""
-    return weight_bytes / weights.bytes_per_value if weights.packed else 0.0
+def gemm(name: str, kernels: Floats, cost: Cost, form: Format, columns: Floats = 0.0) -> Op:
+    """A linear op on weights of one format (the few biases among its bytes count as packed weights)."""
+    return Op(
+        name,
+        "linear",
+        kernels,
+        cost,
+        form.compute,
+        packed_weights=cost.weight_bytes / form.bytes_per_value if form.packed else 0.0,
+        columns=columns,
+        quantisations=kernels if form.input_bytes is not None else 0.0,
+    )
 
 
-def _attention(part: Shard, a: Attention, batch: Floats, query: Floats, context: Floats, kv: KVMethod) -> Op:
+def _attention(
+    part: Shard, a: Attention, batch: Floats, query: Floats, context: Floats, kv: KVMethod, reuse: float
+) -> Op:
+    """Attention of one group of layers.
+
+    Of a model with an indexer every query token attends to its own `topk` tokens, and the pass reads their union once;
+    a draft's own KV method stands in for the indexer.
+    """
     cached = span(context, a.window)
-    attended = kv.attended_tokens(cached)
+    topk = a.topk if kv.name == "full" else None
+    attended = kv.attended_tokens(cached) if topk is None else np.minimum(cached, topk)
     room = None
-    if a.window is not None or kv.budget is not None:
+    if topk is not None:
+        room = topk - attended
+    elif a.window is not None or kv.budget is not None:
         room = kv.attended_tokens(np.asarray(UNBOUNDED if a.window is None else a.window)) - attended
     pairs = query * attended + _causal_pairs(query, room)
     per_sequence = batch * a.layers
-    fresh = part.attention_activation_bytes_per_token + part.layout.token_bytes
+    if topk is None:
+        read = kv.read_bytes(part.paged(cached), a.layout)
+    else:
+        union = attended * (1.0 + (1.0 - reuse) * (np.asarray(query, float) - 1.0))
+        read = np.minimum(union, cached) * a.layout.token_bytes
     cost = Cost(
-        flops=part.attention_flops_per_pair * per_sequence * pairs,
-        kv_bytes=per_sequence * kv.read_bytes(part.paged(cached), part.layout),
-        activation_bytes=per_sequence * query * fresh,
+        flops=a.flops_per_pair * per_sequence * pairs,
+        kv_bytes=per_sequence * read,
+        activation_bytes=per_sequence * query * (a.activation_bytes_per_token + a.layout.token_bytes),
     )
-    items = batch * part.layout.num_kv_heads
+    items = batch * a.layout.num_kv_heads
+    reread = query if topk is None else 1.0
     return Op(
-        f"attention ({a.name})", "attention", a.layers, cost, part.precision.attention_compute, query, work_items=items
+        f"attention ({a.name})", "attention", a.layers, cost, part.precision.attention_compute, reread, work_items=items
     )
+
+
+def _choose(part: Shard, batch: Floats, query: Floats, context: Floats) -> Op:
+    """The indexer: scores of every cached token for every query token, and the largest of them."""
+    index = part.index
+    assert index
+    tokens = batch * query * index.layers
+    cost = Cost(
+        flops=index.flops_per_pair * index.layers * batch * (query * context + _causal_pairs(query, None)),
+        kv_bytes=batch * index.layers * part.paged(context) * index.key_bytes,
+        activation_bytes=tokens * (index.query_bytes + index.key_bytes + 2.0 * SCORE_BYTES * context),
+    )
+    return Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute)
+
+
+def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:
+    """Recurrent layers: the state is read once a sequence and written as often as it is kept."""
+    tokens = batch * query
+    cost = Cost(
+        flops=states.flops_per_token * tokens,
+        kv_bytes=batch * states.bytes_per_sequence * (1.0 + kept),
+        activation_bytes=states.activation_bytes_per_token * tokens,
+    )
+    return Op(f"state ({states.name})", "attention", states.layers, cost, part.precision.attention_compute)
 
 
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:

@@ -5,23 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.costs.gemms import Experts, Linear, experts, linear, linears
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
 from perfmodel.ops import Floats
-from perfmodel.specs.formats import Precision
+from perfmodel.specs.formats import WEIGHT_FORMATS, Precision
 from perfmodel.specs.model import ModelSpec
 
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs."""
-
-    name: str
-    kernels: int
-    weight_bytes: float
-    flops_per_token: float
-    activation_bytes_per_token: float
-    columns: float
+INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
+"""Bytes of one value of an indexer's cached key: fp8 with a scale per 128 (vLLM, models/deepseek_v2.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +26,40 @@ class Small:
 
 
 @dataclass(frozen=True, slots=True)
-class Experts:
-    """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read."""
-
-    kernels: int
-    num_experts: int
-    experts_per_token: int
-    expert_weight_bytes: float
-    expert_columns: float
-    flops_per_token: float
-    activation_bytes_per_token: float
-
-    def touched(self, tokens: Floats) -> Floats:
-        """Expected distinct experts that independently routed tokens touch: E (1 - (1 - k/E)^t)."""
-        if self.experts_per_token == self.num_experts:
-            return float(self.num_experts)
-        miss = math.log1p(-self.experts_per_token / self.num_experts)
-        return self.num_experts * -np.expm1(miss * np.asarray(tokens, float))
-
-
-@dataclass(frozen=True, slots=True)
 class Attention:
-    """The layers that share one attention span (`window` None: the whole context)."""
+    """The layers that share one attention span (`window` None: the whole context) and one layout of the cache.
+
+    topk: cached tokens that each query token attends to, chosen by an indexer; None: all within the span.
+    """
 
     name: str
     layers: int
     window: int | None
+    layout: KVLayout
+    flops_per_pair: float
+    activation_bytes_per_token: float
+    topk: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The indexers of all layers that have one: bytes of a cached key, FLOPs of scoring one key for one query token."""
+
+    layers: int
+    key_bytes: float
+    flops_per_pair: float
+    query_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The recurrent layers: bytes of one sequence's state over all of them, and what one token computes and moves."""
+
+    name: str
+    layers: int
+    bytes_per_sequence: float
+    flops_per_token: float
+    activation_bytes_per_token: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +74,48 @@ class Shard:
     experts: Experts | None
     smalls: tuple[Small, ...]
     attentions: tuple[Attention, ...]
-    layout: KVLayout
-    attention_flops_per_pair: float
-    attention_activation_bytes_per_token: float
+    index: Index | None
+    states: States | None
     stored_weight_bytes: float
     kv_page: int = 1
 
     @property
+    def layout(self) -> KVLayout:
+        """The cache of the layers with the longest span."""
+        return self.attentions[0].layout
+
+    @property
+    def attention_flops_per_pair(self) -> float:
+        """FLOPs of one query-key pair in one of these layers."""
+        return self.attentions[0].flops_per_pair
+
+    @property
     def kv_bytes_per_token(self) -> float:
         """KV bytes of one cached token over all layers on this device (kappa), windows left aside."""
-        return self.model.num_hidden_layers * self.layout.token_bytes
+        return sum(a.layers * a.layout.token_bytes for a in self.attentions) + self._index_bytes
 
-    def stored_kv_bytes(self, context: Floats) -> Floats:
-        """KV bytes one sequence of `context` tokens keeps on this device; sliding layers keep their window."""
-        per_token = self.layout.token_bytes
-        return sum((a.layers * per_token * self.paged(span(context, a.window)) for a in self.attentions), start=0.0)
+    @property
+    def _index_bytes(self) -> float:
+        return self.index.layers * self.index.key_bytes if self.index else 0.0
+
+    def stored_kv_bytes(self, context: Floats, states: Floats = 1.0) -> Floats:
+        """Bytes one sequence of `context` tokens keeps on this device; sliding layers keep their window.
+
+        states: copies of a recurrent state, one more for each drafted token where verification keeps them.
+        """
+        cached = sum(
+            (a.layers * a.layout.token_bytes * self.paged(span(context, a.window)) for a in self.attentions),
+            start=self._index_bytes * self.paged(context) if self.index else 0.0,
+        )
+        return cached + self.states.bytes_per_sequence * states if self.states else cached
 
     def context_of(self, kv_bytes: float) -> float | None:
         """Context whose cache a pass reads `kv_bytes` of, pages left aside; None where windows keep it below that."""
+        spans = [(a.window or a.topk, a.layers * a.layout.token_bytes) for a in self.attentions]
+        spans.append((None, self._index_bytes))
         start = read = 0.0
-        for end in (*sorted({a.window for a in self.attentions if a.window is not None}), np.inf):
-            layers = sum(a.layers for a in self.attentions if a.window is None or a.window >= end)
-            slope = layers * self.layout.token_bytes
+        for end in (*sorted({window for window, _ in spans if window is not None}), np.inf):
+            slope = sum(each for window, each in spans if window is None or window >= end)
             if slope and read + slope * (end - start) >= kv_bytes:
                 return float(start + (kv_bytes - read) / slope)
             start, read = end, read + slope * (end - start) if slope else read
@@ -112,11 +132,14 @@ def span(context: Floats, window: int | None) -> Floats:
 
 
 def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") -> None:
-    """Refuse a degree that does not divide the query heads."""
-    if devices < 1 or model.num_attention_heads % devices:
-        allowed = [n for n in range(1, model.num_attention_heads + 1) if model.num_attention_heads % n == 0]
+    """Refuse a degree that does not divide the query heads (and the value heads of recurrent layers)."""
+    heads = math.gcd(model.num_attention_heads, model.heads(sliding=True).num_attention_heads)
+    if model.linear_attention:
+        heads = math.gcd(heads, model.linear_attention.num_value_heads)
+    if devices < 1 or heads % devices:
+        allowed = [n for n in range(1, heads + 1) if heads % n == 0]
         raise InputError(
-            f"{flag}: must divide the {model.num_attention_heads} query heads of {model.name} "
+            f"{flag}: must divide the {heads} query heads of {model.name} "
             f"(one of {', '.join(map(str, allowed))}), given {devices}"
         )
 
@@ -127,44 +150,27 @@ def shard(
     """Work out one device's share.
 
     Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device and are
-    replicated past that; an MLA latent is replicated always. kv_page: tokens per page of the cache. Raises InputError
-    where the degree does not divide the query heads.
+    replicated past that; an MLA latent and an indexer are replicated always. kv_page: tokens per page of the cache.
+    Raises InputError where the degree does not divide the query heads.
     """
     check_tensor_parallel(model, tensor_parallel)
-    n, act = tensor_parallel, precision.activation_bytes
-    hidden, heads = model.hidden_size, model.num_attention_heads // tensor_parallel
-    mla = model.mla
-    kv_heads = 1 if mla else math.ceil(model.num_key_value_heads / n)
-    layout = KVLayout(
-        num_kv_heads=kv_heads,
-        head_dim=mla.latent_dim if mla else model.head_dim,
-        values_per_token=mla.latent_dim if mla else 2 * kv_heads * model.head_dim,
-        query_heads=heads,
-        bytes_per_value=precision.kv.bytes_per_value,
-    )
-    query_width = heads * (mla.kv_lora_rank + mla.qk_rope_head_dim if mla else model.head_dim)
-    output_width = heads * (mla.kv_lora_rank if mla else model.head_dim)
-    head_share = n if shards_lm_head else 1
-    head = _linear(
-        "lm_head", 1, model.embedding_params / head_share, 0, (hidden, model.vocab_size / head_share), precision
-    )
-    linears = tuple(_attention_linears(model, n, layout, precision)) + tuple(_mlp_linears(model, n, precision))
-    experts = _experts(model, n, precision)
-    stored_experts = experts.num_experts * experts.expert_weight_bytes if experts else 0.0
+    n, act, hidden = tensor_parallel, precision.activation_bytes, model.hidden_size
+    head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
+    gemms, routed = tuple(linears(model, n, precision)), experts(model, n, precision)
+    attentions = _attentions(model, n, precision)
     return Shard(
         model=model,
         tensor_parallel=n,
         precision=precision,
-        linears=linears,
+        linears=gemms,
         lm_head=head,
-        experts=experts,
-        smalls=tuple(_smalls(model, n, layout, act)),
-        attentions=_attentions(model),
-        layout=layout,
-        attention_flops_per_pair=2.0 * (query_width + output_width),
-        attention_activation_bytes_per_token=(query_width + output_width) * act,
-        stored_weight_bytes=sum(op.weight_bytes for op in linears)
-        + stored_experts
+        experts=routed,
+        smalls=tuple(_smalls(model, n, attentions, act)),
+        attentions=attentions,
+        index=_index(model, precision),
+        states=_states(model, n, act),
+        stored_weight_bytes=sum(op.weight_bytes for op in gemms)
+        + (routed.num_experts * routed.expert_weight_bytes if routed else 0.0)
         + head.weight_bytes
         + (0.0 if model.tie_word_embeddings else model.embedding_params * act / n)
         + model.norm_params * act,
@@ -172,132 +178,98 @@ def shard(
     )
 
 
-def _linear(
-    name: str, kernels: int, weights: float, biases: float, widths: tuple[float, float], precision: Precision
-) -> Linear:
-    return Linear(
-        name,
-        kernels,
-        kernels * (weights * precision.weights.bytes_per_value + biases * precision.activation_bytes),
-        kernels * 2.0 * weights,
-        kernels * sum(widths) * precision.activation_bytes,
-        kernels * widths[1],
-    )
+def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
+    full = model.num_attention_layers - model.num_sliding_layers
+    groups = []
+    if full:
+        groups.append(_span(model, n, precision, "full", full, None))
+    if model.num_sliding_layers:
+        name = f"window {model.sliding_window}"
+        groups.append(_span(model, n, precision, name, model.num_sliding_layers, model.sliding_window))
+    return tuple(groups)
 
 
-def _attention_linears(model: ModelSpec, n: int, layout: KVLayout, precision: Precision) -> list[Linear]:
-    layers, hidden, heads = model.num_hidden_layers, model.hidden_size, model.num_attention_heads // n
+def _span(model: ModelSpec, n: int, precision: Precision, name: str, layers: int, window: int | None) -> Attention:
+    """One group of layers; of MLA the absorbed form, one KV head that all query heads share."""
+    heads = model.heads(sliding=window is not None)
+    query_heads = heads.num_attention_heads // n
     if mla := model.mla:
-        rank, nope, rope = mla.q_lora_rank, mla.qk_nope_head_dim, mla.qk_rope_head_dim
-        down = mla.latent_dim + (rank or 0)
-        up_in = rank or hidden
-        return [
-            _linear("qkv_down", layers, hidden * down, 0, (hidden, down), precision),
-            _linear("q_up", layers, up_in * heads * (nope + rope), 0, (up_in, heads * (nope + rope)), precision),
-            _linear(
-                "absorb_k",
-                layers,
-                heads * nope * mla.kv_lora_rank,
-                0,
-                (heads * nope, heads * mla.kv_lora_rank),
-                precision,
-            ),
-            _linear(
-                "absorb_v",
-                layers,
-                heads * mla.v_head_dim * mla.kv_lora_rank,
-                0,
-                (heads * mla.kv_lora_rank, heads * mla.v_head_dim),
-                precision,
-            ),
-            _linear("o", layers, heads * mla.v_head_dim * hidden, 0, (heads * mla.v_head_dim, hidden), precision),
-        ]
-    width = (heads + 2 * layout.num_kv_heads) * model.head_dim
-    inner = heads * model.head_dim
-    return [
-        _linear("qkv", layers, hidden * width, width if model.qkv_bias else 0, (hidden, width), precision),
-        _linear("o", layers, inner * hidden, hidden if model.output_bias else 0, (inner, hidden), precision),
-    ]
+        kv_heads, key, value, values = 1, mla.latent_dim, mla.kv_lora_rank, mla.latent_dim
+    else:
+        kv_heads, key, value = math.ceil(heads.num_key_value_heads / n), heads.head_dim, heads.value_dim
+        values = kv_heads * (key + value)
+    layout = KVLayout(
+        num_kv_heads=kv_heads,
+        head_dim=key,
+        values_per_token=values,
+        query_heads=query_heads,
+        bytes_per_value=_sparse_latent_bytes(model, precision) or precision.kv.bytes_per_value,
+    )
+    width = query_heads * (key + value)
+    topk = model.indexer.topk if model.indexer else None
+    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes, topk)
 
 
-def _mlp_linears(model: ModelSpec, n: int, precision: Precision) -> list[Linear]:
-    linears = []
-    hidden, dense, routed = model.hidden_size, model.num_dense_layers, model.num_moe_layers
-    if dense:
-        inner = model.intermediate_size / n
-        bias = model.mlp_bias
-        linears += [
-            _linear("gate_up", dense, 2 * hidden * inner, 2 * inner * bias, (hidden, 2 * inner), precision),
-            _linear("down", dense, inner * hidden, hidden * bias, (inner, hidden), precision),
-        ]
-    if moe := model.moe:
-        linears.append(
-            _linear(
-                "router",
-                routed,
-                hidden * moe.num_experts,
-                moe.num_experts * moe.router_bias,
-                (hidden, moe.num_experts),
-                precision,
-            )
-        )
-        if moe.shared_intermediate_size:
-            inner = moe.shared_intermediate_size / n
-            linears += [
-                _linear("shared_gate_up", routed, 2 * hidden * inner, 0, (hidden, 2 * inner), precision),
-                _linear("shared_down", routed, inner * hidden, 0, (inner, hidden), precision),
-            ]
-    return linears
+def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
+    """Bytes per value of a latent that sparse attention reads in fp8: a scale per 128, the rotary part in bf16.
 
-
-def _experts(model: ModelSpec, n: int, precision: Precision) -> Experts | None:
-    moe, layers = model.moe, model.num_moe_layers
-    if not moe:
+    656 bytes a token in DeepSeek-V3.2 (vLLM, v1/attention/backends/mla/flashmla_sparse.py, "fp8_ds_mla").
+    """
+    if not model.indexer or not model.mla or precision.kv.name != "fp8":
         return None
-    matrices = 3 * model.hidden_size * moe.intermediate_size / n
-    biases = (model.expert_params - 3 * model.hidden_size * moe.intermediate_size) / n
-    per_token = 2 * model.hidden_size + 3 * moe.intermediate_size / n
-    return Experts(
-        kernels=2 * layers,
-        num_experts=moe.num_experts,
-        experts_per_token=moe.experts_per_token,
-        expert_weight_bytes=layers
-        * (matrices * precision.weights.bytes_per_value + biases * precision.activation_bytes),
-        expert_columns=layers * (2 * moe.intermediate_size / n + model.hidden_size),
-        flops_per_token=layers * moe.experts_per_token * 2.0 * matrices,
-        activation_bytes_per_token=layers * moe.experts_per_token * per_token * precision.activation_bytes,
+    return (model.mla.kv_lora_rank * INDEX_KEY_BYTES + 2.0 * model.mla.qk_rope_head_dim) / model.mla.latent_dim
+
+
+def _index(model: ModelSpec, precision: Precision) -> Index | None:
+    """Its keys are cached and its heads run whole on every device."""
+    if not (part := model.indexer):
+        return None
+    width = part.num_heads * part.head_dim
+    query_bytes = width * INDEX_KEY_BYTES + part.num_heads * 4.0
+    return Index(part.layers, part.head_dim * INDEX_KEY_BYTES, 2.0 * width, query_bytes)
+
+
+def _states(model: ModelSpec, n: int, act: float) -> States | None:
+    """The state's heads divide; what the convolution keeps of the keys is replicated as their projections are."""
+    if not (part := model.linear_attention):
+        return None
+    keys = 2 * part.num_key_heads * part.key_head_dim
+    convolved = (part.convolved - keys) / n + 2 * math.ceil(part.num_key_heads / n) * part.key_head_dim
+    values = part.state_values / n
+    each = values * (4.0 if part.state_dtype == "fp32" else 2.0) + convolved * (part.conv_kernel - 1) * act
+    return States(
+        name=part.kind,
+        layers=part.layers,
+        bytes_per_sequence=part.layers * each,
+        flops_per_token=part.layers * part.flops_per_value * values,
+        activation_bytes_per_token=part.layers * (convolved + 2 * part.inner / n) * act,
     )
 
 
-def _smalls(model: ModelSpec, n: int, layout: KVLayout, act: float) -> list[Small]:
-    layers, hidden = model.num_hidden_layers, model.hidden_size
-    rotated = model.num_attention_heads // n * model.head_dim + layout.values_per_token
-    norms = model.norms_per_layer * layers + 1
+def _smalls(model: ModelSpec, n: int, attentions: tuple[Attention, ...], act: float) -> list[Small]:
+    layers, hidden = model.num_attention_layers, model.hidden_size
+    fresh = sum(a.layers * a.layout.values_per_token for a in attentions)
+    rotated = fresh + sum(
+        a.layers * a.layout.query_heads * model.heads(sliding=a.window is not None).head_dim for a in attentions
+    )
+    norms = model.norms_per_layer * model.num_hidden_layers + 1
     inner = model.num_dense_layers * model.intermediate_size / n
-    gates = model.num_dense_layers + model.num_moe_layers
     if model.moe:
         expert_width = model.moe.experts_per_token * model.moe.intermediate_size + model.moe.shared_intermediate_size
         inner += model.num_moe_layers * expert_width / n
     smalls = [
         Small("embedding", 1, 2 * hidden * act),
         Small("norms", norms, norms * 2 * hidden * act),
-        Small("rope", layers, layers * 2 * rotated * act),
-        Small("kv append", layers, layers * layout.values_per_token * act),
-        Small("activation", gates, 3 * inner * act),
-        Small("residual", 2 * layers, layers * 2 * 3 * hidden * act),
+        Small("rope", layers, 2 * rotated * act),
+        Small("kv append", layers, fresh * act),
+        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act),
+        Small("residual", model.num_blocks, model.num_blocks * 3 * hidden * act),
     ]
     if model.qk_norm:
-        smalls.append(Small("qk norm", layers, layers * 2 * rotated * act))
+        smalls.append(Small("qk norm", layers, 2 * rotated * act))
     if model.moe:
         smalls.append(Small("routing", 2 * model.num_moe_layers, model.num_moe_layers * model.moe.num_experts * act))
+    if part := model.linear_attention:
+        smalls.append(Small("convolution", part.layers, part.layers * 2 * part.convolved / n * act))
+        smalls.append(Small("state norm", part.layers, part.layers * 3 * part.inner / n * act))
     return smalls
-
-
-def _attentions(model: ModelSpec) -> tuple[Attention, ...]:
-    full = model.num_hidden_layers - model.num_sliding_layers
-    groups = []
-    if full:
-        groups.append(Attention("full", full, None))
-    if model.num_sliding_layers:
-        groups.append(Attention(f"window {model.sliding_window}", model.num_sliding_layers, model.sliding_window))
-    return tuple(groups)

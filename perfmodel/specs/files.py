@@ -4,6 +4,7 @@ Names resolve to bundled files (or aliases); anything with a path separator or a
 """
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,8 +49,8 @@ def bundled_names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in data_directory(kind).glob("*.yaml")))
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """Read one YAML or JSON file that must hold a mapping.
+def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
+    """Read one YAML or JSON file that must hold a mapping; `infinity` allows that number in JSON, as Python writes it.
 
     Raises InputError naming the file for anything else: missing, too large, not text, malformed, not a mapping.
     """
@@ -61,7 +62,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(one_line(f"{path}: must be at most {MAX_FILE_BYTES} bytes, given {path.stat().st_size}"))
         text = path.read_text(encoding="utf-8")
-        data = _read_json(text) if kind == "JSON" else _read_yaml(text)
+        data = _read_json(text, infinity) if kind == "JSON" else _read_yaml(text)
     except InputError:
         raise
     except (OSError, ValueError, RecursionError, OverflowError, AttributeError, yaml.YAMLError) as error:
@@ -85,12 +86,13 @@ def _read_yaml(text: str) -> Any:
     return yaml.load(text, _StrictLoader)
 
 
-def _read_json(text: str) -> Any:
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_repeats)
+def _read_json(text: str, infinity: bool) -> Any:
+    def constant(name: str) -> float:
+        if infinity and name == "Infinity":
+            return math.inf
+        raise ValueError(f"{name} is not allowed")
 
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not allowed")
+    return json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats)
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -108,6 +109,11 @@ class GPUSpec(BaseModel):
                 return q.si
         known = f"it has {', '.join(self.peak)}" if self.peak else "measure it and put it in a file of your own"
         raise InputError(f"{flag}: {self.name} has no published {precision} peak; {known}")
+
+    def check_peaks(self, computes: Iterable[str], flag: str = "--weights") -> None:
+        """Refuse (InputError) what the device has no peak for."""
+        for compute in computes:
+            self.peak_flops(compute, flag)
 
     @property
     def memory_bandwidth_bytes_per_s(self) -> float:

@@ -1,13 +1,17 @@
 """Finding a model's shape: bundled by name or alias, or read from a file of one's own."""
 
 import os
+import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
 from perfmodel.specs import files
-from perfmodel.specs.shape import MLA, ModelSpec, MoE, RopeScaling
+from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.parts import MLA, MoE, RopeScaling
+from perfmodel.specs.shape import ModelSpec
 
-__all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model"]
+__all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
 
 
 @cache
@@ -41,13 +45,39 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return _read(path / "config.json")
     if name.endswith((".json", ".yaml", ".yml")) or (files.looks_like_path(name) and os.path.isfile(name)):
         return _read(path)
-    return load_bundled(files.bundled_path("models", "model", name, flag, aliases()).stem)
+    return load_bundled(files.bundled_path("models", "model", _plain(key) or name, flag, aliases()).stem)
+
+
+def _plain(name: str) -> str | None:
+    """The bundled model that a name means with its maker and what it was tuned for left out, where it is not known.
+
+    ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
+    """
+    if name in aliases():
+        return None
+    tuned = r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)"
+    plain = re.sub(tuned, "", re.sub(r"^(meta|nvidia)-", "", name.rpartition("/")[2]))
+    return plain if plain in aliases() or plain in files.bundled_names("models") else None
+
+
+def precision_of(
+    model: ModelSpec, peaks: Collection[str], weights: str | None = None, kv_dtype: str | None = None
+) -> Precision:
+    """The formats a model is served in: those named, else its checkpoint's own.
+
+    peaks: what the device has a peak for; the checkpoint's own formats are weight-only where theirs is missing.
+    """
+    own = weight_format(model.weights).within(peaks) if weights is None else weight_format(weights)
+    return Precision(
+        own, kv_format(model.kv_dtype if kv_dtype is None else kv_dtype), "fp8" if "fp8" in peaks else "bf16"
+    )
 
 
 def _read(path: Path) -> ModelSpec:
-    data = files.read_mapping(path)
+    data = files.read_mapping(path, infinity=True)
     if path.suffix != ".json" or {"name", "title", "source"} <= data.keys():
         return files.parse(ModelSpec, data, str(path))
     from perfmodel.specs.huggingface import from_config  # most questions name a bundled model
 
-    return from_config(data, str(path))
+    beside = path.with_name(path.name.replace("config.json", "hf_quant_config.json"))
+    return from_config(data, str(path), files.read_mapping(beside) if beside != path and beside.is_file() else None)

@@ -1,77 +1,35 @@
 """The shape of a decoder-only transformer, in Hugging Face's words, and its parameters by component."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, field_validator, model_validator
 
-MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
-Layers = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
-Size = Annotated[int, Field(strict=True, ge=1, le=MAX_SIZE)]
-Tokens = Annotated[int, Field(strict=True, ge=1, le=MAX_TOKENS)]
-Number = Annotated[float, Field(strict=True, gt=0, le=1e15)]
-RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope"]
-
-
-class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class MoE(_Shape):
-    """Routed experts (gated MLPs of `intermediate_size`), shared experts and the first dense layers."""
-
-    num_experts: Size
-    experts_per_token: Size
-    intermediate_size: Size
-    shared_intermediate_size: int = Field(0, strict=True, ge=0, le=MAX_SIZE)
-    first_dense_layers: Layers = 0
-    router_bias: StrictBool = False
-    expert_bias: StrictBool = False
-
-    @model_validator(mode="after")
-    def _routable(self) -> "MoE":
-        if self.experts_per_token > self.num_experts:
-            raise ValueError(f"experts_per_token must be at most num_experts ({self.num_experts})")
-        return self
+from perfmodel.specs.formats import kv_format, weight_format
+from perfmodel.specs.parts import (
+    MLA,
+    Heads,
+    Indexer,
+    Layers,
+    LinearAttention,
+    MoE,
+    Number,
+    Part,
+    Published,
+    RopeScaling,
+    Size,
+    Tokens,
+)
 
 
-class MLA(_Shape):
-    """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer."""
-
-    q_lora_rank: Size | None = None
-    kv_lora_rank: Size
-    qk_nope_head_dim: Size
-    qk_rope_head_dim: Size
-    v_head_dim: Size
-
-    @property
-    def latent_dim(self) -> int:
-        """Cached values per token and layer."""
-        return self.kv_lora_rank + self.qk_rope_head_dim
-
-
-class RopeScaling(_Shape):
-    """Rotary frequency scaling. Only `llama3` (Llama 3.1 model card) is held in full; the others by type and factor."""
-
-    rope_type: RopeType = "llama3"
-    factor: Number
-    low_freq_factor: Number = 1.0
-    high_freq_factor: Number = 4.0
-    original_max_position_embeddings: Tokens = 8192
-
-
-class Published(_Shape):
-    """Parameter counts a model's makers print, to check the computed ones against (billions)."""
-
-    total_b: Number | None = None
-    active_b: Number | None = None
-    nonembedding_b: Number | None = None
-    source: str = Field(min_length=3)
-
-
-class ModelSpec(_Shape):
+class ModelSpec(Part):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
-    `num_sliding_layers` of the layers attend to the last `sliding_window` tokens only.
+    `num_sliding_layers` of the attention layers attend to the last `sliding_window` tokens only, with heads of their
+    own where `sliding_heads` says so. attention_layers and mlp_layers: None where every layer has an attention (or a
+    recurrent part) and an MLP; a layer of Nemotron-H has one of them. attention_gate: the query projection also makes a
+    gate for the output. weights, kv_dtype: what the checkpoint comes in, as `--weights` and
+    `--kv-dtype` say it. num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None:
+    not said.
     """
 
     name: str
@@ -84,6 +42,8 @@ class ModelSpec(_Shape):
     num_attention_heads: Size
     num_key_value_heads: Size
     head_dim: Size
+    value_head_dim: Size | None = None
+    one_kv_projection: StrictBool = False
     intermediate_size: Size
     vocab_size: Size
     max_position_embeddings: Tokens
@@ -91,7 +51,9 @@ class ModelSpec(_Shape):
     qkv_bias: StrictBool = False
     output_bias: StrictBool = False
     mlp_bias: StrictBool = False
+    gated_mlp: StrictBool = True
     qk_norm: StrictBool = False
+    attention_gate: StrictBool = False
     norms_per_layer: Size = 2
     attention_sinks: StrictBool = False
     rms_norm_eps: Number = 1e-5
@@ -99,87 +61,155 @@ class ModelSpec(_Shape):
     rope_scaling: RopeScaling | None = None
     sliding_window: Tokens | None = None
     num_sliding_layers: Layers = 0
+    sliding_heads: Heads | None = None
+    attention_layers: Layers | None = None
+    mlp_layers: Layers | None = None
     moe: MoE | None = None
     mla: MLA | None = None
+    indexer: Indexer | None = None
+    linear_attention: LinearAttention | None = None
+    num_nextn_predict_layers: Layers | None = None
+    weights: str = "bf16"
+    kv_dtype: str = "bf16"
     published: Published | None = None
     source: str = Field(min_length=3)
     notes: str = ""
 
+    @field_validator("weights")
+    @classmethod
+    def _known_weights(cls, weights: str) -> str:
+        return weight_format(weights, "weights").name
+
+    @field_validator("kv_dtype")
+    @classmethod
+    def _known_kv_dtype(cls, kv_dtype: str) -> str:
+        return kv_format(kv_dtype, "kv_dtype").name
+
     @model_validator(mode="after")
     def _consistent(self) -> "ModelSpec":
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError(
-                f"num_key_value_heads must divide num_attention_heads ({self.num_attention_heads}), "
-                f"given {self.num_key_value_heads}"
-            )
-        if self.num_sliding_layers > self.num_hidden_layers:
-            raise ValueError(f"num_sliding_layers must be at most num_hidden_layers ({self.num_hidden_layers})")
+        for heads in (self.heads(False), self.heads(True)):
+            if heads.num_attention_heads % heads.num_key_value_heads:
+                raise ValueError(
+                    f"num_key_value_heads must divide num_attention_heads ({heads.num_attention_heads}), "
+                    f"given {heads.num_key_value_heads}"
+                )
+        if self.num_sliding_layers > self.num_attention_layers:
+            raise ValueError(f"num_sliding_layers must be at most num_hidden_layers ({self.num_attention_layers})")
         if self.num_sliding_layers and not self.sliding_window:
             raise ValueError("sliding_window must be given where num_sliding_layers is above 0")
-        if self.moe and self.moe.first_dense_layers > self.num_hidden_layers:
-            raise ValueError(f"moe.first_dense_layers must be at most num_hidden_layers ({self.num_hidden_layers})")
+        if self.moe and self.moe.first_dense_layers > self.num_mlp_layers:
+            raise ValueError(f"moe.first_dense_layers must be at most num_hidden_layers ({self.num_mlp_layers})")
+        if not 0 <= self.num_attention_layers <= self.num_hidden_layers or self.num_mlp_layers > self.num_hidden_layers:
+            raise ValueError(
+                "attention_layers, mlp_layers and linear_attention.layers must be among the layers there are"
+            )
+        if self.indexer and (not self.mla or not self.mla.q_lora_rank):
+            raise ValueError("indexer must stand beside mla with a q_lora_rank")
         return self
+
+    # How many layers have what.
+
+    @property
+    def num_attention_layers(self) -> int:
+        """Layers with attention over a cache."""
+        recurrent = self.linear_attention.layers if self.linear_attention else 0
+        return self.num_hidden_layers - recurrent if self.attention_layers is None else self.attention_layers
+
+    @property
+    def num_mlp_layers(self) -> int:
+        """Layers with an MLP, dense or of experts."""
+        return self.num_hidden_layers if self.mlp_layers is None else self.mlp_layers
+
+    @property
+    def num_moe_layers(self) -> int:
+        """Layers with routed experts."""
+        return self.num_mlp_layers - self.moe.first_dense_layers if self.moe else 0
+
+    @property
+    def num_dense_layers(self) -> int:
+        """Layers with a dense MLP."""
+        return self.num_mlp_layers - self.num_moe_layers
+
+    @property
+    def num_blocks(self) -> int:
+        """Additions to the residual stream: attention, recurrent and MLP blocks."""
+        recurrent = self.linear_attention.layers if self.linear_attention else 0
+        return self.num_attention_layers + recurrent + self.num_mlp_layers
+
+    def heads(self, sliding: bool = False) -> Heads:
+        """Heads of the full or of the sliding layers."""
+        if sliding and self.sliding_heads:
+            return self.sliding_heads
+        return Heads(
+            num_attention_heads=self.num_attention_heads,
+            num_key_value_heads=self.num_key_value_heads,
+            head_dim=self.head_dim,
+            value_head_dim=self.value_head_dim,
+            one_kv_projection=self.one_kv_projection,
+        )
 
     # Parameters by component; every other count in the engine is a sum of these.
 
-    @property
-    def query_params(self) -> int:
-        """Query projection of one layer (with MLA: down, norm and up)."""
-        if self.mla:
-            width = self.num_attention_heads * (self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim)
-            rank = self.mla.q_lora_rank
-            return self.hidden_size * rank + rank + rank * width if rank else self.hidden_size * width
-        width = self.num_attention_heads * self.head_dim
-        return self.hidden_size * width + (width if self.qkv_bias else 0)
-
-    @property
-    def kv_params(self) -> int:
-        """Key and value projections of one layer (with MLA: the shared down-projection and its norm)."""
-        if self.mla:
-            return self.hidden_size * self.mla.latent_dim + self.mla.kv_lora_rank
-        width = 2 * self.num_key_value_heads * self.head_dim
-        return self.hidden_size * width + (width if self.qkv_bias else 0)
-
-    @property
-    def latent_up_params(self) -> int:
-        """MLA only: the per-head up-projections of keys and values from the latent, absorbed in decoding."""
-        if not self.mla:
-            return 0
-        return self.mla.kv_lora_rank * self.num_attention_heads * (self.mla.qk_nope_head_dim + self.mla.v_head_dim)
-
-    @property
-    def output_params(self) -> int:
-        """Attention output projection of one layer."""
-        head = self.mla.v_head_dim if self.mla else self.head_dim
-        return self.num_attention_heads * head * self.hidden_size + (self.hidden_size if self.output_bias else 0)
+    def attention_params(self, sliding: bool = False) -> int:
+        """Everything in one attention layer but its norm before; an indexer is counted apart."""
+        hidden, heads = self.hidden_size, self.heads(sliding)
+        if mla := self.mla:
+            rank, width = mla.q_lora_rank, heads.num_attention_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+            query = hidden * rank + rank + rank * width if rank else hidden * width
+            latent = hidden * mla.latent_dim + mla.kv_lora_rank
+            up = mla.kv_lora_rank * heads.num_attention_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+            return (
+                query + latent + up + heads.num_attention_heads * mla.v_head_dim * hidden + self.attention_extra_params
+            )
+        query = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
+        output = heads.num_attention_heads * heads.value_dim
+        biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
+        norms = 2 * heads.head_dim if self.qk_norm else 0
+        sinks = heads.num_attention_heads if self.attention_sinks else 0
+        return hidden * (query + heads.kv_columns + output) + biases + norms + sinks
 
     @property
     def attention_extra_params(self) -> int:
-        """Query/key norms and attention sinks of one layer."""
+        """Query/key norms and attention sinks of one full layer."""
         norms = 2 * self.head_dim if self.qk_norm else 0
         return norms + (self.num_attention_heads if self.attention_sinks else 0)
 
     @property
+    def indexer_params(self) -> int:
+        """The indexers of all layers."""
+        if not self.indexer or not self.mla:
+            return 0
+        one = self.indexer.query_params(self.mla.q_lora_rank or 0) + self.indexer.key_params(self.hidden_size)
+        return self.indexer.layers * (one + self.indexer.norm_params)
+
+    @property
+    def mlp_matrices(self) -> int:
+        """Matrices of an MLP: gate, up and down, or up and down alone."""
+        return 3 if self.gated_mlp else 2
+
+    @property
     def dense_mlp_params(self) -> int:
-        """Gated MLP of one dense layer: gate, up and down."""
-        bias = 2 * self.intermediate_size + self.hidden_size if self.mlp_bias else 0
-        return 3 * self.hidden_size * self.intermediate_size + bias
+        """MLP of one dense layer."""
+        bias = (self.mlp_matrices - 1) * self.intermediate_size + self.hidden_size if self.mlp_bias else 0
+        return self.mlp_matrices * self.hidden_size * self.intermediate_size + bias
 
     @property
     def expert_params(self) -> int:
         """One routed expert."""
         if not self.moe:
             return 0
-        width = self.moe.intermediate_size
-        return 3 * self.hidden_size * width + (2 * width + self.hidden_size if self.moe.expert_bias else 0)
+        width, outer = self.moe.intermediate_size, self.moe.latent_size or self.hidden_size
+        bias = (self.mlp_matrices - 1) * width + outer if self.moe.expert_bias else 0
+        return self.mlp_matrices * outer * width + bias
 
     @property
     def shared_expert_params(self) -> int:
-        """All shared experts of one MoE layer, with the gate that Qwen-2 MoE puts on them."""
-        if not self.moe or not self.moe.shared_intermediate_size:
+        """All shared experts of one MoE layer with their gate, and the projections to and from the experts' latent."""
+        if not self.moe:
             return 0
-        gate = self.hidden_size if self.model_type == "qwen2_moe" else 0
-        return 3 * self.hidden_size * self.moe.shared_intermediate_size + gate
+        shared = self.mlp_matrices * self.hidden_size * self.moe.shared_intermediate_size
+        gate = self.hidden_size if self.moe.shared_gate else 0
+        return shared + gate + 2 * self.hidden_size * (self.moe.latent_size or 0)
 
     @property
     def router_params(self) -> int:
@@ -187,16 +217,6 @@ class ModelSpec(_Shape):
         if not self.moe:
             return 0
         return self.hidden_size * self.moe.num_experts + (self.moe.num_experts if self.moe.router_bias else 0)
-
-    @property
-    def num_moe_layers(self) -> int:
-        """Layers with routed experts."""
-        return self.num_hidden_layers - self.moe.first_dense_layers if self.moe else 0
-
-    @property
-    def num_dense_layers(self) -> int:
-        """Layers with a dense MLP."""
-        return self.num_hidden_layers - self.num_moe_layers
 
     @property
     def norm_params(self) -> int:
@@ -209,19 +229,17 @@ class ModelSpec(_Shape):
         return self.vocab_size * self.hidden_size
 
     @property
-    def attention_params(self) -> int:
-        """Everything in one layer's attention."""
-        projections = self.query_params + self.kv_params + self.latent_up_params + self.output_params
-        return projections + self.attention_extra_params
-
-    @property
     def total_params(self) -> int:
         """All parameters, as a model card counts them."""
         moe_layer = self.router_params + self.shared_expert_params
         experts = self.moe.num_experts * self.expert_params if self.moe else 0
         embeddings = self.embedding_params * (1 if self.tie_word_embeddings else 2)
+        recurrent = self.linear_attention
         return (
-            self.num_hidden_layers * self.attention_params
+            (self.num_attention_layers - self.num_sliding_layers) * self.attention_params()
+            + self.num_sliding_layers * self.attention_params(sliding=True)
+            + (recurrent.layers * recurrent.params(self.hidden_size) if recurrent else 0)
+            + self.indexer_params
             + self.num_dense_layers * self.dense_mlp_params
             + self.num_moe_layers * (moe_layer + experts)
             + self.norm_params
@@ -235,11 +253,10 @@ class ModelSpec(_Shape):
         input_embedding = 0 if self.tie_word_embeddings else self.embedding_params
         return self.total_params - self.num_moe_layers * idle - input_embedding
 
-    @property
-    def kv_values_per_token_layer(self) -> int:
-        """Cached values per token and layer before any sharding."""
-        return self.mla.latent_dim if self.mla else 2 * self.num_key_value_heads * self.head_dim
-
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """KV bytes of one cached token over all layers, on one device without tensor parallelism (kappa)."""
-        return self.num_hidden_layers * self.kv_values_per_token_layer * bytes_per_value
+        if self.mla:
+            return self.num_attention_layers * self.mla.latent_dim * bytes_per_value
+        full = self.num_attention_layers - self.num_sliding_layers
+        values = full * self.heads().kv_values + self.num_sliding_layers * self.heads(sliding=True).kv_values
+        return values * bytes_per_value

@@ -45,16 +45,18 @@ def memory(
     context: Floats,
     gamma: Floats,
     fraction: float,
+    states: Floats = 1.0,
 ) -> Memory:
     """Weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) against `fraction` of memory.
 
+    states: recurrent states that a sequence keeps (gamma + 1 where verification keeps one after every token).
     Broadcasts over ``[batch, context, gamma]``; gamma = 0 needs nothing of the draft.
     """
     speculates = np.greater(gamma, 0)
     draft_weights = np.where(speculates, draft.own_weight_bytes(drafter), 0.0)
     draft_kv = np.where(speculates, draft_stored_bytes(drafter, draft, context), 0.0)
     room = gpu.memory_bytes * fraction
-    target_kv = target.stored_kv_bytes(np.asarray(context) + gamma + 1)
+    target_kv = target.stored_kv_bytes(np.asarray(context) + gamma + 1, states)
     used = target.stored_weight_bytes + draft_weights + batch * (target_kv + draft_kv)
     return Memory(
         weight_bytes=target.stored_weight_bytes,
@@ -79,20 +81,22 @@ class Placed(Protocol):
     def draft(self) -> Draft: ...
     @property
     def machine(self) -> Machine: ...
+    def kept_states(self, query: Floats) -> Floats: ...
 
 
 def memory_of(placed: Placed, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory:
     """`memory` of a scenario's own models and devices."""
     gpu = placed.machine.gpu
-    return memory(placed.target_shard, placed.draft_shard, placed.draft, gpu, batch, context, gamma, fraction)
+    states = placed.kept_states(np.asarray(gamma) + 1.0)
+    return memory(placed.target_shard, placed.draft_shard, placed.draft, gpu, batch, context, gamma, fraction, states)
 
 
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
     """KV bytes per sequence that the draft keeps beside the target's cache, on one device."""
     per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
     return sum(
-        (a.layers * per_layer(drafter.paged(span(context, a.window)), drafter.layout) for a in drafter.attentions),
-        start=0.0,
+        (a.layers * per_layer(drafter.paged(span(context, a.window)), a.layout) for a in drafter.attentions),
+        start=drafter.states.bytes_per_sequence if drafter.states and not draft.views_target_cache else 0.0,
     )
 
 

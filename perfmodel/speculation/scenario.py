@@ -19,6 +19,7 @@ from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
 
 Accounting = Literal["ragged", "lock-step", "static"]
+Rollback = Literal["keep", "replay"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,9 @@ class Scenario:
     advance by its own count, ``lock-step`` by the batch's minimum, and a ``static`` batch of sequences that need
     `new_tokens` each ends with its slowest. kv_page: tokens per page of both caches. routing_independence: 1 routes
     the tokens of one sequence to experts independently, 0 all alike (MoE only). core_ops: count linear and attention
-    ops alone.
+    ops alone. topk_reuse: share of the tokens that an indexer chose which it chooses again for the next query token, so
+    that a verification reads them once. state_rollback: a verification over recurrent layers keeps the state after
+    every token, or replays the accepted tokens from the state before them.
     """
 
     target: ModelSpec
@@ -41,6 +44,8 @@ class Scenario:
     new_tokens: int = 128
     kv_page: int = 1
     routing_independence: float = 1.0
+    topk_reuse: float = 0.0
+    state_rollback: Rollback = "keep"
     core_ops: bool = False
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
@@ -61,8 +66,21 @@ class Scenario:
         independent = None
         if self.routing_independence != 1.0:
             independent = 1.0 + (np.asarray(query) - 1.0) * self.routing_independence
-        ops = costs.forward(self.target_shard, batch, query, context, Full(), independent_query=independent)
+        ops = costs.forward(
+            self.target_shard,
+            batch,
+            query,
+            context,
+            Full(),
+            independent_query=independent,
+            kept_states=self.kept_states(query),
+            topk_reuse=self.topk_reuse,
+        )
         return costs.core(ops) if self.core_ops else ops
+
+    def kept_states(self, query: Floats) -> Floats:
+        """Recurrent states per sequence that a pass over `query` tokens leaves."""
+        return query if self.state_rollback == "keep" else 1.0
 
     def draft_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
         """Ops of one draft pass, selection included; query: tokens per sequence (a tree's level, a parallel draft)."""
@@ -89,22 +107,23 @@ class Scenario:
     def draft_token_s(self, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
         """Calibrated draft time per drafted token on a trailing axis: of length 1 where it is one pass at any gamma."""
         drafted = np.asarray(gammas, float)
-        passes = self.draft.passes(drafted)
-        if np.array_equal(passes, drafted):
+        each = np.maximum(drafted, 1.0)
+        passes, query = self.draft.passes(drafted), self.draft.query(each)
+        if np.array_equal(passes, drafted) and np.all(np.asarray(query) == 1.0):
             return np.asarray(self.draft_pass_s(batch, context))
         if not np.any(passes):
             return np.zeros(1)
-        each = np.maximum(drafted, 1.0)
-        return np.asarray(self.draft_pass_s(batch, context, self.draft.query(each))) * (passes / each)
+        return np.asarray(self.draft_pass_s(batch, context, query)) * (passes / each)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
-        """Time of an iteration outside any pass, plus what the KV method rebuilds once per iteration."""
+        """Time of an iteration outside any pass, plus what KV method and draft do once per iteration."""
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
         c = self.machine.calibration
         fixed: Floats = c.iteration_fixed_s.value
         if c.iteration_sequence_s.value:
             fixed = fixed + c.iteration_sequence_s.value * batch
-        return sum((self.draft_machine.op_predicted_s(op) for op in rebuild), start=fixed)
+        once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
+        return sum((self.draft_machine.op_predicted_s(op) for op in once), start=fixed)
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
         """Time before the first token that only speculation needs: the draft's own prefill, scoring and gathering."""

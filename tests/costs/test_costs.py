@@ -52,12 +52,16 @@ def read(ops: dict[str, Op]) -> float:
 
 
 def unread(m: ModelSpec) -> int:
-    """Parameters that no counted matrix holds: norms, sinks and the one-column gate of Qwen-2's shared expert."""
+    """Parameters that no counted matrix holds: norms, sinks, a shared expert's gate, small parts of states."""
     per_layer = m.attention_extra_params
     if m.mla:
         per_layer += m.mla.kv_lora_rank + (m.mla.q_lora_rank or 0)
-    gate = m.hidden_size if m.model_type == "qwen2_moe" else 0
-    return m.norm_params + per_layer * m.num_hidden_layers + gate * m.num_moe_layers
+    narrower = m.num_sliding_layers * 2 * (m.head_dim - m.heads(sliding=True).head_dim) if m.qk_norm else 0
+    small = per_layer * m.num_attention_layers - narrower
+    small += m.hidden_size * m.num_moe_layers if m.moe and m.moe.shared_gate else 0
+    small += m.linear_attention.layers * m.linear_attention.small_params if m.linear_attention else 0
+    small += m.indexer.layers * m.indexer.norm_params if m.indexer else 0
+    return m.norm_params + small
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -205,8 +209,9 @@ def test_experts_saturate_and_route_together():
 )
 def test_weight_formats(weights, each, compute):
     ops = count(part("llama-3.1-8b", weights=weights))
-    assert read(ops) == each * 7_504_658_432
-    assert {op.compute for op in ops.values() if op.kind == "linear"} == {compute}
+    # 6,979,321,856 weights in the layers; 525,336,576 in the LM head stay at two bytes
+    assert read(ops) == each * 6_979_321_856 + 2 * 525_336_576
+    assert {op.compute for op in ops.values() if op.kind == "linear" and op.name != "lm_head"} == {compute}
     assert ops["attention (full)"].compute == "bf16"
     assert ops["attention (full)"].cost == count(part("llama-3.1-8b"))["attention (full)"].cost
 

@@ -69,7 +69,15 @@ def test_an_iteration_pays_by_sequence() -> None:
 
 def test_packed_weights_pay_for_unpacking() -> None:
     """Llama-2-7B: 6,607,077,376 weights in layers and LM head; embedding and norms are not unpacked."""
-    asked = Query("llama-2-7b", "a100-sxm-80gb", 1, 100, 0, calibration="a100-sxm-80gb.gpt-fast", weights="int8-wo")
+    asked = Query(
+        "llama-2-7b",
+        "a100-sxm-80gb",
+        1,
+        100,
+        0,
+        calibration="a100-sxm-80gb.gpt-fast",
+        weights="int8-wo,lm_head=int8-wo",
+    )
     s = resolve(asked)
     zero = with_calibration(s, with_values(s.machine.calibration, {"weight_unpack_s": 0.0}))
     extra = float(s.target_pass_s(1.0, 100.0)) - float(zero.target_pass_s(1.0, 100.0))

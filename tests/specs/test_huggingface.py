@@ -81,6 +81,15 @@ GPT_OSS = {
     "layer_types": ["sliding_attention", "full_attention"] * 12,
     "num_experts_per_tok": 4,
     "num_local_experts": 32,
+    "quantization_config": {
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
+            "lm_head",
+        ],
+        "quant_method": "mxfp4",
+    },
     "rms_norm_eps": 1e-5,
     "rope_theta": 150000,
     "sliding_window": 128,
@@ -187,6 +196,19 @@ PUBLISHED: dict[str, tuple[str, Config]] = {
     ),
     "gemma3": ("gemma-3-27b", {"model_type": "gemma3", "text_config": GEMMA3, "vision_config": {}}),
     "gemma3_text": ("gemma-3-27b", GEMMA3),
+    "mistral3": (
+        "mistral-small-3.2-24b",
+        {
+            "model_type": "mistral3",
+            "text_config": {
+                "head_dim": 128,
+                **sizes(40, 5120, 32, 8, 32768, 131072, 131072),
+                "rms_norm_eps": 1e-5,
+                "rope_theta": 1e9,
+                "sliding_window": None,
+            },
+        },
+    ),
     "phi3": (
         "phi-3-mini-4k",
         {
@@ -214,8 +236,50 @@ def test_a_published_config_is_the_bundled_model(family: str) -> None:
     assert (spec.total_params, spec.active_params) == (bundled.total_params, bundled.active_params)
 
 
+# The fewest keys of published files from which the reader gets each of the newer bundled models, with their sources.
+TABLE: dict[str, Config] = json.loads((Path(__file__).parent / "published_configs.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_published_file_is_the_bundled_model(name: str) -> None:
+    spec, bundled = from_config(TABLE[name]["config"], f"/models/{name}/config.json"), load_model(name)
+    assert spec.name == name
+    assert shape(spec) == shape(bundled)
+    assert bundled.source == TABLE[name]["source"]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_no_key_of_the_table_is_idle(name: str) -> None:
+    """Without any one of its keys a file is refused or another model."""
+    config = TABLE[name]["config"]
+    whole = shape(from_config(config, "c.json"))
+    boxes = [(config, lambda cut: cut)]
+    if "text_config" in config:
+        boxes.append((config["text_config"], lambda cut: config | {"text_config": cut}))
+    for box, put in boxes:
+        for key in box.keys() - {"model_type", "text_config"}:
+            try:
+                cut = shape(from_config(put({k: v for k, v in box.items() if k != key}), "c.json"))
+            except InputError:
+                continue
+            assert cut != whole, key
+
+
 def test_every_supported_family_is_tested() -> None:
-    assert {*PUBLISHED, "qwen2_moe"} == set(SUPPORTED)
+    inner = {c["config"].get("text_config", {}).get("model_type") for c in TABLE.values()}
+    outer = {c["config"]["model_type"] for c in TABLE.values()}
+    assert {*PUBLISHED, *inner, *outer, "qwen2_moe"} - {None} == set(SUPPORTED)
+
+
+def test_a_file_with_vision_beside_the_language_model() -> None:
+    """Mistral-Small-3.2: the language model is under text_config, whose model_type may be left out."""
+    text = TABLE["mistral-small-3.2-24b"]["config"]
+    bare = {k: v for k, v in text.items() if k != "model_type"}
+    for inner in (text, bare):
+        spec = from_config({"model_type": "mistral3", "text_config": inner, "vision_config": {"x": 1}}, "c.json")
+        assert shape(spec) == shape(load_model("mistral-small-3.2-24b"))
+    with pytest.raises(InputError, match=r"text_config\.model_type: must be one of .*, given 'pixtral'"):
+        from_config({"model_type": "mistral3", "text_config": text | {"model_type": "pixtral"}}, "c.json")
 
 
 def test_qwen2_moe_by_hand() -> None:
@@ -313,7 +377,7 @@ NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermedia
 JUNK = (None, "32", 1.5, True, 0, -1, 10**30, float("nan"), float("inf"), [], {})
 
 
-@pytest.mark.parametrize("family", [f for f in PUBLISHED if f != "gemma3"])
+@pytest.mark.parametrize("family", [f for f in PUBLISHED if f not in ("gemma3", "mistral3")])
 def test_a_needed_key_is_never_defaulted(family: str) -> None:
     config = PUBLISHED[family][1]
     optional = {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "rope_scaling", "attention_bias"}
@@ -375,10 +439,117 @@ def test_what_cannot_be_held_is_refused(base: str, changes: Config, says: str) -
     assert str(error.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    ("base", "key", "value"),
+    [
+        ("llama", "index_topk", 2048),
+        ("llama", "sparse_attention_config", {"sparse_topk_blocks": 16}),
+        ("llama", "linear_attn_config", {"kda_layers": [1]}),
+        ("llama", "num_local_experts", 8),
+        ("llama", "sliding_window", 4096),
+        ("llama", "kv_lora_rank", 512),
+        ("llama", "block_configs", [{"ffn": {"ffn_mult": 2.6}}]),
+        ("llama", "head_dims_by_layer", [64]),
+        ("deepseek_v3", "index_n_heads", 64),
+        ("deepseek_v3", "compress_ratios", [4, 128]),
+        ("deepseek_v3", "hc_mult", 4),
+        ("qwen3_moe", "moe_latent_size", 1024),
+        ("qwen3_moe", "shared_expert_frequency", 2),
+        ("gpt_oss", "swa_num_key_value_heads", 4),
+        ("gemma3_text", "num_kv_shared_layers", 10),
+        ("gemma3_text", "hidden_size_per_layer_input", 256),
+        ("qwen3", "layer_types", ["linear_attention"] * 36),
+    ],
+)
+def test_a_key_that_changes_the_cost_and_is_not_read_is_refused(base: str, key: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"m.json: {key}: must be (absent for model_type {base}|a list of)"):
+        from_config(PUBLISHED[base][1] | {key: value}, "m.json")
+
+
+@pytest.mark.parametrize("value", [None, False, 0, [], {}, ""])
+def test_a_key_that_says_nothing_is_no_obstacle(value: object) -> None:
+    assert shape(from_config(LLAMA | {"index_topk": value}, "m.json")) == shape(load_model("llama-3.1-8b"))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["initializer_range", "router_aux_loss_coef", "moe_router_dtype", "bos_token_id", "pretraining_tp", "n_group",
+     "topk_method", "norm_topk_prob", "routed_scaling_factor", "rope_interleave", "embd_pdrop", "hidden_act"],
+)  # fmt: skip
+def test_keys_that_move_no_byte_are_left_alone(key: str) -> None:
+    assert shape(from_config(DEEPSEEK_V3 | {key: 3}, "m.json")) == shape(load_model("deepseek-v3"))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("glm-5.2", {"indexer_types": ["full"]}, "indexer_types: must be a list of 78 entries out of full, shared"),
+        ("glm-5", {"index_topk_pattern": "FS"}, "index_topk_pattern: must be null"),
+        (
+            "glm-5",
+            {"layer_types": ["full_attention"] * 78},
+            "layer_types: must be a list of 78 entries out of deepseek",
+        ),
+        ("glm-5", {"mlp_layer_types": ["sparse"] * 78}, "mlp_layer_types: must be dense for the first"),
+        ("minimax-m2.7", {"attn_type_list": [0] * 62}, "attn_type_list: must be a list of ones"),
+        ("nemotron-h-56b", {"hybrid_override_pattern": "MX"}, "hybrid_override_pattern: must be a pattern of M"),
+        ("nemotron-3-ultra-550b-a55b", {"layers_block_type": ["moe", 3]}, "layers_block_type: must be a list out of"),
+        ("mimo-v2-flash", {"hybrid_layer_pattern": [2] * 48}, "hybrid_layer_pattern: must be a list of 48 zeros"),
+        ("mimo-v2-flash", {"moe_layer_freq": [0]}, "moe_layer_freq: must be a list of 48 zeros"),
+    ],
+)
+def test_what_the_newer_families_cannot_hold_is_refused(name: str, changes: Config, says: str) -> None:
+    with pytest.raises(InputError, match=f"^m.json: {says}"):
+        from_config(TABLE[name]["config"] | changes, "m.json")
+
+
+def test_global_sizes_as_transformers_5_writes_them() -> None:
+    config = TABLE["gemma-4-26b-a4b"]["config"]
+    text = {
+        k: v for k, v in config["text_config"].items() if k not in ("global_head_dim", "num_global_key_value_heads")
+    }
+    own = {str(layer): {"head_dim": 512, "num_key_value_heads": 2} for layer in range(5, 30, 6)}
+    spec = from_config(config | {"text_config": text | {"per_layer_config": own}}, "c.json")
+    assert shape(spec) == shape(load_model("gemma-4-26b-a4b"))
+    uneven = own | {"5": {"head_dim": 256, "num_key_value_heads": 2}}
+    with pytest.raises(InputError, match="per_layer_config: must be the same head_dim"):
+        from_config(config | {"text_config": text | {"per_layer_config": uneven}}, "c.json")
+
+
 BASE = sizes(7, 64, 8, 4, 96, 101, 512)
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 LATENT = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 12, "num_key_value_heads": 8}
 ROUTED = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_group": 2, "topk_group": 1}
+INDEX = {"index_n_heads": 4, "index_head_dim": 16, "index_topk": 32, "n_shared_experts": 1}
+DELTA = {
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
+MAMBA = {
+    "head_dim": 16,
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 8,
+    "n_groups": 2,
+    "ssm_state_size": 16,
+    "conv_kernel": 4,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 24,
+    "moe_shared_expert_intermediate_size": 40,
+    "num_experts_per_tok": 2,
+}
+GLOBAL = {
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "num_global_key_value_heads": 2,
+    "attention_k_eq_v": True,
+    "hidden_size_per_layer_input": 0,
+    "enable_moe_block": False,
+    "sliding_window": 32,
+}
 TINY: list[tuple[str, Config]] = [
     ("LlamaConfig", {"pad_token_id": 0}),
     ("LlamaConfig", {"attention_bias": True, "mlp_bias": True, "head_dim": 16, "tie_word_embeddings": True}),
@@ -394,6 +565,32 @@ TINY: list[tuple[str, Config]] = [
     ("Gemma2Config", {"head_dim": 16}),
     ("Gemma3TextConfig", {"head_dim": 16}),
     ("Phi3Config", {"sliding_window": 33, "pad_token_id": 0, "eos_token_id": 1}),
+    (
+        "Glm4MoeConfig",
+        ROUTED | {"n_routed_experts": 8, "first_k_dense_replace": 1, "head_dim": 16, "attention_bias": True},
+    ),
+    (
+        "DeepseekV32Config",
+        LATENT | ROUTED | INDEX | {"q_lora_rank": 20, "first_k_dense_replace": 2, "n_shared_experts": 1},
+    ),
+    (
+        "GlmMoeDsaConfig",
+        LATENT
+        | ROUTED
+        | INDEX
+        | {"q_lora_rank": 20, "first_k_dense_replace": 1, "indexer_types": ["full", "shared"] * 3 + ["full"]},
+    ),
+    ("Qwen3NextConfig", EXPERTS | DELTA | {"head_dim": 16, "shared_expert_intermediate_size": 40}),
+    ("Qwen3_5TextConfig", DELTA | {"head_dim": 16}),
+    ("Qwen3_5MoeTextConfig", EXPERTS | DELTA | {"head_dim": 16, "shared_expert_intermediate_size": 40}),
+    ("NemotronHConfig", MAMBA | {"hybrid_override_pattern": "M-M*-ME"}),
+    ("NemotronHConfig", MAMBA | {"hybrid_override_pattern": "MEM*EM-", "moe_latent_size": 20}),
+    ("Gemma4TextConfig", GLOBAL),
+    (
+        "Llama4TextConfig",
+        {"num_local_experts": 4, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 80, "head_dim": 16},
+    ),
+    ("Ministral3Config", {"head_dim": 16}),
 ]
 
 
@@ -416,5 +613,7 @@ def test_parameters_and_sliding_layers_equal_transformers(family: str, keys: Con
         spec = from_config(json.loads(config.to_json_string(use_diff=use_diff)), "c.json")
         assert spec.total_params == count
         if getattr(config, "layer_types", None) and config.model_type != "qwen3_moe":
-            sliding = config.layer_types.count("sliding_attention") if config.sliding_window else 0
+            slides = ("sliding_attention", "chunked_attention")
+            window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None)
+            sliding = sum(kind in slides for kind in config.layer_types) if window else 0
             assert spec.num_sliding_layers == sliding

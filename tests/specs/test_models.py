@@ -26,8 +26,22 @@ def test_twenty_five_models_or_more() -> None:
     assert len(NAMES) >= 25
 
 
-def test_totals_recompute_but_for_one_rounded_card() -> None:
-    """31 of 32. Qwen2.5-32B's card says 32.5B; its config gives 32.76B, and its near twin Qwen3-32B prints 32.8B."""
+# Printed counts that the config does not give, and why.
+OFF = {
+    "qwen2.5-32b": 0.01,  # 32.5B printed for 32.76B; its near twin Qwen3-32B prints 32.8B
+    "kimi-k2": 0.015,  # the report rounds 1.026T to 1.04T
+    "kimi-k2.5": 0.015,
+    "glm-4.5": 0.007,  # the report counts the MTP layer, and no embedding
+    "glm-4.6": 0.007,
+    "glm-4.5-air": 0.009,
+    "minimax-m2": 0.006,  # 230B printed for 228.7B
+    "minimax-m2.7": 0.006,
+    "llama-4-scout": 0.012,  # the card's count has the vision encoder
+    "ministral-3-8b": 0.011,  # 8.4B printed for 8.49B
+}
+
+
+def test_totals_recompute_but_for_those_with_a_reason() -> None:
     off = set()
     for name in NAMES:
         spec = model.load_bundled(name)
@@ -35,18 +49,25 @@ def test_totals_recompute_but_for_one_rounded_card() -> None:
         assert spec.published.total_b
         if not recomputes(spec.total_params, spec.published.total_b):
             off.add(name)
-    assert off == {"qwen2.5-32b"}
-    assert load_model("qwen2.5-32b").total_params == pytest.approx(32.5 * B, rel=0.01)
+    assert off == set(OFF)
+    for name, error in OFF.items():
+        published = load_model(name).published
+        assert published
+        assert load_model(name).total_params / B == pytest.approx(published.total_b, rel=error)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if (p := model.load_bundled(n).published) and p.active_b])
 def test_active_counts_recompute(name: str) -> None:
-    """Cards differ in whether the input embedding counts as active, and round to two digits."""
+    """Cards differ in whether input embedding and LM head count as active, and round to one or two digits."""
     spec = model.load_bundled(name)
     assert spec.published
     with_embedding = spec.active_params + (0 if spec.tie_word_embeddings else spec.embedding_params)
-    nearest = min(abs(n / B / (spec.published.active_b or 0) - 1) for n in (spec.active_params, with_embedding))
-    assert nearest < 0.022  # 2.4 printed for 2.45, the worst
+    printed, counts = (
+        spec.published.active_b or 0,
+        (spec.active_params, with_embedding, spec.active_params - spec.embedding_params),
+    )
+    nearest = min(abs(n / B - printed) for n in counts)
+    assert nearest < max(0.022 * printed, shown(printed))  # 2.4 printed for 2.45, the worst
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if (p := model.load_bundled(n).published) and p.nonembedding_b])

@@ -60,7 +60,7 @@ def test_the_assumed_budget_is_said() -> None:
 
 def test_gptfast_rows_say_the_power_limit_and_map_to_weight_formats() -> None:
     points = published_points("gptfast_decode")
-    assert {p.weights for p in points} == {"bf16", "int8-wo", "int4-g32"}
+    assert {p.weights for p in points} == {"bf16", "int8-wo,lm_head=int8-wo", "int4-g32,lm_head=int4-g32"}
     assert {(p.hardware, p.batch, p.context) for p in points} == {("a100-sxm-80gb", 1, 105)}
     assert all("330 W" in p.notes and p.speedup is None and p.draft is None for p in points)
 

@@ -70,9 +70,9 @@ def test_parts_by_hand():
 
 def test_drafts_hold_what_is_theirs():
     assert ask(1, 9000, 3, draft_kv="full").draft_kv_bytes == 0
-    # another precision is a second copy of all weights: int4 matrices, bf16 norms and embedding
+    # another precision is a second copy of all weights: int4 layers, bf16 norms, embedding and head
     copy = ask(1, 9000, 3, draft_kv="full", draft_weights="int4")
-    assert copy.draft_weight_bytes == 7_504_658_432 / 2 + 2 * 525_336_576 + 532_480
+    assert copy.draft_weight_bytes == 6_979_321_856 / 2 + 4 * 525_336_576 + 532_480
     # a separate model: 1.2359 B parameters, and its own 16 x 2 x 8 x 64 x 2 bytes for every token
     own = ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b")
     assert own.draft_weight_bytes == 2 * 1_235_814_400

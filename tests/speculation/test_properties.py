@@ -196,9 +196,9 @@ def test_a_separate_draft_grows_dearer_with_the_batch():
 
 
 def test_a_4_bit_self_draft_turns_with_the_batch():
-    """Its linears turn compute-bound at a quarter of the batch: .25, then .19 at 32 sequences, then .27."""
+    """Its linears turn compute-bound at a quarter of the batch: .30, then .21 at 32 sequences, then .27."""
     ratio = ask(asked(draft_weights="int4"), [1, 32, 512], 4000).draft_to_target
-    np.testing.assert_allclose(ratio, [0.246, 0.186, 0.265], atol=1e-3)
+    np.testing.assert_allclose(ratio, [0.297, 0.210, 0.265], atol=1e-3)
 
 
 def test_experts_make_verification_dear_then_cheap_then_dear_with_the_batch():

@@ -1,12 +1,36 @@
 """Typed reading of a mapping that somebody else's program wrote, such as a Hugging Face ``config.json``."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import files
-from perfmodel.specs.shape import MAX_SIZE
+from perfmodel.specs.parts import MAX_SIZE
 
 NEEDED: Any = object()
+
+
+class _Read(Mapping[str, Any]):
+    """A mapping that remembers which of its keys were asked for."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data, self.asked = data, set[str]()
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked.add(key)
+        return self._data[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._data
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def items(self) -> Any:
+        return self._data.items()
 
 
 class Keys:
@@ -15,9 +39,18 @@ class Keys:
     Every refusal is one line that names the file, the key, what is allowed and what was given.
     """
 
-    def __init__(self, data: dict[str, Any], where: str, prefix: str = "", defaults: dict[str, int] | None = None):
-        self.data, self.where, self.prefix, self.defaults = data, where, prefix, defaults or {}
+    def __init__(self, data: Mapping[str, Any], where: str, prefix: str = "", defaults: dict[str, int] | None = None):
+        self.data, self.where, self.prefix, self.defaults = _Read(data), where, prefix, defaults or {}
         self.defaulted: list[str] = []
+
+    @property
+    def read(self) -> set[str]:
+        """Keys that were asked for, whether they are there or not."""
+        return self.data.asked
+
+    def ignore(self, *keys: str) -> None:
+        """Say of keys that they change nothing here."""
+        self.data.asked.update(keys)
 
     def bad(self, key: str, allowed: str) -> InputError:
         if key not in self.data:
@@ -70,4 +103,10 @@ class Keys:
         value = self.data.get(key) or []
         if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int) for v in value):
             raise self.bad(key, "a list of layer numbers")
+        return value
+
+    def strings(self, key: str) -> list[str]:
+        value = self.data.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise self.bad(key, "a list of names")
         return value

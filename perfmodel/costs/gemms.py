@@ -1,0 +1,174 @@
+"""The GEMMs of one device: weights, FLOPs and activations of each projection, summed over the layers that have it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.ops import Floats
+from perfmodel.specs.formats import Format, Precision
+from perfmodel.specs.parts import Heads, Indexer, LinearAttention
+from perfmodel.specs.shape import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs."""
+
+    name: str
+    form: Format
+    kernels: int
+    weight_bytes: float
+    flops_per_token: float
+    activation_bytes_per_token: float
+    columns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read."""
+
+    form: Format
+    kernels: int
+    num_experts: int
+    experts_per_token: int
+    expert_weight_bytes: float
+    expert_columns: float
+    flops_per_token: float
+    activation_bytes_per_token: float
+
+    def touched(self, tokens: Floats) -> Floats:
+        """Expected distinct experts that independently routed tokens touch: E (1 - (1 - k/E)^t)."""
+        if self.experts_per_token == self.num_experts:
+            return float(self.num_experts)
+        miss = math.log1p(-self.experts_per_token / self.num_experts)
+        return self.num_experts * -np.expm1(miss * np.asarray(tokens, float))
+
+
+def linear(
+    name: str,
+    kernels: int,
+    widths: tuple[float, float],
+    precision: Precision,
+    *,
+    weights: float = 0.0,
+    biases: float = 0.0,
+) -> Linear:
+    """`kernels` projections of widths (inputs, outputs); weights: where they are not inputs x outputs.
+
+    The first word of the name is that of `formats.PARTS`.
+    """
+    form, act, (inputs, outputs) = precision.weights.of(name.partition(" ")[0]), precision.activation_bytes, widths
+    weights = weights or inputs * outputs
+    return Linear(
+        name,
+        form,
+        kernels,
+        kernels * (weights * form.bytes_per_value + biases * act),
+        kernels * 2.0 * weights,
+        kernels * (inputs * (form.input_bytes or act) + outputs * act),
+        kernels * outputs,
+    )
+
+
+def linears(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
+    """All dense projections of the layers on one of `n` devices, in the order of a layer."""
+    if model.mla:
+        yield from _latent(model, n, precision)
+    else:
+        sliding, full = model.num_sliding_layers, model.num_attention_layers - model.num_sliding_layers
+        if not model.sliding_heads:
+            yield from _attention(model, n, precision, model.num_attention_layers, model.heads(), "")
+        else:
+            yield from _attention(model, n, precision, full, model.heads(), "")
+            yield from _attention(model, n, precision, sliding, model.sliding_heads, " (sliding)")
+    if model.linear_attention:
+        yield from _recurrent(model.linear_attention, model.hidden_size, n, precision)
+    yield from _mlp(model, n, precision)
+
+
+def _attention(
+    model: ModelSpec, n: int, precision: Precision, layers: int, heads: Heads, which: str
+) -> Iterator[Linear]:
+    if not layers:
+        return
+    hidden, query_heads = model.hidden_size, heads.num_attention_heads // n
+    columns = heads.kv_columns // heads.num_key_value_heads * math.ceil(heads.num_key_value_heads / n)
+    width = query_heads * heads.head_dim * (2 if model.attention_gate else 1) + columns
+    inner = query_heads * heads.value_dim
+    yield linear("qkv" + which, layers, (hidden, width), precision, biases=width * model.qkv_bias)
+    yield linear("o" + which, layers, (inner, hidden), precision, biases=hidden * model.output_bias)
+
+
+def _latent(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
+    mla, layers, hidden = model.mla, model.num_attention_layers, model.hidden_size
+    if mla is None:
+        return
+    heads, nope, latent = model.num_attention_heads // n, mla.qk_nope_head_dim, mla.kv_lora_rank
+    inputs, query = mla.q_lora_rank or hidden, heads * (nope + mla.qk_rope_head_dim)
+    yield linear("qkv_down", layers, (hidden, mla.latent_dim + (mla.q_lora_rank or 0)), precision)
+    yield linear("q_up", layers, (inputs, query), precision)
+    if model.indexer:
+        yield from _indexer(model.indexer, inputs, hidden, precision)
+    for name, inner, ends in (
+        ("absorb_k", nope, (heads * nope, heads * latent)),
+        ("absorb_v", mla.v_head_dim, (heads * latent, heads * mla.v_head_dim)),
+    ):
+        yield linear(name, layers, ends, precision, weights=heads * inner * latent)
+    yield linear("o", layers, (heads * mla.v_head_dim, hidden), precision)
+
+
+def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> Iterator[Linear]:
+    """Held whole on every device (vLLM, models/deepseek_v2.py)."""
+    if indexer.layers:
+        query = (rank, indexer.num_heads * indexer.head_dim)
+        yield linear("index_q", indexer.layers, query, precision)
+        yield linear("index_k", indexer.layers, (hidden, indexer.head_dim + indexer.num_heads), precision)
+
+
+def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
+    """Value heads divide; key heads (groups) divide until there is one a device and are replicated past that."""
+    keys = 2 * part.num_key_heads * part.key_head_dim
+    key_share = 2 * math.ceil(part.num_key_heads / n) * part.key_head_dim
+    yield linear("state_in", part.layers, (hidden, (part.projected - keys) / n + key_share), precision)
+    yield linear("state_out", part.layers, (part.inner / n, hidden), precision)
+
+
+def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
+    hidden, dense, routed, up = model.hidden_size, model.num_dense_layers, model.num_moe_layers, model.mlp_matrices - 1
+    if dense:
+        inner, bias = model.intermediate_size / n, model.mlp_bias
+        yield linear("gate_up", dense, (hidden, up * inner), precision, biases=up * inner * bias)
+        yield linear("down", dense, (inner, hidden), precision, biases=hidden * bias)
+    if moe := model.moe:
+        yield linear("router", routed, (hidden, moe.num_experts), precision, biases=moe.num_experts * moe.router_bias)
+        if moe.shared_intermediate_size:
+            inner = moe.shared_intermediate_size / n
+            yield linear("shared_gate_up", routed, (hidden, up * inner), precision)
+            yield linear("shared_down", routed, (inner, hidden), precision)
+        if moe.latent_size:  # whole on every device (vLLM, models/nemotron_h.py)
+            yield linear("latent_in", routed, (hidden, moe.latent_size), precision)
+            yield linear("latent_out", routed, (moe.latent_size, hidden), precision)
+
+
+def experts(model: ModelSpec, n: int, precision: Precision) -> Experts | None:
+    """The routed experts, each cut across all `n` devices."""
+    moe, layers = model.moe, model.num_moe_layers
+    if not moe:
+        return None
+    form, act = precision.weights.of("experts"), precision.activation_bytes
+    outer, inner, up = moe.latent_size or model.hidden_size, moe.intermediate_size / n, model.mlp_matrices - 1
+    matrices = (up + 1) * outer * inner
+    biases = model.expert_params / n - matrices
+    per_token = (outer + inner) * (form.input_bytes or act) + (up * inner + outer) * act
+    return Experts(
+        form=form,
+        kernels=2 * layers,
+        num_experts=moe.num_experts,
+        experts_per_token=moe.experts_per_token,
+        expert_weight_bytes=layers * (matrices * form.bytes_per_value + biases * act),
+        expert_columns=layers * (up * inner + outer),
+        flops_per_token=layers * moe.experts_per_token * 2.0 * matrices,
+        activation_bytes_per_token=layers * moe.experts_per_token * per_token,
+    )

@@ -1,0 +1,186 @@
+"""A ModelSpec from any local Hugging Face ``config.json`` of the families in ``families.py``, as transformers reads it.
+
+A key that decides a size must be in the file, unless transformers derives it from others. Keys that move no byte and
+no FLOP (routing groups, soft caps, ...) are not read; one that may, and that the family does not read, is refused.
+"""
+
+from pathlib import Path
+from typing import Any, get_args
+
+from perfmodel.specs import files
+from perfmodel.specs.huggingface import layers as layer_readers
+from perfmodel.specs.huggingface.families import FAMILIES, NESTED_DEFAULTS, SUPPORTED, WRAPPERS, Family
+from perfmodel.specs.huggingface.keys import NEEDED, Keys
+from perfmodel.specs.huggingface.quantised import formats_of
+from perfmodel.specs.huggingface.unread import refuse_unread
+from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS, RopeType
+from perfmodel.specs.shape import ModelSpec
+
+__all__ = ["SUPPORTED", "from_config"]
+
+
+def from_config(data: dict[str, Any], where: str, beside: dict[str, Any] | None = None) -> ModelSpec:
+    """Read one config. `where` is its path; it names the model. beside: the ``hf_quant_config.json`` of its folder.
+
+    Raises InputError naming file and key.
+    """
+    keys = _language_model(data, where)
+    shape = _shape(keys, FAMILIES[keys.data["model_type"]])
+    refuse_unread(keys)
+    quantised = Keys(data, where) if "quantization_config" in data else keys
+    sidecar = Keys(beside, str(Path(where).with_name("hf_quant_config.json"))) if beside else None
+    modules = FAMILIES[keys.data["model_type"]].modules
+    return files.parse(ModelSpec, shape | formats_of(quantised, sidecar, _gemm_layers(keys, shape), modules), where)
+
+
+def _language_model(data: dict[str, Any], where: str) -> Keys:
+    """The keys of the language model: the file's own, or those under `text_config` of a file with vision beside it."""
+    outer = Keys(data, where)
+    model_type = data.get("model_type")
+    if not isinstance(model_type, str) or model_type not in SUPPORTED:
+        raise outer.bad("model_type", f"one of {', '.join(SUPPORTED)}")
+    if model_type not in WRAPPERS:
+        return outer
+    inner = outer.mapping("text_config")
+    if inner is None:
+        raise outer.bad("text_config", "a mapping with the language model's sizes")
+    text = {"model_type": WRAPPERS[model_type], **inner.data}
+    if "tie_word_embeddings" in data:
+        text["tie_word_embeddings"] = data["tie_word_embeddings"]
+    keys = Keys(text, where, "text_config.", NESTED_DEFAULTS.get(model_type))
+    if text["model_type"] not in FAMILIES:
+        raise keys.bad("model_type", f"one of {', '.join(FAMILIES)}")
+    return keys
+
+
+def _shape(keys: Keys, family: Family) -> dict[str, Any]:
+    """ModelSpec's fields: what all families have, then what the family's own readers find."""
+    layers = layer_readers.depth(keys)
+    heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
+    positions = keys.integer("max_position_embeddings", high=MAX_TOKENS)
+    own: dict[str, Any] = {}
+    for reader in family.readers:
+        own |= reader(keys, layers)
+    kv = own.get("num_key_value_heads") or _kv_heads(keys, family, heads)
+    shape = {
+        "name": _name(keys.where),
+        "title": _name(keys.where),
+        "model_type": keys.data["model_type"],
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv,
+        "head_dim": own.get("head_dim") or _head_dim(keys, family, hidden, heads),
+        "intermediate_size": own.get("intermediate_size") or keys.integer("intermediate_size"),
+        "vocab_size": keys.integer("vocab_size"),
+        "max_position_embeddings": positions,
+        "tie_word_embeddings": keys.flag("tie_word_embeddings", family.tied),
+        **_biases(keys, family),
+        "rms_norm_eps": keys.number(_eps(keys), family.eps),
+        **_rotary(keys, family, positions),
+        "num_nextn_predict_layers": _predicting(keys, family.mtp),
+        "source": keys.where,
+    }
+    if keys.defaulted:
+        shape["notes"] = f"Not in the file, transformers' defaults: {', '.join(dict.fromkeys(keys.defaulted))}."
+    return shape | family.fixed | own
+
+
+def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
+    """A null num_key_value_heads means num_attention_heads; in some families an absent one does too."""
+    may_omit = family.heads_are_kv_heads or keys.data.get("num_key_value_heads", NEEDED) is None
+    return keys.integer("num_key_value_heads", heads if may_omit else NEEDED)
+
+
+def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
+    if family.head_dim_needed or keys.data.get("head_dim") is not None:
+        return keys.integer("head_dim")
+    if hidden % heads:
+        raise keys.bad("head_dim", f"given where num_attention_heads ({heads}) does not divide hidden_size ({hidden})")
+    return hidden // heads
+
+
+def _biases(keys: Keys, family: Family) -> dict[str, bool]:
+    asked = keys.flag("attention_bias", family.bias_default)
+    mlp = keys.flag("mlp_bias", False)
+    if family.readers[0] is layer_readers.latent and (asked or mlp):
+        raise keys.bad("attention_bias" if asked else "mlp_bias", "false for this architecture")
+    qkv = family.bias == "qkv" or (asked and family.bias in ("config", "config_qkv"))
+    if keys.data["model_type"] == "qwen2_moe":
+        qkv = keys.flag("qkv_bias", True)
+    return {"qkv_bias": qkv, "output_bias": asked and family.bias == "config", "mlp_bias": mlp and family.mlp_bias}
+
+
+def _predicting(keys: Keys, key: str) -> int | None:
+    """Multi-token prediction layers, where the file says."""
+    return None if keys.data.get(key) is None else keys.integer(key, low=0, high=MAX_LAYERS)
+
+
+def _eps(keys: Keys) -> str:
+    names = ("rms_norm_eps", "layer_norm_epsilon", "layernorm_epsilon")
+    return next((name for name in names if name in keys.data), names[0])
+
+
+def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
+    """`rope_theta` and `rope_scaling`, from the old layout or the newer `rope_parameters`."""
+    newer = keys.mapping("rope_parameters")
+    if newer and "full_attention" in newer.data:
+        newer = newer.mapping("full_attention")
+    theta = (newer or keys).number("rope_theta", keys.number("rope_theta", family.rope_theta))
+    scaling = newer or keys.mapping("rope_scaling")
+    if scaling is None:
+        return {"rope_theta": theta}
+    key = "rope_type" if "rope_type" in scaling.data else "type"
+    rope_type = scaling.data.get(key, "default" if newer else None)
+    if rope_type in ("default", "proportional", "mrope"):
+        return {"rope_theta": theta}
+    rope_type = "longrope" if rope_type == "su" else rope_type
+    if not isinstance(rope_type, str) or rope_type not in get_args(RopeType):
+        raise scaling.bad(key, f"one of default, {', '.join(get_args(RopeType))}")
+    fixed = rope_type == "llama3"
+    original = "original_max_position_embeddings"
+    before = keys.integer(original, positions, high=MAX_TOKENS)
+    before = scaling.integer(original, NEEDED if fixed else before, high=MAX_TOKENS)
+    rule = {
+        "rope_type": rope_type,
+        "factor": scaling.number("factor", positions / before if rope_type == "longrope" else NEEDED),
+        original: before,
+    }
+    if fixed:
+        rule |= {name: scaling.number(name) for name in ("low_freq_factor", "high_freq_factor")}
+    return {"rope_theta": theta, "rope_scaling": rule}
+
+
+def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
+    """GEMM -> the layers that have it; ``mtp`` those behind the model's own."""
+    depth, moe = shape["num_hidden_layers"], shape.get("moe")
+    every = list(range(depth))
+    if shape.get("mlp_layers") is not None:
+        kinds = layer_readers.blocks(keys)
+        at = {kind: [i for i in every if kinds[i] == kind] for kind in ("mamba", "attention", "mlp", "moe")}
+    else:
+        types = keys.data.get("layer_types") if shape.get("linear_attention") else None
+        state = [i for i in every if types and types[i] == "linear_attention"]
+        dense = moe.get("first_dense_layers", 0) if moe else depth
+        at = {"mamba": state, "attention": [i for i in every if i not in state]}
+        at |= {"mlp": every[:dense], "moe": every[dense:]}
+    found = dict.fromkeys(("qkv_down", "q_up", "o") if shape.get("mla") else ("qkv", "o"), at["attention"])
+    found |= dict.fromkeys(("state_in", "state_out"), at["mamba"])
+    found |= dict.fromkeys(("gate_up", "down"), at["mlp"])
+    if shape.get("indexer"):
+        found["index_q"] = at["attention"]
+    shared = ("shared_gate_up", "shared_down") if moe and moe.get("shared_intermediate_size") else ()
+    found |= dict.fromkeys(("experts", *shared), at["moe"] if moe else [])
+    if moe and moe.get("latent_size"):
+        found |= dict.fromkeys(("latent_in", "latent_out"), at["moe"])
+    return found | {"mtp": list(range(depth, depth + (shape["num_nextn_predict_layers"] or 0)))}
+
+
+def _name(where: str) -> str:
+    """The folder of a ``config.json`` (the repository in a Hugging Face cache), else the file's stem."""
+    path = Path(where).absolute()
+    if path.name != "config.json":
+        return files.one_line(path.stem) or "config"
+    if path.parent.parent.name == "snapshots":
+        return files.one_line(path.parent.parent.parent.name.split("--")[-1]) or "config"
+    return files.one_line(path.parent.name) or "config"

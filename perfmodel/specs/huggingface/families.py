@@ -1,0 +1,126 @@
+"""What transformers fixes or assumes for each `model_type` that is read: one line a family."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from perfmodel.specs.huggingface import experts, layers
+from perfmodel.specs.huggingface.keys import Keys
+
+Reader = Callable[[Keys, int], layers.Fields]
+
+
+@dataclass(frozen=True)
+class Family:
+    """readers: shape fields from the file, later ones over earlier ones. fixed: shape fields of every model.
+
+    bias: ``config`` reads `attention_bias` for q, k, v and o, ``config_qkv`` for q, k and v, ``qkv`` is always there.
+    bias_default, eps, rope_theta, tied: what an absent key means. head_dim_needed: transformers' default is a constant,
+    not hidden_size / num_attention_heads. heads_are_kv_heads: num_key_value_heads may be left out. defaults: sizes that
+    published files of the family leave out. mtp: key of the multi-token prediction layers. modules: GEMM -> names of
+    its modules in checkpoints, where they are not those of `quantised.MODULES`.
+    """
+
+    readers: tuple[Reader, ...] = (layers.all_full,)
+    fixed: layers.Fields = field(default_factory=dict)
+    bias: Literal["none", "qkv", "config", "config_qkv"] = "none"
+    bias_default: bool = False
+    mlp_bias: bool = False
+    tied: bool = False
+    heads_are_kv_heads: bool = False
+    head_dim_needed: bool = False
+    eps: float = 1e-6
+    rope_theta: float = 1e4
+    defaults: dict[str, int] = field(default_factory=dict)
+    mtp: str = "num_nextn_predict_layers"
+    modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_QK_NORM = {"qk_norm": True}
+_DEEPSEEK = Family((layers.latent, experts.deepseek), heads_are_kv_heads=True)
+_SPARSE = replace(_DEEPSEEK, readers=(layers.latent, layers.indexer, experts.deepseek))
+_QWEN3 = Family((layers.qwen,), _QK_NORM, "config", head_dim_needed=True)
+_QWEN3_MOE = replace(_QWEN3, readers=(layers.qwen3_moe, experts.qwen))
+_QWEN3_NEXT = replace(_QWEN3, readers=(layers.gated_delta, experts.qwen), mtp="mtp_num_hidden_layers")
+_GEMMA3 = Family(
+    (layers.gemma3,),
+    _QK_NORM | {"norms_per_layer": 4},
+    "config",
+    tied=True,
+    head_dim_needed=True,
+    rope_theta=1e6,
+)
+_MISTRAL = Family((layers.all_slide,))
+
+FAMILIES: dict[str, Family] = {
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": _DEEPSEEK,
+    "deepseek_v32": _SPARSE,
+    "gemma2": Family((layers.alternate,), {"norms_per_layer": 4}, "config", tied=True, head_dim_needed=True),
+    "gemma3_text": _GEMMA3,
+    "gemma4_text": replace(
+        _GEMMA3,
+        readers=(layers.gemma4, experts.gemma4),
+        modules={
+            "experts": ("experts.0.gate_proj", "experts.gate_up_proj"),
+            "shared_gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+            "shared_down": ("mlp.down_proj",),
+        },
+    ),
+    "glm4_moe": Family((experts.deepseek,), bias="config_qkv", head_dim_needed=True, eps=1e-5),
+    "glm_moe_dsa": replace(_SPARSE, eps=1e-5),
+    "gpt_oss": Family(
+        (layers.alternate, experts.gpt_oss),
+        {"attention_sinks": True},
+        "config",
+        bias_default=True,
+        head_dim_needed=True,
+        eps=1e-5,
+        rope_theta=150000.0,
+    ),
+    "kimi_k2": _DEEPSEEK,
+    "llama": Family(bias="config", mlp_bias=True, heads_are_kv_heads=True),
+    "llama4_text": Family((layers.chunked, experts.llama4), bias="config", head_dim_needed=True, eps=1e-5),
+    "mimo": Family((layers.qwen,), bias="qkv"),
+    "mimo_v2_flash": Family((layers.mimo_v2, experts.mimo_v2), {"attention_sinks": True}, eps=1e-5),
+    "minimax_m2": Family((layers.all_full, experts.minimax), _QK_NORM, head_dim_needed=True, mtp="num_mtp_modules"),
+    "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
+    "mistral": _MISTRAL,
+    "mixtral": Family((layers.all_slide_if_given, experts.mixtral), eps=1e-5, rope_theta=1e6),
+    "nemotron_h": Family((layers.nemotron_h, experts.nemotron_h), {"norms_per_layer": 1}, "config", eps=1e-5),
+    "phi3": Family((layers.all_slide_if_given,), heads_are_kv_heads=True, eps=1e-5),
+    "qwen2": Family((layers.qwen,), bias="qkv"),
+    "qwen2_moe": Family((layers.qwen, experts.qwen), bias="qkv"),
+    "qwen3": _QWEN3,
+    "qwen3_5_moe_text": replace(_QWEN3_NEXT, readers=(layers.gated_delta, experts.qwen_without_dense)),
+    "qwen3_5_text": replace(_QWEN3_NEXT, readers=(layers.gated_delta,)),
+    "qwen3_moe": _QWEN3_MOE,
+    "qwen3_next": _QWEN3_NEXT,
+    "qwen3_vl_moe_text": _QWEN3_MOE,
+    "qwen3_vl_text": _QWEN3,
+}
+
+# Files with vision or audio beside a language model, which is under `text_config`: its `model_type` where it has none.
+WRAPPERS = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "kimi_k25": "kimi_k2",
+    "llama4": "llama4_text",
+    "mistral3": "mistral",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+}
+# transformers leaves class defaults out of a nested config, so the published Gemma 3 files rely on these.
+NESTED_DEFAULTS = {
+    "gemma3": {
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "sliding_window": 4096,
+    }
+}
+SUPPORTED = tuple(sorted((*FAMILIES, *WRAPPERS)))

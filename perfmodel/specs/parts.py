@@ -1,0 +1,185 @@
+"""Parts of a model that not every one has, and their sizes: experts, a latent, an indexer, recurrent layers, heads."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+
+MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
+Layers = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
+Size = Annotated[int, Field(strict=True, ge=1, le=MAX_SIZE)]
+Tokens = Annotated[int, Field(strict=True, ge=1, le=MAX_TOKENS)]
+Number = Annotated[float, Field(strict=True, gt=0, le=1e15)]
+RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportional"]
+
+
+class Part(BaseModel):
+    """A mapping of a model's file; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class MoE(Part):
+    """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
+
+    first_dense_layers: layers with a dense MLP in place of experts, wherever they stand (first in DeepSeek-V3, every
+    second one in Llama-4 Maverick). shared_gate: the shared expert has a gate of one column (Qwen). latent_size: width
+    that experts read and write, behind two projections that a layer's experts share (Nemotron-3 Super).
+    """
+
+    num_experts: Size
+    experts_per_token: Size
+    intermediate_size: Size
+    shared_intermediate_size: int = Field(0, strict=True, ge=0, le=MAX_SIZE)
+    first_dense_layers: Layers = 0
+    router_bias: StrictBool = False
+    expert_bias: StrictBool = False
+    shared_gate: StrictBool = False
+    latent_size: Size | None = None
+
+    @model_validator(mode="after")
+    def _routable(self) -> "MoE":
+        if self.experts_per_token > self.num_experts:
+            raise ValueError(f"experts_per_token must be at most num_experts ({self.num_experts})")
+        return self
+
+
+class MLA(Part):
+    """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer."""
+
+    q_lora_rank: Size | None = None
+    kv_lora_rank: Size
+    qk_nope_head_dim: Size
+    qk_rope_head_dim: Size
+    v_head_dim: Size
+
+    @property
+    def latent_dim(self) -> int:
+        """Cached values per token and layer."""
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+
+class Indexer(Part):
+    """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores highest.
+
+    layers: those with an indexer of their own; the others take the choice of the one before (GLM-5.2). The indexer's
+    keys are cached beside the latent, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py). arXiv 2512.02556.
+    """
+
+    num_heads: Size
+    head_dim: Size
+    topk: Tokens
+    layers: Layers
+
+    def query_params(self, rank: int) -> int:
+        """Its query projection, from the latent query of `rank`."""
+        return rank * self.num_heads * self.head_dim
+
+    def key_params(self, hidden: int) -> int:
+        """Its key projection and the weights of its heads, one GEMM; the key's norm left aside."""
+        return hidden * (self.head_dim + self.num_heads)
+
+    @property
+    def norm_params(self) -> int:
+        """Scale and shift of the key's norm."""
+        return 2 * self.head_dim
+
+
+class LinearAttention(Part):
+    """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next) or Mamba-2 (Nemotron-H).
+
+    The state holds num_value_heads x key_head_dim x value_head_dim values a layer, and `conv_kernel - 1` inputs of the
+    convolution. Mamba-2's names for these are heads, state size and head size; its groups are `num_key_heads`.
+    """
+
+    kind: Literal["gated_delta", "mamba2"]
+    layers: Annotated[Layers, Field(ge=1)]
+    num_key_heads: Size
+    num_value_heads: Size
+    key_head_dim: Size
+    value_head_dim: Size
+    conv_kernel: Size = 4
+    state_dtype: Literal["fp32", "bf16"] = "fp32"
+
+    @property
+    def inner(self) -> int:
+        """Width of values, gate and output."""
+        return self.num_value_heads * self.value_head_dim
+
+    @property
+    def convolved(self) -> int:
+        """Channels of the convolution: values, and two of the width of the keys."""
+        return self.inner + 2 * self.num_key_heads * self.key_head_dim
+
+    @property
+    def projected(self) -> int:
+        """Columns of the input projections: what is convolved, the gate, and one or two numbers a head."""
+        return self.convolved + self.inner + self.num_value_heads * (2 if self.kind == "gated_delta" else 1)
+
+    @property
+    def small_params(self) -> int:
+        """Convolution, decay, time step and norm of one layer."""
+        if self.kind == "gated_delta":
+            return self.convolved * self.conv_kernel + 2 * self.num_value_heads + self.value_head_dim
+        return self.convolved * (self.conv_kernel + 1) + 3 * self.num_value_heads + self.inner
+
+    @property
+    def state_values(self) -> int:
+        """Values of the state of one sequence and layer."""
+        return self.num_value_heads * self.key_head_dim * self.value_head_dim
+
+    @property
+    def flops_per_value(self) -> int:
+        """FLOPs of one token per value of the state: three products (delta rule) or two (Mamba-2), 2 FLOPs each.
+
+        Delta rule (arXiv 2412.06464): read at the key, outer product, read at the query; Mamba-2 (2405.21060): the
+        last two.
+        """
+        return 6 if self.kind == "gated_delta" else 4
+
+    def params(self, hidden: int) -> int:
+        """All of one layer but its norm before."""
+        return hidden * (self.projected + self.inner) + self.small_params
+
+
+class Heads(Part):
+    """Heads of attention layers. value_head_dim None: as `head_dim`. one_kv_projection: it makes keys and values."""
+
+    num_attention_heads: Size
+    num_key_value_heads: Size
+    head_dim: Size
+    value_head_dim: Size | None = None
+    one_kv_projection: StrictBool = False
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a value head."""
+        return self.value_head_dim or self.head_dim
+
+    @property
+    def kv_values(self) -> int:
+        """Cached values per token and layer."""
+        return self.num_key_value_heads * (self.head_dim + self.value_dim)
+
+    @property
+    def kv_columns(self) -> int:
+        """Columns of the key and value projections."""
+        return self.num_key_value_heads * (self.head_dim + (0 if self.one_kv_projection else self.value_dim))
+
+
+class RopeScaling(Part):
+    """Rotary frequency scaling. Only `llama3` (Llama 3.1 model card) is held in full; the others by type and factor."""
+
+    rope_type: RopeType = "llama3"
+    factor: Number
+    low_freq_factor: Number = 1.0
+    high_freq_factor: Number = 4.0
+    original_max_position_embeddings: Tokens = 8192
+
+
+class Published(Part):
+    """Parameter counts a model's makers print, to check the computed ones against (billions)."""
+
+    total_b: Number | None = None
+    active_b: Number | None = None
+    nonembedding_b: Number | None = None
+    source: str = Field(min_length=3)

@@ -1,0 +1,235 @@
+"""Sparse attention, recurrent layers, heads that differ between layers: bytes and FLOPs by hand."""
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.costs import Shard, forward, shard
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.ops import Op
+from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.model import load_model
+from perfmodel.speculation.capacity import memory_of
+
+FULL = parse_kv("full")
+
+
+def part(model: str, tp: int = 1, kv: str = "bf16", **kwargs) -> Shard:
+    return shard(load_model(model), tp, Precision(weight_format("bf16"), kv_format(kv), "fp8"), **kwargs)
+
+
+def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Op]:
+    return {op.name: op for op in forward(p, batch, query, context, kv, **kwargs)}
+
+
+# Sparse attention.
+
+
+def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
+    """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens chosen."""
+    ops = count(part("deepseek-v3.2"), batch=3.0, context=50_000.0)
+    assert ops["indexer"].cost.kv_bytes == 3 * 61 * 50_000 * (128 + 4)
+    assert ops["indexer"].cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128
+    assert ops["indexer"].compute == "fp8"
+    attention = ops["attention (full)"]
+    assert attention.cost.kv_bytes == 3 * 61 * 2048 * 576 * 2
+    assert attention.cost.flops == 3 * 61 * 2049 * 2 * 128 * (576 + 512)  # and the new token itself
+    # wq_b of 1536 x 64 x 128, key and head weights of 7168 x (128 + 64)
+    assert ops["index_q"].cost.weight_bytes == 61 * 2 * 1536 * 64 * 128
+    assert ops["index_k"].cost.weight_bytes == 61 * 2 * 7168 * (128 + 64)
+
+
+def test_below_its_choice_it_attends_to_everything() -> None:
+    ops, dense = (count(part(name), batch=2.0, query=3.0, context=1000.0) for name in ("deepseek-v3.2", "deepseek-v3"))
+    assert ops["attention (full)"].cost == dense["attention (full)"].cost
+    # past it, a new token takes the place of a chosen one: pairs by a loop
+    near = count(part("deepseek-v3.2"), query=8.0, context=2045.0)["attention (full)"].cost.flops
+    pairs = sum(min(2045 + i, 2048) + 1 for i in range(8))
+    assert near == 61 * 2 * 128 * (576 + 512) * pairs
+
+
+@pytest.mark.parametrize(("reuse", "tokens"), [(0.0, 4 * 2048), (0.75, 1.75 * 2048), (1.0, 2048)])
+def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, tokens: float) -> None:
+    ops = count(part("deepseek-v3.2"), query=4.0, context=50_000.0, topk_reuse=reuse)
+    assert ops["attention (full)"].cost.kv_bytes == 61 * tokens * 576 * 2
+    assert ops["attention (full)"].query == 1.0  # the union says what is read again: no kernel's factor on top
+    assert ops["indexer"].cost.kv_bytes == 61 * 50_000 * 132  # once, for all queries
+    few = count(part("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
+    assert few.cost.kv_bytes == 61 * 3000 * 576 * 2  # the union is never more than the context
+
+
+def test_the_union_of_random_choices_is_bounded_by_the_formula() -> None:
+    """Choices that keep a share of the last one: the union never exceeds topk (1 + (1 - reuse)(n - 1))."""
+    rng = np.random.default_rng(0)
+    for reuse in (0.0, 0.5, 0.9):
+        chosen = [rng.choice(20_000, 256, replace=False)]
+        for _ in range(5):
+            kept = rng.choice(chosen[-1], round(reuse * 256), replace=False)
+            fresh = rng.choice(np.setdiff1d(np.arange(20_000), kept), 256 - len(kept), replace=False)
+            chosen.append(np.concatenate([kept, fresh]))
+        union = len(np.unique(np.concatenate(chosen)))
+        assert union <= 256 * (1 + (1 - round(reuse * 256) / 256) * 5)
+        assert union > 0.9 * 256 * (1 + (1 - reuse) * 5)
+
+
+def test_what_a_sparse_model_keeps() -> None:
+    p = part("deepseek-v3.2")
+    assert p.stored_kv_bytes(1000.0) == 1000 * 61 * (576 * 2 + 132)
+    assert p.kv_bytes_per_token == 61 * (576 * 2 + 132)
+    # fp8 as engines lay it out: 512 values and 4 scales, 64 rotary values in bf16
+    assert part("deepseek-v3.2", kv="fp8").kv_bytes_per_token == 61 * (656 + 132)
+    assert part("deepseek-v3", kv="fp8").kv_bytes_per_token == 61 * 576
+    # whole on every device
+    assert part("deepseek-v3.2", 8).kv_bytes_per_token == p.kv_bytes_per_token
+    eight, one = count(part("deepseek-v3.2", 8), context=9000.0), count(p, context=9000.0)
+    assert eight["indexer"].cost == one["indexer"].cost
+    assert eight["index_q"].cost.weight_bytes == one["index_q"].cost.weight_bytes
+
+
+def test_a_context_by_what_it_reads() -> None:
+    p = part("deepseek-v3.2")
+    for context in (100.0, 2048.0, 90_000.0):
+        read = 61 * (min(context, 2048) * 1152 + context * 132)
+        assert p.context_of(read) == pytest.approx(context)
+
+
+def test_only_some_layers_choose() -> None:
+    """GLM-5.2: 78 layers, 21 of them with an indexer."""
+    p = part("glm-5.2")
+    ops = count(p, context=50_000.0)
+    assert ops["indexer"].cost.kv_bytes == 21 * 50_000 * 132
+    assert ops["attention (full)"].cost.kv_bytes == 78 * 2048 * 576 * 2
+    assert p.kv_bytes_per_token == 78 * 1152 + 21 * 132
+
+
+def test_a_sparse_draft_of_a_sparse_model_needs_no_indexer() -> None:
+    ops = count(part("deepseek-v3.2"), context=50_000.0, kv=parse_kv("streamingllm:512"))
+    assert "indexer" not in ops
+    assert ops["attention (full)"].cost.kv_bytes == 61 * 512 * 1152
+
+
+def test_reuse_is_a_flag() -> None:
+    asked = Query("deepseek-v3.2", "h200-sxm-141gb", 8, 60_000, 3, tp=8, draft="mtp", alpha=0.8)
+    none, all_ = resolve(asked), resolve(Query(**(asked.__dict__ | {"topk_reuse": 1.0})))
+    assert float(all_.target_pass_s(8.0, 6e4, 4.0)) < float(none.target_pass_s(8.0, 6e4, 4.0))
+    assert float(all_.target_pass_s(8.0, 6e4)) == float(none.target_pass_s(8.0, 6e4))
+    with pytest.raises(InputError, match="--topk-reuse: must be a number from 0 to 1"):
+        resolve(Query(**(asked.__dict__ | {"topk_reuse": 1.5})))
+
+
+# Recurrent layers.
+
+STATE = 30 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
+"""Qwen3.5-35B-A3B: 30 layers of 32 heads, 128 x 128 in fp32, and 3 inputs of a convolution over 8192 channels."""
+
+
+def test_a_state_is_read_and_written_once_a_token() -> None:
+    p = part("qwen3.5-35b-a3b")
+    ops = count(p, batch=5.0, context=1e5)
+    state = ops["state (gated_delta)"]
+    assert state.cost.kv_bytes == 5 * 2 * STATE
+    assert state.cost.flops == 5 * 30 * 32 * 128 * 128 * 6
+    assert ops["state (gated_delta)"].cost == count(p, batch=5.0, context=10.0)["state (gated_delta)"].cost
+    # 10 layers of attention with 2 KV heads of 256; the query projection also makes a gate
+    assert ops["attention (full)"].cost.kv_bytes == 5 * 1e5 * 10 * 2 * 2 * 256 * 2
+    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)
+    assert ops["state_in"].cost.weight_bytes == 30 * 2 * 2048 * (2 * 16 * 128 + 2 * 32 * 128 + 2 * 32)
+    assert ops["state_out"].cost.weight_bytes == 30 * 2 * 32 * 128 * 2048
+
+
+def test_verification_keeps_every_state_or_replays() -> None:
+    p = part("qwen3.5-35b-a3b")
+    assert count(p, query=4.0, kept_states=4.0)["state (gated_delta)"].cost.kv_bytes == (1 + 4) * STATE
+    assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
+    asked = Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 64, 8000, 3, draft="mtp", alpha=0.8)
+    keep = resolve(asked)
+    replay = resolve(Query(**(asked.__dict__ | {"state_rollback": "replay"})))
+    assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
+    assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))
+    more = memory_of(keep, 1.0, 8000.0, 3.0, 0.9).kv_bytes - memory_of(replay, 1.0, 8000.0, 3.0, 0.9).kv_bytes
+    assert more == 3 * STATE  # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
+    assert memory_of(keep, 1.0, 8000.0, 0.0, 0.9).kv_bytes == p.stored_kv_bytes(8001.0)
+    with pytest.raises(InputError, match="--state-rollback: must be one of keep, replay"):
+        resolve(Query(**(asked.__dict__ | {"state_rollback": "guess"})))
+
+
+def test_a_prompt_leaves_one_state() -> None:
+    p = part("qwen3.5-35b-a3b")
+    assert p.stored_kv_bytes(0.0) == STATE
+    assert count(p, query=500.0, context=0.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
+
+
+@pytest.mark.parametrize("tp", [2, 8, 16])
+def test_states_divide_by_value_heads(tp: int) -> None:
+    """16 key heads divide until there is one a device; of the convolution 2 x 2048 channels are keys."""
+    p, one = part("qwen3.5-35b-a3b", tp), part("qwen3.5-35b-a3b")
+    keys = 2 * max(16 // tp, 1) * 128
+    assert p.states
+    assert p.states.bytes_per_sequence == 30 * (32 // tp * 128 * 128 * 4 + (4096 // tp + keys) * 3 * 2)
+    assert count(p)["state_out"].cost.weight_bytes == count(one)["state_out"].cost.weight_bytes / tp
+    with pytest.raises(InputError, match="must divide the 16 query heads"):
+        part("qwen3.5-35b-a3b", 32)
+
+
+def test_a_layer_with_one_block() -> None:
+    """Nemotron-3 Nano: 23 Mamba-2, 6 attention and 23 expert blocks; up and down projections, no gate."""
+    p = part("nemotron-3-nano-30b-a3b", 2)
+    ops = count(p, batch=3.0, context=7000.0)
+    assert ops["all-reduce"].kernels == 52
+    assert ops["attention (full)"].cost.kv_bytes == 3 * 7000 * 6 * 2 * 1 * 128 * 2
+    assert ops["experts"].cost.flops == 3 * 23 * 6 * 2 * 2 * 2688 * 1856 / 2
+    assert ops["shared_gate_up"].cost.weight_bytes == 23 * 2 * 2688 * 3712 / 2
+    assert "gate_up" not in ops
+    # 64 heads of 64 x 128 in fp32, 4096 + 2 x 8 groups x 128 channels of convolution, halved
+    assert p.states
+    assert p.states.bytes_per_sequence == 23 * (64 * 64 * 128 * 4 + (4096 + 2 * 1024) * 3 * 2) / 2
+    assert ops["state (mamba2)"].cost.flops == 3 * 23 * 64 * 64 * 128 * 4 / 2
+
+
+def test_experts_in_a_latent() -> None:
+    """Nemotron-3 Super: experts read and write 1024 of 4096, behind two projections held whole on every device."""
+    ops, one = count(part("nemotron-3-super-120b-a12b", 4)), count(part("nemotron-3-super-120b-a12b"))
+    assert ops["latent_in"].cost.weight_bytes == one["latent_in"].cost.weight_bytes == 40 * 2 * 4096 * 1024
+    assert one["experts"].cost.flops == 40 * 22 * 2 * 2 * 1024 * 2688
+    assert ops["experts"].cost.flops == one["experts"].cost.flops / 4
+
+
+# Heads that differ between layers.
+
+
+def test_global_layers_with_heads_of_their_own() -> None:
+    """Gemma-4-26B: 25 layers with 8 KV heads of 256 and a window of 1024; 5 with 2 of 512 that share a projection."""
+    p = part("gemma-4-26b-a4b")
+    ops = count(p, batch=2.0, context=9000.0)
+    assert ops["attention (full)"].cost.kv_bytes == 2 * 5 * 9000 * 2 * 2 * 512 * 2
+    assert ops["attention (window 1024)"].cost.kv_bytes == 2 * 25 * 1024 * 2 * 8 * 256 * 2
+    assert ops["attention (full)"].cost.flops == 2 * 5 * 9001 * 4 * 16 * 512
+    assert ops["qkv"].cost.weight_bytes == 5 * 2 * 2816 * (16 * 512 + 2 * 512)
+    assert ops["qkv (sliding)"].cost.weight_bytes == 25 * 2 * 2816 * (16 * 256 + 2 * 8 * 256)
+    assert (
+        p.kv_bytes_per_token
+        == 2 * (5 * 2 * 2 * 512 + 25 * 2 * 8 * 256)
+        == load_model("gemma-4-26b-a4b").kv_bytes_per_token()
+    )
+    # four devices: two global KV heads are replicated, eight local ones divide
+    assert part("gemma-4-26b-a4b", 4).kv_bytes_per_token == 2 * (5 * 2 * 1 * 512 + 25 * 2 * 2 * 256)
+
+
+def test_values_narrower_than_keys() -> None:
+    """MiMo-V2-Flash: keys of 192, values of 128; 9 full layers with 4 KV heads, 39 with 8 and a window of 128."""
+    ops = count(part("mimo-v2-flash"), context=5000.0)
+    assert ops["attention (full)"].cost.kv_bytes == 9 * 5000 * 4 * (192 + 128) * 2
+    assert ops["attention (window 128)"].cost.kv_bytes == 39 * 128 * 8 * (192 + 128) * 2
+    assert ops["o"].cost.weight_bytes == 9 * 2 * 64 * 128 * 4096
+    assert ops["attention (full)"].cost.flops == 9 * 5001 * 2 * 64 * (192 + 128)
+
+
+def test_every_second_layer_dense() -> None:
+    """Llama-4 Maverick: 24 dense layers of 16384, 24 with 128 experts and a shared one of 8192."""
+    ops = count(part("llama-4-maverick"), context=100_000.0)
+    assert ops["down"].cost.weight_bytes == 24 * 2 * 5120 * 16384
+    assert ops["shared_down"].cost.weight_bytes == 24 * 2 * 5120 * 8192
+    assert ops["experts"].cost.flops == 24 * 2 * 3 * 5120 * 8192
+    assert ops["attention (window 8192)"].cost.kv_bytes == 36 * 8192 * 2 * 8 * 128 * 2
+    assert ops["attention (full)"].cost.kv_bytes == 12 * 100_000 * 2 * 8 * 128 * 2

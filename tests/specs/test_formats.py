@@ -1,0 +1,362 @@
+"""Number formats and what checkpoints come in: bytes by hand, every quantiser's file, refusals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.costs import Shard, forward, shard
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.ops import Op
+from perfmodel.specs.formats import PARTS, Precision, kv_format, weight_format
+from perfmodel.specs.huggingface import from_config
+from perfmodel.specs.model import load_model, precision_of
+
+FULL = parse_kv("full")
+
+
+def part(model: str, weights: str | None = None, peaks: tuple[str, ...] = ("bf16", "fp8", "int8", "fp4")) -> Shard:
+    spec = load_model(model)
+    return shard(spec, 1, precision_of(spec, peaks, weights))
+
+
+def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str, Op]:
+    return {op.name: op for op in forward(part(model, weights), batch, 1.0, 100.0, FULL)}
+
+
+# Bytes of a value.
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        ("bf16", 16),
+        ("fp8", 8),
+        ("fp8-block", 8 + 32 / (128 * 128)),  # one fp32 scale a block
+        ("mxfp8", 8 + 8 / 32),
+        ("nvfp4", 4 + 8 / 16),  # one fp8 scale per 16
+        ("mxfp4", 4 + 8 / 32),  # one e8m0 scale per 32
+        ("mxfp4-a8", 4.25),
+        ("nvfp4-wo", 4.5),
+        ("int4-g128", 4 + 32 / 128),  # bf16 scale and zero
+        ("int4-g128-sym", 4 + 16 / 128),
+        ("gptq", 4 + 16 / 128),
+        ("awq", 4 + (16 + 4) / 128),
+        ("awq-g64", 4 + 20 / 64),
+        ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4),
+    ],
+)
+def test_bits_of_a_weight(name: str, bits: float) -> None:
+    assert weight_format(name).base.bytes_per_value * 8 == pytest.approx(bits, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "compute", "input_bytes"),
+    [
+        ("fp8", "fp8", 1.0),
+        ("fp8-block", "fp8", 1 + 4 / 128),
+        ("int8", "int8", 1.0),
+        ("nvfp4", "fp4", 0.5625),
+        ("mxfp4-a8", "fp8", 1 + 1 / 32),
+        ("mxfp4", "bf16", None),
+        ("awq", "bf16", None),
+        ("fp8-wo", "bf16", None),
+        ("fp8-block-wo", "bf16", None),
+    ],
+)
+def test_quantised_activations_run_at_their_peak_and_weight_only_in_bf16(
+    name: str, compute: str, input_bytes: float | None
+) -> None:
+    form = weight_format(name).base
+    assert (form.compute, form.input_bytes) == (compute, input_bytes)
+
+
+def test_a_name_reads_back() -> None:
+    for name in ("bf16", "fp8,lm_head=fp8", "bf16,experts=mxfp4", "nvfp4,qkv_down=bf16,o=nvfp4*3+bf16*58,mtp=bf16"):
+        assert weight_format(name).name == name
+        assert weight_format(name.upper().replace(",", " , ")).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fp9", "no weight format named 'fp9'; did you mean fp8"),
+        ("fp8,head=bf16", "PART one of attention, indexer, recurrent, mlp"),
+        ("fp8,lm_head", "PART=FORMAT"),
+        ("fp8,o=fp8,o=bf16", "o is given twice"),
+        ("bf16+fp8", "FORMAT[*]LAYERS"),
+        ("bf16*0+fp8*3", "FORMAT[*]LAYERS"),
+        ("int4-wo", "no weight format"),
+        ("awq-g64-sym", "no weight format"),
+        ("int4-g0", "no weight format"),
+    ],
+)
+def test_refused_names(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        weight_format(name)
+
+
+# Formats by tensor.
+
+
+@pytest.mark.parametrize("weights", ["fp8", "fp8-block", "int8", "nvfp4", "int4-g128", "awq", "mxfp4"])
+def test_the_head_stays_in_bf16(weights: str) -> None:
+    """Llama-3.1-8B: 6,979,321,856 weights in the layers, 525,336,576 in the LM head."""
+    counted = ops("llama-3.1-8b", weights)
+    each = weight_format(weights).base.bytes_per_value
+    assert counted["lm_head"].cost.weight_bytes == 2 * 525_336_576
+    assert counted["lm_head"].compute == "bf16"
+    layers = sum(float(op.cost.weight_bytes) for op in counted.values()) - 2 * 525_336_576
+    assert layers == pytest.approx(6_979_321_856 * each, rel=1e-12)
+    assert ops("llama-3.1-8b", f"{weights},lm_head={weights}")["lm_head"].cost.weight_bytes == 525_336_576 * each
+
+
+def test_parts_and_single_gemms_have_formats_of_their_own() -> None:
+    counted = ops("llama-3.1-8b", "nvfp4,attention=fp8,o=bf16")
+    hidden, layers = 4096, 32
+    assert counted["qkv"].cost.weight_bytes == layers * hidden * 6144
+    assert counted["o"].cost.weight_bytes == layers * hidden * hidden * 2
+    assert counted["down"].cost.weight_bytes == layers * hidden * 14336 * 0.5625
+    assert [counted[name].compute for name in ("qkv", "o", "down", "lm_head")] == ["fp8", "bf16", "fp4", "bf16"]
+    assert [counted[name].quantisations for name in ("qkv", "o", "down", "lm_head")] == [32, 0, 32, 0]
+
+
+def test_every_gemm_belongs_to_one_part() -> None:
+    gemms = [gemm for part in PARTS.values() for gemm in part]
+    assert len(gemms) == len(set(gemms))
+    for model in ("llama-3.1-8b", "deepseek-v3", "deepseek-v2-lite", "gpt-oss-20b"):
+        assert {op.name for op in ops(model).values() if op.kind == "linear"} <= set(gemms)
+
+
+def test_a_quantised_gemm_reads_quantised_inputs() -> None:
+    """`down` of Llama-3.1-8B, 7 tokens: 14336 inputs at a byte each, 4096 outputs at two."""
+    counted = ops("llama-3.1-8b", "fp8", 7.0)["down"]
+    assert counted.cost.activation_bytes == 7 * 32 * (14336 + 2 * 4096)
+    weight_only = ops("llama-3.1-8b", "fp8-wo", 7.0)["down"]
+    assert weight_only.cost.activation_bytes == 7 * 32 * 2 * (14336 + 4096)
+    assert (weight_only.compute, weight_only.quantisations) == ("bf16", 0)
+    assert weight_only.packed_weights == 32 * 14336 * 4096
+
+
+def test_activations_are_quantised_before_every_gemm() -> None:
+    """Dense: qkv, o, gate_up, down. DeepSeek-V3: 2 down, q up, o; 3 dense layers; 58 with 2 shared and 2 of experts."""
+    dense = ops("llama-3.1-8b", "fp8")
+    assert sum(op.quantisations for op in dense.values()) == 4 * 32
+    latent = ops("deepseek-v3", "fp8-block")
+    assert sum(op.quantisations for op in latent.values()) == 3 * 61 + 2 * 3 + 4 * 58
+    assert sum(op.quantisations for op in ops("llama-3.1-8b", "awq").values()) == 0
+
+
+# Checkpoints as they ship.
+
+
+def test_gpt_oss_20b_by_hand() -> None:
+    """Experts 24 x 32 x 3 x 2880^2 at 4.25 bits with bf16 biases, all else bf16; the files weigh 13.8 GB (HF page)."""
+    model = load_model("gpt-oss-20b")
+    experts = 24 * 32 * 3 * 2880**2
+    biases = 24 * 32 * 3 * 2880
+    assert part("gpt-oss-20b").precision.weights.name == "bf16,experts=mxfp4"
+    sinks = 24 * 64
+    rest = model.total_params - experts - biases - sinks
+    stored = part("gpt-oss-20b").stored_weight_bytes
+    assert stored == pytest.approx(experts * 4.25 / 8 + 2 * (biases + rest), rel=1e-12)
+    assert stored / 1e9 == pytest.approx(13.8, abs=0.05)
+    touched = ops("gpt-oss-20b", batch=1e9)["experts"]
+    assert touched.cost.weight_bytes == pytest.approx(experts * 4.25 / 8 + 2 * biases)
+    assert touched.compute == "bf16"
+
+
+def test_deepseek_v3_by_hand() -> None:
+    """fp8 with one fp32 scale a 128 x 128 block; router, LM head and embedding bf16, the latent's projections decoded
+    in bf16. The repository weighs 688.6 GB (HF page) with an MTP layer of 11.6 GB and the latent's 1.02 G in fp8."""
+    model, counted = load_model("deepseek-v3"), ops("deepseek-v3", batch=1e9)
+    scale = 1 + 4 / 128**2
+    assert counted["experts"].cost.weight_bytes == pytest.approx(58 * 256 * 3 * 7168 * 2048 * scale)
+    assert counted["router"].cost.weight_bytes == 58 * 2 * (7168 * 256 + 256)
+    latent = 61 * 512 * 128 * (128 + 128)
+    assert counted["absorb_k"].cost.weight_bytes + counted["absorb_v"].cost.weight_bytes == 2 * latent
+    assert counted["lm_head"].cost.weight_bytes == 2 * 129280 * 7168
+    stored = part("deepseek-v3").stored_weight_bytes
+    assert (stored - latent) / 1e9 + 11.6 + 1.85 * 2 == pytest.approx(688.6, rel=2e-3)  # the MTP layer has both tables
+    assert model.weights == "fp8-block"
+
+
+def test_a_device_without_the_peak_runs_weight_only() -> None:
+    own = weight_format("nvfp4,attention=fp8,o=nvfp4*2+bf16*1")
+    assert own.within(("bf16", "fp8")).name == "nvfp4-wo,attention=fp8,o=nvfp4-wo*2+bf16*1"
+    assert own.within(("bf16", "fp8", "fp4")) == own
+    asked = Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, gamma=1)
+    assert resolve(asked).precision.weights.name == "fp8-block-wo"
+    with pytest.raises(InputError, match="--weights: a100-sxm-80gb has no published fp8 peak"):
+        resolve(Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, weights="fp8-block"))
+
+
+@pytest.mark.parametrize(
+    ("draft", "weights", "expected"),
+    [
+        ("self", None, "bf16,experts=mxfp4"),
+        ("eagle", None, "bf16"),  # heads are published in bf16
+        ("medusa", None, "bf16"),
+        ("gpt-oss-20b", None, "bf16,experts=mxfp4"),
+        ("llama-3.2-1b", None, "bf16"),
+        ("llama-3.2-1b", "fp8", "fp8"),  # asked for: the draft's too
+        ("eagle", "fp8", "fp8"),
+    ],
+)
+def test_formats_of_drafts(draft: str, weights: str | None, expected: str) -> None:
+    s = resolve(Query("gpt-oss-120b", "h200-sxm-141gb", 1, 4000, draft=draft, alpha=0.8, weights=weights))
+    assert s.draft.precision.weights.name == expected
+
+
+def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MOE))
+    excluded = ["lm_head", *(f"model.layers.{i}.self_attn*" for i in range(4)), "model.layers.4*"]
+    quantised = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": excluded}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(quantised))
+    model = load_model(str(tmp_path))
+    assert (model.weights, model.kv_dtype) == ("nvfp4,attention=bf16,mtp=bf16", "fp8")
+    s = resolve(Query(str(tmp_path), "b200-sxm-180gb", 1, 4000, draft="mtp", alpha=0.8))
+    assert (s.draft.precision.weights.name, s.draft.precision.kv.name) == ("bf16", "fp8")
+
+
+# Files of quantisers. Key subsets of published checkpoints, the layers cut to four.
+
+DENSE: dict[str, Any] = {
+    "model_type": "llama",
+    "num_hidden_layers": 4,
+    "hidden_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "intermediate_size": 4096,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+}
+MOE: dict[str, Any] = {
+    **DENSE,
+    "model_type": "deepseek_v3",
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 256,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "n_routed_experts": 16,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "num_nextn_predict_layers": 1,
+    "moe_intermediate_size": 512,
+}
+W4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
+F4 = {"num_bits": 4, "type": "float", "group_size": 16}
+F8 = {"num_bits": 8, "type": "float", "strategy": "channel"}
+KIMI = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]
+
+
+def compressed(weights: dict[str, Any], inputs: dict[str, Any] | None = None, ignore: list[str] | None = None) -> Any:
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
+    return {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head"] if ignore is None else ignore,
+    }
+
+
+def modelopt(algorithm: str, ignore: list[str] | None = None, **keys: Any) -> dict[str, Any]:
+    return {
+        "quant_method": "modelopt",
+        "quant_algo": algorithm,
+        "ignore": ["lm_head"] if ignore is None else ignore,
+        **keys,
+    }
+
+
+def own(config: dict[str, Any], quantisation: dict[str, Any]) -> tuple[str, str]:
+    spec = from_config({**config, "quantization_config": quantisation}, "config.json")
+    return spec.weights, spec.kv_dtype
+
+
+@pytest.mark.parametrize(
+    ("config", "quantisation", "weights"),
+    [
+        (DENSE, {"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),  # Qwen3-32B-FP8
+        (DENSE, {"quant_method": "fp8", "activation_scheme": "static"}, "fp8"),
+        (MOE, {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["gate", "lm_head"]},
+         "fp8-block"),  # MiniMax-M2.5
+        (MOE, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.0.mlp",
+                                                                  "model.layers.*.mlp.shared_experts", "lm_head"]},
+         "bf16,experts=mxfp4"),  # gpt-oss
+        (DENSE, {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}, "awq-g128"),
+        (DENSE, {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}, "int4-g128-sym"),
+        (DENSE, {"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": False}, "awq-g64"),
+        (DENSE, {"quant_method": "gptq", "bits": 8, "group_size": 128}, "int8-wo"),
+        (MOE, compressed(W4, None, KIMI), "bf16,experts=int4-g32-sym"),  # Kimi-K2.5
+        (DENSE, compressed(F8, {"num_bits": 8, "type": "float", "dynamic": True}), "fp8"),  # RedHatAI *-FP8-dynamic
+        (DENSE, compressed({"num_bits": 8, "type": "int"}, {"num_bits": 8, "type": "int"}), "int8"),  # *-w8a8
+        (DENSE, compressed(F8), "fp8-wo"),
+        (DENSE, compressed(F4, F4), "nvfp4"),
+        (DENSE, compressed(F4), "nvfp4-wo"),
+        (DENSE, compressed({**F4, "group_size": 32}), "mxfp4"),
+        (DENSE, modelopt("NVFP4", ["lm_head", *(f"model.layers.{i}.self_attn*" for i in range(4))]),
+         "nvfp4,attention=bf16"),  # Gemma-4-31B-IT-NVFP4
+        (MOE, modelopt("NVFP4", ["lm_head", "model.layers.0*", "model.layers.1.*", "model.layers.2.self_attn*",
+                                 "model.layers.3.self_attn*", "model.layers.2.mlp.shared_experts*",
+                                 "model.layers.3.mlp.shared_experts*"]),
+         "bf16,experts=bf16*1+nvfp4*2"),  # GLM-5.1-NVFP4
+        (DENSE, modelopt("NVFP4", [f"model.layers.{i}.self_attn.{p}_proj" for i in range(4) for p in "qkv"]),
+         "nvfp4,qkv=bf16"),
+        (DENSE, modelopt("MIXED_PRECISION", [], quantized_layers={
+            **{f"model.layers.{i}.self_attn.{p}_proj": {"quant_algo": "FP8"} for i in range(4) for p in "qkvo"},
+            **{f"model.layers.{i}.mlp.{p}_proj": {"quant_algo": "W4A16_NVFP4"} for i in range(4)
+               for p in ("gate", "up", "down")}, "lm_head": {"quant_algo": "W4A16_NVFP4"}}),
+         "fp8,mlp=nvfp4-wo,lm_head=nvfp4-wo"),  # Qwen3.6-27B-NVFP4
+        (DENSE, {}, "bf16"),
+    ],
+)  # fmt: skip
+def test_a_checkpoints_own_formats(config: dict[str, Any], quantisation: dict[str, Any], weights: str) -> None:
+    assert own(config, quantisation) == (weights, "bf16")
+
+
+def test_scales_of_the_cache_make_it_fp8() -> None:
+    """As engines take it: vLLM resolves `--kv-cache-dtype auto` by the checkpoint's scheme."""
+    assert own(DENSE, modelopt("FP8", kv_cache_scheme={"num_bits": 8, "type": "float", "dynamic": False}))[1] == "fp8"
+    assert own(DENSE, modelopt("FP8", kv_cache_quant_algo="NVFP4"))[1] == "nvfp4"
+    assert own(DENSE, compressed(W4) | {"kv_cache_scheme": None})[1] == "bf16"
+
+
+def test_the_file_beside_the_config_has_the_last_word() -> None:
+    beside = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    spec = from_config({**DENSE, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
+                       "config.json", beside)  # fmt: skip
+    assert (spec.weights, spec.kv_dtype) == ("fp8", "fp8")
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "words"),
+    [
+        ({"quant_method": "bitsandbytes"}, "quantization_config.quant_method: must be one of awq, compressed-tensors"),
+        ({"bits": 4}, "quantization_config.quant_method: .*missing"),
+        ({"quant_method": "fp8", "weight_block_size": [64, 64]}, r"weight_block_size: must be \[128, 128\] or null"),
+        ({"quant_method": "awq", "bits": 3, "group_size": 128}, "bits: must be 4, given 3"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, "group_size"),
+        (compressed({"num_bits": 3, "type": "int"}), "config_groups.group_0.weights.num_bits: must be 8"),
+        ({"quant_method": "compressed-tensors"}, "config_groups: must be a mapping of groups, and it is missing"),
+        (compressed(W4, None, ["re:(*"]), "ignore: must be a list of module names or regular expressions"),
+        (modelopt("W4A8_NVFP4"), "quant_algo: must be one of FP8"),
+        (modelopt("MIXED_PRECISION"), "quantized_layers: must be a mapping of modules"),
+        ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, "modules_to_not_convert: must be a list"),
+        ([], "quantization_config: must be a mapping"),
+    ],
+)
+def test_what_is_not_understood_is_named(quantisation: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        own(DENSE, quantisation)
+
+
+def test_kv_formats_have_their_bytes() -> None:
+    sizes = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nvfp4": 0.5625, "int4": 0.5}
+    for name, size in sizes.items():
+        p = shard(load_model("llama-3.1-8b"), 1, Precision(weight_format("bf16"), kv_format(name)))
+        assert p.kv_bytes_per_token == 32 * 2 * 8 * 128 * size
