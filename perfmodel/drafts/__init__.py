@@ -6,13 +6,16 @@ A new kind is a new file with one `DraftFields` subclass. Fields that it adds ar
 
 import dataclasses
 import os
+from collections.abc import Collection
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from perfmodel.drafts.base import Draft, DraftFields
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.specs.formats import Precision, weight_format
+from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import ModelSpec, load_model
 
 _BASE = {field.name for field in dataclasses.fields(DraftFields)}
@@ -40,28 +43,39 @@ def make_draft(
     *,
     tensor_parallel: int | None = None,
     weights: str | None = None,
+    own_on: Collection[str] | None = None,
 ) -> Draft:
-    """``self``, a kind such as ``eagle``, ``medusa:heads=4`` or ``parallel:MODEL``, or a model's name or path.
+    """``self``, a kind such as ``eagle``, ``medusa:heads=4`` or ``parallel:MODEL``, a model, or a head's config.json.
 
-    Degree and weight format default to the target's. Raises InputError for an unknown model or option.
+    Degree and weight format default to the target's; own_on: with these peaks of the device the draft's default is its
+    own checkpoint's format. Raises InputError for an unknown model or option.
     """
-    weight = target_precision.weights if weights is None else weight_format(weights, "--draft-weights")
-    precision = Precision(weight, target_precision.kv)
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
     found = None if word.lower() == "model" else kinds().get(word.lower())
-    if found is None:
-        return kinds()["model"](load_model(name, "--draft"), kv, degree, precision)
-    if found.kind == "parallel":
+    options: dict[str, Any] = {}
+    head = load_head(rest if found else name)
+    if head is not None and (found is None or found.kind == head.kind):
+        found, model, options = kinds()[head.kind], head.model, dict(head.options)
+    elif found is None:
+        found, model = kinds()["model"], load_model(name, "--draft")
+    elif found.kind == "parallel":
         if not rest:
             raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
-        return found(load_model(rest, "--draft"), kv, degree, precision)
-    if found.kind == "self" and not colon:
-        # a draft at another weight format keeps a second copy
-        return found(target, kv, degree, precision, target_precision.weights.name)  # type: ignore[call-arg]
-    options = _options(found, rest) if colon else {}
-    shape = getattr(found, "shape", None)
-    return found(shape(target, options) if shape else target, kv, degree, precision, **options)
+        model = load_model(rest, "--draft")
+    else:
+        options = _options(found, rest) if colon else {}
+        shape = getattr(found, "shape", None)
+        model = shape(target, options) if shape else target
+    if found.kind == "self":
+        options["target_weights"] = target_precision.weights.name  # another format is a second copy
+    if weights is not None:
+        form = weight_format(weights, "--draft-weights")
+    elif own_on is None:
+        form = target_precision.weights
+    else:
+        form = found.own_weights(model, target_precision.weights).within(own_on)
+    return found(model, kv, degree, Precision(form, target_precision.kv), **options)
 
 
 def _options(kind: type[DraftFields], text: str) -> dict[str, int]:

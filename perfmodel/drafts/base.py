@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 from perfmodel import costs
 from perfmodel.kv.base import KVMethod
 from perfmodel.ops import Cost, Floats, Op
-from perfmodel.specs.formats import Precision
+from perfmodel.specs.formats import Precision, Weights
 from perfmodel.specs.model import ModelSpec
 
 
@@ -40,6 +40,7 @@ class Draft(Protocol):
     def passes(self, gamma: Floats) -> Floats: ...
     def query(self, gamma: Floats) -> Floats: ...
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]: ...
+    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]: ...
     def own_weight_bytes(self, part: costs.Shard) -> float: ...
 
 
@@ -58,6 +59,16 @@ class DraftFields:
     kv: KVMethod
     tensor_parallel: int
     precision: Precision
+
+    @classmethod
+    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
+        """Formats that its checkpoint comes in beside a target at `target`: the target's."""
+        return target
+
+    @classmethod
+    def suits(cls, target: ModelSpec) -> bool:
+        """Whether it can be tried on a target by its bare word: yes."""
+        return True
 
     @property
     def name(self) -> str:
@@ -96,19 +107,28 @@ class DraftFields:
         """Ops of one pass, KV selection left aside; part: the draft model's share of one device."""
         return costs.forward(part, batch, query, context, self.kv)
 
+    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
+        """Ops of one iteration outside its passes, at one token per sequence: none."""
+        return []
+
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Weights kept on one device beside the target's."""
         return 0.0 if self.shares_weights else part.stored_weight_bytes
 
 
-def dense(name: str, part: costs.Shard, inputs: float, outputs: float, tokens: Floats, copies: Floats = 1.0) -> Op:
-    """A projection beside a draft's layers, sharded like the others; copies: separate weights, each run on `tokens`."""
-    n, form = part.tensor_parallel, part.precision.weights
-    weights, act = inputs * outputs / n, part.precision.activation_bytes
+def dense(
+    name: str, part: costs.Shard, inputs: float, outputs: float, tokens: Floats, copies: Floats = 1.0, tensor: str = ""
+) -> Op:
+    """A projection beside a draft's layers, sharded like the others; copies: separate weights, each run on `tokens`.
+
+    tensor: of which its format is; left out, as the layers.
+    """
+    n, form, act = part.tensor_parallel, part.precision.weights.of(tensor), part.precision.activation_bytes
+    weights = inputs * outputs / n
     cost = Cost(
         2.0 * weights * tokens * copies,
         weights * form.bytes_per_value * copies,
         0.0,
-        (inputs + outputs / n) * act * tokens * copies,
+        (inputs * (form.input_bytes or act) + outputs / n * act) * tokens * copies,
     )
-    return Op(name, "linear", copies, cost, form.compute)
+    return costs.gemm(name, copies, cost, form)

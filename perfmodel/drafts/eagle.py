@@ -1,23 +1,26 @@
-"""EAGLE heads: one decoder layer on the target's last features, run token after token."""
+"""EAGLE heads: a decoder layer on the target's features, run token after token."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from perfmodel import costs
 from perfmodel.drafts.base import DraftFields, dense
 from perfmodel.errors import InputError, refuse
 from perfmodel.ops import Floats, Op
+from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Eagle(DraftFields):
-    """One dense layer of the target's shape with a cache of its own, behind a projection.
+    """A dense layer of the target's shape, or of its own config.json, with a cache of its own.
 
-    features: hidden states of the target projected to one width with the token's embedding; 1 in EAGLE and
-    EAGLE-2, 3 in EAGLE-3.
+    features: hidden states of the target that go in. 1 is EAGLE and EAGLE-2: in every step one is projected to one
+    width with the token's embedding. More is EAGLE-3: they are projected to one width once an iteration, and the first
+    layer's query, key and value projections take that beside the embedding (vLLM, models/llama_eagle3.py).
     vocab: tokens that a head of its own can draft; 0 uses the target's LM head (EAGLE, EAGLE-2), which every draft
-    step then reads whole; EAGLE-3 heads commonly keep 32000. The embedding is the target's.
+    step then reads whole; EAGLE-3 heads commonly keep 32000. The embedding is the target's. target_width: of the
+    target's hidden states, where it is not the head's own (0).
     The first pass of an iteration also takes in the accepted tokens; it is counted as one token, as the others, which
     leaves out under 1 % of an iteration (docs/decisions.md).
     """
@@ -28,41 +31,75 @@ class Eagle(DraftFields):
 
     features: int = 1
     vocab: int = 0
+    target_width: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.features <= 16:
             raise refuse("--draft", "eagle: features", "a whole number from 1 to 16", self.features)
 
     @classmethod
+    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
+        """The head's own; heads are published in bf16, whatever the target's format."""
+        return weight_format(model.weights)
+
+    @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
         """The head as a model of one layer. Raises InputError for a vocabulary beyond the target's."""
-        return one_layer(target, cls.kind, options.get("vocab", 0))
+        return few_layers(target, cls.kind, 1, options.get("vocab", 0))
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """The projection, the layer and the LM head."""
-        hidden = part.model.hidden_size
-        into = dense("eagle projection", part, (self.features + 1) * hidden, hidden, batch * query)
-        return [into, *DraftFields.ops(self, part, batch, context, query)]
+        """The layer and the LM head, behind a projection (EAGLE) or with a wider first one (EAGLE-3)."""
+        rest = DraftFields.ops(self, part, batch, context, query)
+        if self.features == 1:
+            return [self._projection(part, batch * query), *rest]
+        return [_wider(part, batch * query), *rest]
+
+    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
+        """EAGLE-3: the projection of the target's features."""
+        return [] if self.features == 1 else [self._projection(part, batch)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """Layer, norms, projection, and the LM head where it is its own."""
-        hidden = part.model.hidden_size
-        into = (self.features + 1) * hidden * hidden / part.tensor_parallel * part.precision.weights.bytes_per_value
+        """Layer, norms, projections, and the LM head where it is its own."""
+        into = float(self._projection(part, 1.0).cost.weight_bytes)
+        wider = 0.0 if self.features == 1 else float(_wider(part, 1.0).cost.weight_bytes)
         layers = sum(op.weight_bytes for op in part.linears) + part.model.norm_params * part.precision.activation_bytes
-        return layers + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
+        return layers + wider + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
+
+    def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
+        hidden = part.model.hidden_size
+        taken = self.features * (self.target_width or hidden) + (hidden if self.features == 1 else 0)
+        return dense("eagle projection", part, taken, hidden, tokens)
 
 
-def one_layer(target: ModelSpec, name: str, vocab: int = 0, keep_experts: bool = False) -> ModelSpec:
-    """The target cut to one layer without sliding window, and a vocabulary of `vocab` tokens (0: the target's)."""
+def _wider(part: costs.Shard, tokens: Floats) -> Op:
+    """The embedding's half of the first layer's input projection; it is the same GEMM, so it launches nothing."""
+    first, hidden = part.linears[0], part.model.hidden_size
+    columns = first.columns / first.kernels * part.tensor_parallel
+    return replace(dense("eagle embedding", part, hidden, columns, tokens, tensor="qkv"), kernels=0, quantisations=0)
+
+
+def few_layers(target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False) -> ModelSpec:
+    """The target cut to some layers of attention without window and MLP, and `vocab` tokens (0: the target's).
+
+    keep_experts: its experts and its choice of tokens stay. Its formats do not.
+    """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(f"--draft: {name}: vocab must be 2 to {target.vocab_size} ({target.name}), given {vocab}")
     moe = target.moe.model_copy(update={"first_dense_layers": 0}) if target.moe and keep_experts else None
+    indexer = target.indexer.model_copy(update={"layers": layers}) if target.indexer and keep_experts else None
     changed = {
         "name": f"{name} of {target.name}",
-        "num_hidden_layers": 1,
+        "num_hidden_layers": layers,
         "num_sliding_layers": 0,
+        "attention_layers": None,
+        "mlp_layers": None,
+        "norms_per_layer": max(target.norms_per_layer, 2),
+        "linear_attention": None,
         "moe": moe,
+        "indexer": indexer,
+        "num_nextn_predict_layers": None,
         "vocab_size": vocab or target.vocab_size,
+        "weights": "bf16",
         "published": None,
     }
     return target.model_copy(update=changed)

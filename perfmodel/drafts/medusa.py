@@ -9,6 +9,8 @@ from perfmodel import costs
 from perfmodel.drafts.base import DraftFields, dense
 from perfmodel.errors import refuse
 from perfmodel.ops import Floats, Op
+from perfmodel.specs.formats import BF16, Weights
+from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class Medusa(DraftFields):
             raise refuse("--draft", "medusa: heads", "a whole number from 1 to 64", self.heads)
         if self.kv.name != "full":
             raise refuse("--draft-kv", None, "full (or left out): Medusa heads read no cache", self.kv.label())
+
+    @classmethod
+    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
+        """Heads are published in bf16, whatever the target's format."""
+        return BF16
 
     @property
     def views_target_cache(self) -> bool:
@@ -58,10 +65,10 @@ class Medusa(DraftFields):
         """`query` residual blocks and LM heads, one token each."""
         hidden, vocab = part.model.hidden_size, part.model.vocab_size
         block = dense("medusa block", part, hidden, hidden, batch, query)
-        head = dense("medusa head", part, hidden, vocab, batch, query)
+        head = dense("medusa head", part, hidden, vocab, batch, query, "lm_head")
         return [block, head]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All heads."""
-        each = part.model.hidden_size * (part.model.hidden_size + part.model.vocab_size) / part.tensor_parallel
-        return self.heads * each * part.precision.weights.bytes_per_value
+        block, head = (float(op.cost.weight_bytes) for op in self.ops(part, 1.0, 0.0, 1.0))
+        return self.heads * (block + head)

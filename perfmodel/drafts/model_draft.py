@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.drafts.base import DraftFields
+from perfmodel.specs.formats import Weights, weight_format
+from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,11 @@ class ModelDraft(DraftFields):
     kind: ClassVar[str] = "model"
     source: ClassVar[str] = "Leviathan et al. 2023, arXiv 2211.17192"
     example: ClassVar[str] = "llama-3.2-1b"
+
+    @classmethod
+    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
+        """The draft model's own."""
+        return weight_format(model.weights)
 
     @property
     def name(self) -> str:

@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from perfmodel import costs
 from perfmodel.drafts.base import DraftFields, dense
-from perfmodel.drafts.eagle import one_layer
+from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.ops import Floats, Op
+from perfmodel.specs.formats import Weights
 from perfmodel.specs.model import ModelSpec
 
 
@@ -15,8 +16,9 @@ from perfmodel.specs.model import ModelSpec
 class MTP(DraftFields):
     """A layer of the target's kind (experts included) behind a projection of two widths to one.
 
-    modules: layers that are kept. 1 is run again for every drafted token (DeepSeek-V3 as served); more are stacked,
-    one per drafted token, and no draft is longer than that. Embedding and LM head are the target's.
+    modules: layers that are kept, at most the target's `num_nextn_predict_layers`. 1 is run again for every drafted
+    token (DeepSeek-V3 as served); more are stacked, one per drafted token, and no draft is longer than that. Embedding
+    and LM head are the target's.
     """
 
     kind: ClassVar[str] = "mtp"
@@ -30,9 +32,25 @@ class MTP(DraftFields):
             raise refuse("--draft", "mtp: modules", "a whole number from 1 to 64", self.modules)
 
     @classmethod
+    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
+        """The target's, where its checkpoint does not name a format for the module."""
+        return Weights(target.of("mtp")) if "mtp" in dict(target.own) else target
+
+    @classmethod
+    def suits(cls, target: ModelSpec) -> bool:
+        """Not where the checkpoint says that it has no such layer."""
+        return target.num_nextn_predict_layers != 0
+
+    @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
-        """The module as a model of one layer."""
-        return one_layer(target, cls.kind, keep_experts=True)
+        """The module as a model of one layer. Raises InputError for more modules than the target's checkpoint has."""
+        most, asked = target.num_nextn_predict_layers, options.get("modules", 1)
+        if most is not None and asked > most:
+            layers = f"the {most} multi-token prediction layers of {target.name} (1 is run again for every token)"
+            raise refuse(
+                "--draft", "mtp: modules", f"at most {layers}" if most else f"left out: {target.name} has none", asked
+            )
+        return few_layers(target, cls.kind, 1, keep_experts=True)
 
     @property
     def max_gamma(self) -> int | None:
@@ -41,14 +59,15 @@ class MTP(DraftFields):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The projection, the layer and the target's LM head."""
-        hidden = part.model.hidden_size
-        into = dense("mtp projection", part, 2 * hidden, hidden, batch * query)
-        return [into, *DraftFields.ops(self, part, batch, context, query)]
+        return [self._projection(part, batch * query), *DraftFields.ops(self, part, batch, context, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection."""
-        hidden, form = part.model.hidden_size, part.precision
-        into = 2 * hidden * hidden / part.tensor_parallel * form.weights.bytes_per_value
+        into = float(self._projection(part, 1.0).cost.weight_bytes)
         experts = part.experts.num_experts * part.experts.expert_weight_bytes if part.experts else 0.0
-        layer = sum(op.weight_bytes for op in part.linears) + experts + part.model.norm_params * form.activation_bytes
-        return self.modules * (layer + into)
+        layer = sum(op.weight_bytes for op in part.linears) + experts
+        return self.modules * (layer + part.model.norm_params * part.precision.activation_bytes + into)
+
+    def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
+        hidden = part.model.hidden_size
+        return dense("mtp projection", part, 2 * hidden, hidden, tokens)

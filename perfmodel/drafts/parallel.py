@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.drafts.base import DraftFields
+from perfmodel.drafts.model_draft import ModelDraft
 from perfmodel.ops import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Parallel(DraftFields):
+class Parallel(ModelDraft):
     """Another model, trained to predict gamma tokens from gamma query tokens (the last one and gamma - 1 masks)."""
 
     kind: ClassVar[str] = "parallel"

@@ -1,6 +1,8 @@
 """Every draft kind: found by name, its contract, and one number of each worked by hand."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +26,8 @@ def scenario(draft: str, **flags):
 
 
 def test_the_kinds_that_ship() -> None:
-    assert {"eagle", "medusa", "model", "mtp", "ngram", "parallel", "self"} <= set(kinds())
+    known = {"dflash", "dspark", "eagle", "medusa", "model", "mtp", "ngram", "parallel", "self", "suffix"}
+    assert known <= set(kinds())
 
 
 def test_ngram_costs_verification_alone() -> None:
@@ -49,11 +52,179 @@ def test_eagle_is_one_layer_a_projection_and_the_targets_head() -> None:
     assert s.draft_shard.kv_bytes_per_token == 131072 / 32
 
 
-def test_eagle_3_has_a_small_head_of_its_own_and_three_features() -> None:
+QKV = 4096 * (32 + 2 * 8) * 128
+
+
+def test_eagle_3_projects_its_features_once_an_iteration() -> None:
+    """A step reads the layer with query, key and value projections of 2h and a head of 32000; 3h x h comes once."""
     s = scenario("eagle:features=3,vocab=32000")
     read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0))
-    assert read == 2 * (LAYER + 4 * 4096 * 4096 + 32000 * 4096)
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (LAYER + 4 * 4096 * 4096 + 32000 * 4096 + NORMS)
+    assert read == 2 * (LAYER + QKV + 32000 * 4096)
+    (once,) = s.draft.iteration_ops(s.draft_shard, 5.0)
+    assert (once.cost.weight_bytes, once.cost.flops) == (2 * 3 * 4096 * 4096, 5 * 2 * 3 * 4096 * 4096)
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (LAYER + QKV + 3 * 4096 * 4096 + 32000 * 4096 + NORMS)
+    plain = scenario("eagle")
+    assert plain.draft.iteration_ops(plain.draft_shard, 5.0) == []
+    extra = float(s.overhead_s(5.0, 512.0)) - float(plain.overhead_s(5.0, 512.0))
+    assert extra == pytest.approx(float(s.draft_machine.op_predicted_s(once)), rel=1e-9)
+    # the wider projection is the same GEMM: one launch for both halves
+    assert sum(float(op.kernels) for op in s.draft_ops(1.0, 512.0) if op.kind == "linear") == 5
+
+
+def test_dflash_fills_a_block_in_one_pass() -> None:
+    """Five layers on gamma + 1 positions, the head on gamma; features to keys and values once an iteration."""
+    s = scenario("dflash:layers=5,features=5,block=16", calibration="ideal")
+    ops = {op.name: op for op in s.draft_ops(3.0, 512.0, 8.0)}
+    assert sum(float(op.cost.weight_bytes) for op in ops.values()) == 2 * (5 * LAYER + HEAD)
+    assert ops["down"].cost.flops == 3 * 8 * 2 * 5 * 14336 * 4096
+    assert ops["lm_head"].cost.flops == 3 * 7 * 2 * HEAD
+    assert ops["attention (full)"].cost.kv_bytes == 3 * 512 * 5 * 131072 / 32
+    once = s.draft.iteration_ops(s.draft_shard, 3.0)
+    assert [float(op.cost.weight_bytes) for op in once] == [2 * 5 * 4096 * 4096, 2 * 4096 * 5 * 2 * 8 * 128]
+    p = predict(s, Workload.of(3, 512, 7))
+    assert float(7 * p.draft_s) == pytest.approx(float(s.draft_pass_s(3, 512, 8)), rel=1e-12)
+    assert s.draft.max_gamma == 15
+    with pytest.raises(InputError, match="at most 15"):
+        predict(s, Workload.of(3, 512, 16))
+
+
+def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
+    s = scenario("dspark:rank=64,block=7", calibration="ideal")
+    ops = {op.name: op for op in s.draft_ops(3.0, 512.0, 7.0)}
+    assert ops["lm_head"].cost.flops == 3 * 7 * 2 * HEAD
+    # each of seven tokens reads 64 x 128256 weights, whole on every device
+    assert ops["dspark transition"].cost.weight_bytes == 7 * 2 * 64 * 128256
+    assert ops["dspark transition"].kernels == 7
+    two = scenario("dspark:rank=64,block=7", calibration="ideal", tp=2)
+    shared = {op.name: op for op in two.draft_ops(3.0, 512.0, 7.0)}
+    assert shared["dspark transition"].cost == ops["dspark transition"].cost
+    assert s.draft.max_gamma == 7
+
+
+def test_suffix_decoding_costs_verification_alone() -> None:
+    one, other = (predict(scenario(word), Workload.of(4, 4096, 5)) for word in ("suffix", "ngram"))
+    assert float(one.iteration_s) == float(other.iteration_s)
+    assert float(one.draft_s) == 0
+
+
+# Heads by their own config.json; key subsets of published files.
+
+EAGLE3 = {  # yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 1,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "draft_vocab_size": 32000,
+    "max_position_embeddings": 2048,
+}
+SPECULATORS = {  # the layout of RedHatAI/*-speculator.eagle3
+    "architectures": ["Eagle3Speculator"],
+    "speculators_model_type": "eagle3",
+    "draft_vocab_size": 64000,
+    "target_hidden_size": 2880,
+    "eagle_aux_hidden_state_layer_ids": [2, 18, 33],
+    "transformer_layer_config": {
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 201088,
+        "max_position_embeddings": 4096,
+    },
+}
+DFLASH = {  # the layout of z-lab/*-DFlash-b16
+    "architectures": ["DFlashDraftModel"],
+    "model_type": "qwen3",
+    "num_hidden_layers": 5,
+    "hidden_size": 4096,
+    "head_dim": 128,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 12288,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "block_size": 16,
+    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
+}
+
+
+def head(tmp_path: Path, config: dict) -> str:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return str(tmp_path)
+
+
+def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
+    """As the kind with the same numbers, but for its own maximum context; a folder, a file, or after the word."""
+    path = head(tmp_path, EAGLE3)
+    same = scenario("eagle:features=3,vocab=32000")
+    for name in (path, f"{path}/config.json", f"eagle:{path}"):
+        s = scenario(name)
+        assert (s.draft.name, s.draft.precision.weights.name) == ("eagle", "bf16")
+        assert s.draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
+        assert s.draft.iteration_ops(s.draft_shard, 4.0) == same.draft.iteration_ops(same.draft_shard, 4.0)
+        assert s.draft.own_weight_bytes(s.draft_shard) == same.draft.own_weight_bytes(same.draft_shard)
+
+
+def test_a_head_of_another_width_and_in_the_layout_of_speculators(tmp_path: Path) -> None:
+    s = scenario(head(tmp_path, SPECULATORS), model="gpt-oss-120b", hardware="h200")
+    (once,) = s.draft.iteration_ops(s.draft_shard, 1.0)
+    assert once.cost.weight_bytes == 2 * 3 * 2880 * 4096
+    read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0))
+    assert read == 2 * (LAYER + QKV + 64000 * 4096)
+
+
+@pytest.mark.parametrize(
+    ("changes", "features"),
+    [
+        ({}, 3),
+        ({"num_aux_hidden_states": 4}, 4),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2]}}, 2),
+        ({"eagle_config": {"use_aux_hidden_state": False}}, 1),
+        ({"draft_vocab_size": None, "architectures": ["EagleLlamaForCausalLM"]}, 1),
+        ({"draft_vocab_size": None, "architectures": ["LlamaForCausalLMEagle3"]}, 3),
+    ],
+)
+def test_how_many_features_a_head_takes(tmp_path: Path, changes: dict, features: int) -> None:
+    config = {key: value for key, value in (EAGLE3 | changes).items() if value is not None}
+    assert scenario(head(tmp_path, config)).draft.features == features  # type: ignore[attr-defined]
+
+
+def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
+    s = scenario(head(tmp_path, DFLASH), model="qwen3-8b")
+    same = scenario("dflash:layers=5,features=5,block=16", model="qwen3-8b")
+    assert s.draft.name == "dflash"
+    # the file's LM head and norms are as the kind's; vocabulary of its own or the target's is the same here
+    assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
+    spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
+    t = scenario(head(tmp_path, spark), model="qwen3-8b")
+    assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (EAGLE3 | {"draft_vocab_size": "32000"}, "draft_vocab_size: must be a whole number"),
+        (EAGLE3 | {"hidden_size": None}, "hidden_size: must be a whole number"),
+        ({k: v for k, v in DFLASH.items() if k != "block_size"}, "block_size: must be a whole number .* missing"),
+        ({k: v for k, v in DFLASH.items() if k != "dflash_config"}, "target_layer_ids: must be the list"),
+        (DFLASH | {"architectures": ["Qwen3DSparkModel"]}, "markov_rank: .*missing"),
+        (EAGLE3 | {"index_topk": 64}, "index_topk: must be absent for model_type llama"),
+    ],
+)
+def test_a_head_that_is_not_understood_is_named(tmp_path: Path, config: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        scenario(head(tmp_path, config))
+
+
+def test_a_head_is_no_target(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="draft_vocab_size: must be absent for model_type llama"):
+        load_model(head(tmp_path, EAGLE3))
 
 
 def test_medusa_runs_a_head_per_token_in_one_pass() -> None:
@@ -78,9 +249,37 @@ def test_mtp_weighs_what_deepseek_prints() -> None:
     """The MTP module of DeepSeek-V3 has 11.5 B parameters of its own (model card: 14 B with embedding and head)."""
     s = scenario("mtp", model="deepseek-v3", hardware="h200-sxm-141gb", tp=8, weights="fp8")
     assert s.draft.own_weight_bytes(s.draft_shard) * 8 / 1e9 == pytest.approx(11.7, abs=0.3)
-    stacked = scenario("mtp:modules=3", model="deepseek-v3", hardware="h200-sxm-141gb", tp=8, weights="fp8")
-    assert stacked.draft.own_weight_bytes(stacked.draft_shard) == 3 * s.draft.own_weight_bytes(s.draft_shard)
-    np.testing.assert_array_equal(stacked.draft_pass_s(1, 4096), s.draft_pass_s(1, 4096))
+
+
+def test_stacked_mtp_layers() -> None:
+    one, three = (scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=8) for n in (1, 3))
+    assert three.draft.own_weight_bytes(three.draft_shard) == 3 * one.draft.own_weight_bytes(one.draft_shard)
+    np.testing.assert_array_equal(three.draft_pass_s(1, 4096), one.draft_pass_s(1, 4096))
+    assert (one.draft.max_gamma, three.draft.max_gamma) == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "draft", "words"),
+    [
+        ("deepseek-v3", "mtp:modules=2", "at most the 1 multi-token prediction layers of deepseek-v3"),
+        ("minimax-m2", "mtp:modules=4", "at most the 3 multi-token prediction layers"),
+        ("kimi-k2", "mtp", "kimi-k2 has none"),
+    ],
+)
+def test_no_more_mtp_layers_than_the_checkpoint_has(model: str, draft: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        scenario(draft, model=model, hardware="h200-sxm-141gb", tp=8)
+
+
+def test_the_mtp_layer_of_a_hybrid_is_attention_and_experts() -> None:
+    """Qwen3.5-35B-A3B: one full-attention layer with all 256 experts, whatever the other layers are."""
+    s = scenario("mtp", model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb")
+    ops = {op.name: op for op in s.draft_ops(1.0, 512.0)}
+    assert not any(name.startswith("state") for name in ops)
+    assert ops["attention (full)"].cost.kv_bytes == 512 * 2 * 2 * 256 * 2
+    assert s.draft_shard.experts is not None
+    sparse = scenario("mtp", model="deepseek-v3.2", hardware="h200-sxm-141gb", tp=8)
+    assert {op.name: op for op in sparse.draft_ops(1.0, 9000.0)}["indexer"].cost.kv_bytes == 9000 * 132
 
 
 def test_acceptance_that_falls_with_the_position() -> None:
@@ -98,6 +297,10 @@ def test_acceptance_that_falls_with_the_position() -> None:
     ("draft", "flags", "words"),
     [
         ("eagle:layers=2", {}, "it takes features, vocab"),
+        ("dflash:layers=0", {}, "dflash: layers: must be a whole number from 1 to 64"),
+        ("dflash:block=1", {}, "dflash: block: must be a whole number from 2"),
+        ("dspark", {}, "dspark: rank: must be markov_rank of its config.json"),
+        ("suffix", {"draft_kv": "quest:512"}, "reads no cache"),
         ("eagle:features=0", {}, "from 1 to 16"),
         ("eagle:vocab=999999", {}, "vocab must be 2 to 128256"),
         ("eagle:features=1,features=2", {}, "given twice"),

@@ -1,0 +1,92 @@
+"""DFlash: a few layers fill a block of masked positions in one pass, over keys and values of the target's features."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel import costs
+from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.eagle import few_layers
+from perfmodel.errors import refuse
+from perfmodel.ops import Floats, Op
+from perfmodel.specs.formats import Weights, weight_format
+from perfmodel.specs.model import ModelSpec
+
+LAYERS = 5
+"""Layers of the published heads for dense Qwen3 targets (arXiv 2602.06036)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DFlash(DraftFields):
+    """`layers` dense layers of the target's shape, or of its own config.json, with a cache of their own.
+
+    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once an iteration `features`
+    hidden states of the target are projected to one width and that to the keys and values of every layer (vLLM,
+    models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are drafted. vocab: as for EAGLE.
+    The attention among the block's positions is counted as causal, half of what it is: under 1 % from 1k tokens on.
+    """
+
+    kind: ClassVar[str] = "dflash"
+    source: ClassVar[str] = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
+    example: ClassVar[str] = "dflash:layers=5,features=5,block=16"
+
+    layers: int = LAYERS
+    features: int = 5
+    block: int = 16
+    vocab: int = 0
+    target_width: int = 0
+
+    def __post_init__(self) -> None:
+        for option, most in (("layers", 64), ("features", 64), ("block", 1025)):
+            if not 1 + (option == "block") <= getattr(self, option) <= most:
+                allowed = f"a whole number from {1 + (option == 'block')} to {most}"
+                raise refuse("--draft", f"{self.kind}: {option}", allowed, getattr(self, option))
+
+    @classmethod
+    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
+        """The head's own; bf16 where it has no file."""
+        return weight_format(model.weights)
+
+    @classmethod
+    def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
+        """The head as a model. Raises InputError for a vocabulary beyond the target's."""
+        return few_layers(target, cls.kind, options.get("layers", LAYERS), options.get("vocab", 0))
+
+    @property
+    def max_gamma(self) -> int | None:
+        """All positions of the block but the last token's."""
+        return self.block - 1
+
+    def passes(self, gamma: Floats) -> Floats:
+        """One, whatever gamma; none at gamma 0."""
+        return np.minimum(gamma, 1.0)
+
+    def query(self, gamma: Floats) -> Floats:
+        """The last token and one mask per drafted token."""
+        return np.asarray(gamma) + 1.0
+
+    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+        """One pass; the LM head sees the masks alone."""
+        return costs.forward(part, batch, query, context, self.kv, head_query=self.sampled(query))
+
+    def sampled(self, query: Floats) -> Floats:
+        """Positions of a pass that a token is drafted at."""
+        return np.asarray(query) - 1.0
+
+    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
+        """Features to one width, and that to keys and values of all layers."""
+        model = part.model
+        into = self._projection(part, batch)
+        columns = model.num_attention_layers * model.heads().kv_columns
+        return [into, dense(f"{self.kind} keys and values", part, model.hidden_size, columns, batch, tensor="qkv")]
+
+    def own_weight_bytes(self, part: costs.Shard) -> float:
+        """Layers, norms, projection, and the LM head where it is its own."""
+        into = float(self._projection(part, 1.0).cost.weight_bytes)
+        layers = sum(op.weight_bytes for op in part.linears) + part.model.norm_params * part.precision.activation_bytes
+        return layers + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
+
+    def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
+        hidden = part.model.hidden_size
+        return dense(f"{self.kind} projection", part, self.features * (self.target_width or hidden), hidden, tokens)

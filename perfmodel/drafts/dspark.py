@@ -1,0 +1,64 @@
+"""DSpark: DFlash's block in one pass, then a low-rank step per token that makes each depend on the one before."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel import costs
+from perfmodel.drafts.base import dense
+from perfmodel.drafts.dflash import DFlash
+from perfmodel.errors import refuse
+from perfmodel.ops import Floats, Op
+from perfmodel.specs.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DSpark(DFlash):
+    """The last token's position predicts too, so that a block of gamma positions drafts gamma tokens.
+
+    rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json; each
+    drafted token reads rank x vocabulary weights more, one after another (vLLM, models/qwen3_dspark.py).
+    """
+
+    kind: ClassVar[str] = "dspark"
+    source: ClassVar[str] = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
+    example: ClassVar[str] = "dspark:rank=256,block=7"
+
+    rank: int = 0
+
+    @classmethod
+    def suits(cls, target: ModelSpec) -> bool:
+        """No: its rank is the checkpoint's."""
+        return False
+
+    def __post_init__(self) -> None:
+        DFlash.__post_init__(self)
+        if not 1 <= self.rank <= 2**16:
+            raise refuse("--draft", "dspark: rank", "markov_rank of its config.json, from 1 to 65536", self.rank)
+
+    @property
+    def max_gamma(self) -> int | None:
+        """All positions of the block."""
+        return self.block
+
+    def query(self, gamma: Floats) -> Floats:
+        """One position per drafted token."""
+        return gamma
+
+    def sampled(self, query: Floats) -> Floats:
+        """All of them."""
+        return query
+
+    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+        """DFlash's pass and the transitions; the transition weights are whole on every device."""
+        return [*DFlash.ops(self, part, batch, context, query), self._transition(part, batch, query)]
+
+    def own_weight_bytes(self, part: costs.Shard) -> float:
+        """DFlash's, the transition and the table of its inputs."""
+        table = float(self._transition(part, 1.0, 1.0).cost.weight_bytes)
+        return DFlash.own_weight_bytes(self, part) + 2.0 * table
+
+    def _transition(self, part: costs.Shard, batch: Floats, steps: Floats) -> Op:
+        columns = part.model.vocab_size * part.tensor_parallel
+        return dense("dspark transition", part, self.rank, columns, batch, np.asarray(steps, float), "lm_head")

@@ -1,0 +1,18 @@
+"""Suffix decoding: tokens that followed the same words in the prompt or in answers before, found on the host."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.drafts.ngram import NGram
+
+
+@dataclass(frozen=True, slots=True)
+class Suffix(NGram):
+    """As n-gram drafting, only verification costs anything; engines draft a length of their own for each sequence.
+
+    gamma is then the mean length. Give the acceptance as hit probability x run length, or by position.
+    """
+
+    kind: ClassVar[str] = "suffix"
+    source: ClassVar[str] = "Oliaro et al. 2024 (SuffixDecoding), arXiv 2411.04975"
+    example: ClassVar[str] = "suffix"
