@@ -17,9 +17,8 @@ from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows
 from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.model import ModelSpec, load_model, precision_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -56,8 +55,8 @@ class Request:
     objective: Objective = "throughput"
     max_tpot_s: float | None = None
     price_per_gpu_hour: float | None = None
-    weights: str = "bf16"
-    kv_dtype: str = "bf16"
+    weights: str | None = None
+    kv_dtype: str | None = None
     calibration: str | None = None
     max_gamma: int = DEFAULT_MAX_GAMMA
     memory_fraction: float = DEFAULT_MEMORY_FRACTION
@@ -133,8 +132,9 @@ def heads(request: Request) -> tuple[list[Head], list[Head], list[Skip]]:
     request.check()
     target, gpu = load_model(request.model), load_gpu(request.hardware)
     calibration = load_calibration(request.calibration or gpu.calibration)
-    precision = Precision(weight_format(request.weights), kv_format(request.kv_dtype))
-    gpu.peak_flops(precision.weights.compute)
+    precision = precision_of(target, gpu.peak, request.weights, request.kv_dtype)
+    gpu.check_peaks(precision.weights.computes)
+    own_on = gpu.peak if request.weights is None else None
     if gpu.memory is None:
         raise InputError(f"--hardware: {gpu.name} has no memory size; put it in a file of your own")
     found = _Rates(target, request)
@@ -157,7 +157,7 @@ def heads(request: Request) -> tuple[list[Head], list[Head], list[Skip]]:
                 try:
                     if draft_tp > tp:
                         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft_tp)
-                    draft = make_draft(name, target, precision, tp, kv, tensor_parallel=draft_tp)
+                    draft = make_draft(name, target, precision, tp, kv, tensor_parallel=draft_tp, own_on=own_on)
                     check_tensor_parallel(draft.model, draft_tp, "--draft-tp")
                     tree = acceptance if isinstance(acceptance, TreeAcceptance) else None
                     # a tree's acceptance is not a chain's: the scenario's own is not asked then
@@ -206,7 +206,7 @@ class _Rates:
         kvs = tuple(parse_kv(text) for text in asked) if asked is not None else None
         for name in named if named is not None else _all_drafts(self.target):
             word = name.partition(":")[0].lower()
-            if word in ("ngram", "medusa"):
+            if word in ("ngram", "suffix", "medusa"):
                 yield name, parse_kv("full")
             else:
                 yield from ((name, kv) for kv in kvs or (_all_methods() if word == "self" else (parse_kv("full"),)))
@@ -257,5 +257,5 @@ def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
         for model in map(load_model, files.bundled_names("models"))
         if model.vocab_size == target.vocab_size and 2 * model.total_params < target.total_params
     ]
-    heads = [kind for kind in kinds() if kind not in ("self", "model", "parallel")]
+    heads = [word for word, kind in kinds().items() if word not in ("self", "model", "parallel") and kind.suits(target)]
     return ("self", *smaller, *heads)

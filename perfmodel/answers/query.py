@@ -12,13 +12,13 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import load_model
+from perfmodel.specs.model import load_model, precision_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
-from perfmodel.speculation.scenario import Accounting, Scenario
+from perfmodel.speculation.scenario import Accounting, Rollback, Scenario
 from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA
 
 NO_ACCEPTANCE = "none needed at gamma 0"
@@ -30,6 +30,7 @@ class Query:
 
     gamma None seeks the best one from 0 to max_gamma. Of alpha, tokens_per_iteration (meant at `gamma`) and
     acceptance (a file) at most one may be given; none looks for a published row of exactly this pair and budget.
+    weights and kv_dtype None take the checkpoint's own formats.
     """
 
     model: str
@@ -44,15 +45,17 @@ class Query:
     alpha: float | None = None
     tokens_per_iteration: float | None = None
     acceptance: str | None = None
-    weights: str = "bf16"
+    weights: str | None = None
     draft_weights: str | None = None
-    kv_dtype: str = "bf16"
+    kv_dtype: str | None = None
     draft_kv_dtype: str | None = None
     kv_reread: float | None = None
     calibration: str | None = None
     kv_page: int = 1
     accounting: Accounting = "ragged"
     new_tokens: int = 128
+    topk_reuse: float = 0.0
+    state_rollback: Rollback = "keep"
     max_gamma: int = DEFAULT_MAX_GAMMA
     batch_range: tuple[float, float] = field(default=DEFAULT_BATCH_RANGE)
     memory_fraction: float = DEFAULT_MEMORY_FRACTION
@@ -67,7 +70,7 @@ def resolve(query: Query) -> Scenario:
     check_numbers(query)
     target, gpu = load_model(query.model), load_gpu(query.hardware)
     calibration = load_calibration(gpu.calibration if query.calibration is None else query.calibration)
-    precision = Precision(weight_format(query.weights), kv_format(query.kv_dtype))
+    precision = precision_of(target, gpu.peak, query.weights, query.kv_dtype)
     draft_kv_type = precision.kv
     if query.draft_kv_dtype is not None:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
@@ -80,12 +83,13 @@ def resolve(query: Query) -> Scenario:
         parse_kv(query.draft_kv),
         tensor_parallel=query.draft_tp,
         weights=query.draft_weights,
+        own_on=gpu.peak if query.weights is None else None,
     )
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
     if draft.tensor_parallel > query.tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {query.tp}", draft.tensor_parallel)
     for weights, flag in ((precision.weights, "--weights"), (draft.precision.weights, "--draft-weights")):
-        gpu.peak_flops(weights.compute, flag)
+        gpu.check_peaks(weights.computes, flag)
     return Scenario(
         target=target,
         machine=Machine(gpu, calibration, query.tp, query.kv_reread),
@@ -95,6 +99,8 @@ def resolve(query: Query) -> Scenario:
         accounting=query.accounting,
         new_tokens=query.new_tokens,
         kv_page=query.kv_page,
+        topk_reuse=query.topk_reuse,
+        state_rollback=query.state_rollback,
     )
 
 
@@ -113,6 +119,10 @@ def check_numbers(query: Query) -> None:
         raise refuse("--batch-range", None, f"two rising numbers from 1 to {MAX_BATCH:.0f}", f"{low}..{high}")
     if query.accounting not in get_args(Accounting):
         raise refuse("--accounting", None, f"one of {', '.join(get_args(Accounting))}", query.accounting)
+    if not 0 <= query.topk_reuse <= 1:
+        raise refuse("--topk-reuse", None, "a number from 0 to 1", query.topk_reuse)
+    if query.state_rollback not in get_args(Rollback):
+        raise refuse("--state-rollback", None, f"one of {', '.join(get_args(Rollback))}", query.state_rollback)
     if not 1 <= query.kv_page <= 2**20:
         raise refuse("--kv-page", None, "a whole number of tokens from 1 to 2^20", query.kv_page)
     if not 1 <= query.new_tokens <= 100_000:

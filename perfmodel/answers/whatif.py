@@ -11,6 +11,7 @@ from perfmodel.answers.inflection import inflection, memory_bound_context
 from perfmodel.answers.query import NO_ACCEPTANCE, Query, resolve
 from perfmodel.costs.roofline import LIMITERS, PassTime
 from perfmodel.errors import InputError
+from perfmodel.specs.formats import weight_format
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
@@ -187,6 +188,11 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
         if context + gamma + 1 > model.max_position_embeddings:
             most = model.max_position_embeddings
             notes.append(f"context {context:.0f} (+{gamma + 1}) is beyond {model.name}'s maximum of {most}")
+    own, run = weight_format(target.weights), scenario.precision.weights
+    if run != own and run == own.within(scenario.machine.gpu.peak):
+        notes.append(
+            f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
+        )
     notes += room.shortage(batch)
     if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
         notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")

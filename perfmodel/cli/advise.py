@@ -52,8 +52,12 @@ class Search:
     objective: Annotated[str, _option("--objective", "|".join(get_args(Objective)), "What to look for.")] = "throughput"
     max_tpot_ms: Annotated[float | None, _option("--max-tpot-ms", "MS", "Bound on the time per output token.")] = None
     price: Annotated[float | None, _option("--price", "DOLLARS", "Price of a device and hour.")] = None
-    weights: Annotated[str, _option("--weights --dtype", "FORMAT", "Weight format.")] = "bf16"
-    kv_dtype: Annotated[str, _option("--kv-dtype --kv-cache-dtype", "FORMAT", "KV-cache format.")] = "bf16"
+    weights: Annotated[
+        str | None, _option("--weights --dtype", "FORMAT", "Weight format (default: the checkpoint's).")
+    ] = None
+    kv_dtype: Annotated[
+        str | None, _option("--kv-dtype --kv-cache-dtype", "FORMAT", "KV-cache format (default: the checkpoint's).")
+    ] = None
     calibration: Annotated[
         str | None, _option("--calibration", "NAME|PATH|ideal", "Constants (default: the device's).")
     ] = None

@@ -13,7 +13,14 @@ TOLERANCE = 0.02
 
 def _attention(m: ModelSpec) -> str:
     kind = "MLA" if m.mla else "MHA" if m.num_key_value_heads == m.num_attention_heads else "GQA"
-    return f"{kind}, {m.num_sliding_layers} of {m.num_hidden_layers} sliding" if m.num_sliding_layers else kind
+    parts = [kind]
+    if m.num_sliding_layers:
+        parts.append(f"{m.num_sliding_layers} of {m.num_attention_layers} sliding")
+    if m.indexer:
+        parts.append(f"{m.indexer.topk} chosen")
+    if m.linear_attention:
+        parts.append(f"{m.linear_attention.layers} of {m.num_hidden_layers} layers {m.linear_attention.kind}")
+    return ", ".join(parts)
 
 
 def _describe(m: ModelSpec) -> dict[str, Any]:
@@ -56,6 +63,7 @@ CATALOGUE = Catalogue(
         Column("num_key_value_heads", "KV heads", lambda m: m.num_key_value_heads),
         Column("attention", "attention", _attention, left=True),
         Column("kv_bytes_per_token_bf16", "KV B/token", lambda m: m.kv_bytes_per_token(), lambda value: f"{value:.0f}"),
+        Column("weights", "weights", lambda m: m.weights, left=True),
         Column("max_position_embeddings", "max context", lambda m: m.max_position_embeddings),
     ),
     describe=_describe,

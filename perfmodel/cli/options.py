@@ -22,7 +22,7 @@ from perfmodel.cli.counts import (
 )
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, Memory
-from perfmodel.speculation.scenario import Accounting
+from perfmodel.speculation.scenario import Accounting, Rollback
 
 COUNTS = "COUNTS"
 
@@ -72,14 +72,16 @@ class Question:
         str | None, _option("--acceptance", "FILE", "Measured acceptance rows, instead of --alpha.")
     ] = None
     weights: Annotated[
-        str, _option("--weights --dtype", "FORMAT", "Weight format: bf16, fp8, int8, int8-wo, int4-g32, ...")
-    ] = "bf16"
+        str | None,
+        _option("--weights --dtype", "FORMAT", "bf16, fp8, nvfp4, int4-g128, ... (default: the checkpoint's)."),
+    ] = None
     draft_weights: Annotated[
-        str | None, _option("--draft-weights", "FORMAT", "The draft's weight format (default: as --weights).")
+        str | None, _option("--draft-weights", "FORMAT", "The draft's (default: as --weights, else its checkpoint's).")
     ] = None
     kv_dtype: Annotated[
-        str, _option("--kv-dtype --kv-cache-dtype", "FORMAT", "KV-cache format: bf16, fp8, int8, int4.")
-    ] = "bf16"
+        str | None,
+        _option("--kv-dtype --kv-cache-dtype", "FORMAT", "KV cache: bf16, fp8, int8, ... (default: the checkpoint's)."),
+    ] = None
     draft_kv_dtype: Annotated[
         str | None, _option("--draft-kv-dtype", "FORMAT", "The draft's KV-cache format (default: as --kv-dtype).")
     ] = None
@@ -102,6 +104,18 @@ class Question:
     new_tokens: Annotated[
         str, _option("--new-tokens", "COUNT", "Tokens each sequence needs, for --accounting static.")
     ] = str(Query.new_tokens)
+    topk_reuse: Annotated[
+        float,
+        _option("--topk-reuse", "SHARE", "Sparse attention: chosen tokens that the next query token chooses again."),
+    ] = Query.topk_reuse
+    state_rollback: Annotated[
+        str,
+        _option(
+            "--state-rollback",
+            "|".join(get_args(Rollback)),
+            "Recurrent layers: verification keeps every state, or one.",
+        ),
+    ] = Query.state_rollback
     kv_page: Annotated[str, _option("--kv-page --block-size", "COUNT", "Tokens per page of the caches.")] = str(
         Query.kv_page
     )

@@ -107,8 +107,8 @@ def schedule(question: ScheduleQuestion, json: Json = False) -> None:
     served = Served(
         question.model_path or scenario.target.hf_id or query.model,
         query.tp,
-        scenario.precision.weights.name,
-        scenario.precision.kv.name,
+        "bf16" if query.weights is None else scenario.precision.weights.name,  # the checkpoint's own needs no flag
+        "bf16" if query.kv_dtype is None else scenario.precision.kv.name,
         query.memory_fraction,
         scenario.target.vocab_size,
         parse_window(question.lookup),

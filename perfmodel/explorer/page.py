@@ -146,16 +146,7 @@ def _case(pool: Pool, grid: Grid, query: Query, scenario: Scenario, last: int) -
     gammas: Array = np.arange(last + 1.0)
     draft, target, kv = scenario.draft, scenario.target, scenario.draft.kv
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
-    room = capacity.memory(
-        scenario.target_shard,
-        scenario.draft_shard,
-        draft,
-        scenario.machine.gpu,
-        batch,
-        context,
-        gammas,
-        query.memory_fraction,
-    )
+    room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
     return {
         "model": target.name,
         "hardware": scenario.machine.gpu.name,

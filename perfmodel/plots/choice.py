@@ -196,7 +196,8 @@ def _searched(found: Mapping[str, Any]) -> list[str]:
         parts.append("rates " + ", ".join(f"{draft}={rate}" for draft, rate in r["rates"].items()))
     if r["acceptance"] is not None:
         parts.append(f"acceptance of {r['acceptance']}")
-    parts += [f"{r['weights']} weights, {r['kv_dtype']} KV", "what fits in memory"]
+    own = "the checkpoint's"
+    parts += [f"{r['weights'] or own} weights, {r['kv_dtype'] or own} KV", "what fits in memory"]
     parts += limits(r["max_gamma"], r["memory_fraction"])
     price = "" if r["price_per_gpu_hour"] is None else f" at ${r['price_per_gpu_hour']:g} per device and hour"
     bound = "" if r["max_tpot_s"] is None else f" within {1e3 * r['max_tpot_s']:g} ms per token"

@@ -200,16 +200,7 @@ def _memory(
 
     if scenario.machine.gpu.memory is None:
         return []
-    room = capacity.memory(
-        scenario.target_shard,
-        scenario.draft_shard,
-        scenario.draft,
-        scenario.machine.gpu,
-        batches[:, None],
-        contexts,
-        gamma.astype(np.float64),
-        fraction,
-    )
+    room = capacity.memory_of(scenario, batches[:, None], contexts, gamma.astype(np.float64), fraction)
     outside = np.broadcast_to(~room.fits, (batches.size, contexts.size)).astype(float)
     if not outside.any():
         return []

@@ -178,6 +178,10 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     parts += counting(scenario.kv_page, scenario.accounting, scenario.new_tokens)
     if scenario.routing_independence != 1:
         parts.append(f"routing independence {scenario.routing_independence:g}")
+    if scenario.topk_reuse:
+        parts.append(f"{scenario.topk_reuse:g} of a choice of tokens made again")
+    if scenario.state_rollback != "keep":
+        parts.append("verification replays states")
     if scenario.core_ops:
         parts.append("linear layers and attention alone")
     made, kind = machine.calibration.name, calibration_kind(scenario)

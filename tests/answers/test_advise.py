@@ -13,9 +13,11 @@ from perfmodel.answers.advise import advise
 from perfmodel.answers.advise_space import Request, heads, parse_rate
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import answer
+from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import load_model
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_cost import choose, growth
 
@@ -258,6 +260,8 @@ def test_more_room_never_makes_any_bundled_pair_worse(
     """
     folder = tmp_path_factory.mktemp("devices")
     rates = {"self@streamingllm:512": f"{alpha}", "eagle": "0.7/0.6/0.5", "mtp": f"tree:{alpha * 0.8}/{alpha * 0.1}"}
+    if not kinds()["mtp"].suits(load_model(model)):
+        del rates["mtp"]
     base = {"model": model, "rates": rates, "context": context, "objective": objective, "price_per_gpu_hour": 2.0}
     base |= {"batches": (1, 8, 64), "max_tpot_s": bound, "max_gamma": 5}
     here = device(folder, name=gpu)
@@ -314,6 +318,8 @@ def test_every_bundled_pair_gets_a_sane_answer(model: str) -> None:
         "medusa": "0.6/0.4",
         "ngram": "0.3x3",
     }
+    if not kinds()["mtp"].suits(load_model(model)):
+        del rates["mtp"]
     for gpu in files.bundled_names("gpus"):
         spec = load_gpu(gpu)
         asked = request(model=model, hardware=gpu, rates=rates, batches=(1, 16, 256), context=4000, max_gamma=4)

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from perfmodel.answers.engine_lines import Served, export, five_item_rows
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.schedule import _table, catch_up, schedule, schedule_by_context
+from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.engine_config import ContextTable, SGLangFlags, VLLMConfig
@@ -295,6 +296,7 @@ def test_every_bundled_pair_gets_a_table(model: str) -> None:
 )
 def test_any_bundled_pair_draft_and_acceptance(model, gpu, draft, alpha, context, most, toll) -> None:
     """Covers all batches once, beats every constant by the measure from its definition, never worse with more room."""
+    assume(kinds()[draft].suits(load_model(model)))
     kv = "streamingllm:512" if draft == "self" else "full"
     s = resolve(Query(model, gpu, 1, 1, draft=draft, draft_kv=kv, alpha=alpha))
     tables = [schedule(s, (float(context),), most, longest, hysteresis=toll) for longest in (2, 5)]

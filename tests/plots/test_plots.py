@@ -349,6 +349,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "kv_page": ({}, 16),
     "accounting": ({}, "lock-step"),
     "new_tokens": ({"accounting": "static"}, 64),
+    "topk_reuse": ({}, 0.5),
+    "state_rollback": ({}, "replay"),
     "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
     "batch_range": ({}, (1.0, 8.0)),
     "memory_fraction": ({}, 0.5),

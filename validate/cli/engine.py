@@ -30,8 +30,8 @@ def engine(
     gamma: Annotated[
         str | None, typer.Option(help="Draft length where neither file nor server says; 0 is plain.")
     ] = None,
-    weights: Annotated[str, typer.Option(help="Weight format.")] = "bf16",
-    kv_dtype: Annotated[str, typer.Option(help="KV-cache format.")] = "bf16",
+    weights: Annotated[str | None, typer.Option(help="Weight format [the checkpoint's].")] = None,
+    kv_dtype: Annotated[str | None, typer.Option(help="KV-cache format [the checkpoint's].")] = None,
     engine: Annotated[str | None, typer.Option(help="Engine's name [as the server says, else vllm].")] = None,
     version: Annotated[str | None, typer.Option(help="Engine's version [as the server says, else unknown].")] = None,
     calibration: Annotated[str | None, typer.Option(help="Where all else comes from [the device's own].")] = None,

@@ -106,7 +106,7 @@ def generate(
         inner_gamma=parse_count(inner_gamma, "--inner-gamma"),
     )
     if hardware is not None:  # refused before the decoding, not after it
-        load_gpu(hardware).peak_flops(weight_format(job.precision()).compute)
+        load_gpu(hardware).peak_flops(weight_format(job.precision()).base.compute)
     with joined(tp, job.place()) as shard:
         target, second = job.models(shard)
         reader = tokenizer(target.spec, job.folder)

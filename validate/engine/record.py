@@ -21,7 +21,7 @@ class _Frozen(BaseModel):
 
 
 class Subject(_Frozen):
-    """What was served, in the words of a question."""
+    """What was served, in the words of a question. weights and kv_dtype None: the checkpoint's own."""
 
     model: str
     hardware: str
@@ -29,9 +29,9 @@ class Subject(_Frozen):
     draft: str
     draft_kv: str
     draft_tp: int | None = None
-    weights: str
+    weights: str | None = None
     draft_weights: str | None = None
-    kv_dtype: str
+    kv_dtype: str | None = None
     draft_kv_dtype: str | None = None
     engine: str
     engine_version: str

@@ -61,7 +61,7 @@ class KernelFit:
         self.plan = record.data.plan
         self.precision = self.plan.precisions()
         self.bandwidth = gpu.memory_bandwidth_bytes_per_s
-        self.peak = gpu.peak_flops(self.precision.weights.compute)
+        self.peak = gpu.peak_flops(self.precision.weights.base.compute)
         self.residuals: dict[str, float] = {}
 
     def calibration(self, name: str) -> Calibration:
@@ -98,7 +98,7 @@ class KernelFit:
         """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
         rows = self.kinds["gemm"]
         n, k, m = (np.array([row.at[key] for row in rows], float) for key in "nkm")
-        size, act = self.precision.weights.bytes_per_value, self.precision.activation_bytes
+        size, act = self.precision.weights.base.bytes_per_value, self.precision.activation_bytes
         load = (n * k * size + m * (n + k) * act) / self.bandwidth
         compute = 2 * m * n * k / self.peak
         largest = max(point.batch * (point.gamma + 1) for point in self.plan.points())
