@@ -167,14 +167,17 @@ def _draft(draft: Draft, served: Served, path: str | None, notes: list[str]) -> 
         notes.append("MTP modules come with a target's checkpoint or not at all: make sure that this one has them")
     if word in ("ngram", "mtp"):
         return word, None
+    if word == "suffix":
+        notes.append("vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it")
+        return None, None
     if word == "medusa":
         notes.append("vLLM dropped Medusa heads with 0.33: no line for it")
         return None, None
-    if word == "eagle":
+    if word in ("eagle", "dflash", "dspark"):
         if path is None:
-            notes.append("which eagle head serves this target is yours to say: give --draft-path for the engine's line")
+            notes.append(f"which {word} head serves this target is yours to say: give --draft-path for a line")
             return None, None
-        return ("eagle3" if getattr(draft, "features", 1) > 1 else word), path
+        return ("eagle3" if word == "eagle" and getattr(draft, "features", 1) > 1 else word), path
     if _foreign(draft, served):
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target {served.vocab_size}: "
@@ -207,7 +210,7 @@ def _sglang(
         what = "a draft with a sparse view of the cache" if algorithm else f"a {draft.name.partition(':')[0]} draft"
         notes.append(f"SGLang has no flag for {what}")
         return None, None
-    owns = algorithm in ("EAGLE", "EAGLE3", "STANDALONE")
+    owns = algorithm not in ("NGRAM", "NEXTN")
     path = path or (draft.model.hf_id if algorithm == "STANDALONE" else None)
     if (owns and path is None) or (algorithm == "STANDALONE" and _foreign(draft, served)):
         return None, None
@@ -216,7 +219,9 @@ def _sglang(
     flags: dict[str, Any] = {"speculative_algorithm": algorithm, "speculative_num_draft_tokens": tokens + 1, **windowed}
     if algorithm == "NGRAM":
         flags["speculative_ngram_max_bfs_breadth"] = 1
-    else:
+    elif algorithm == "DSPARK":
+        flags["speculative_dspark_block_size"] = tokens
+    elif algorithm != "DFLASH":
         flags |= {"speculative_num_steps": tokens, "speculative_eagle_topk": 1}
     if owns:
         flags["speculative_draft_model_path"] = path
@@ -235,8 +240,9 @@ def _algorithm(draft: Draft) -> str | None:
     word = draft.name.partition(":")[0]
     if word == "eagle":
         return "EAGLE3" if getattr(draft, "features", 1) > 1 else "EAGLE"
-    known = {"ngram": "NGRAM", "mtp": "NEXTN", "self": None, "medusa": None, "parallel": None}
-    return known.get(word, "STANDALONE")
+    if word in ("self", "medusa", "parallel", "suffix"):
+        return None
+    return {"ngram": "NGRAM", "mtp": "NEXTN", "dflash": "DFLASH", "dspark": "DSPARK"}.get(word, "STANDALONE")
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:

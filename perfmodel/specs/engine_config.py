@@ -29,7 +29,7 @@ class VLLMConfig(_Strict):
     the match window of n-grams.
     """
 
-    method: Literal["ngram", "draft_model", "eagle", "eagle3", "mtp"]
+    method: Literal["ngram", "draft_model", "eagle", "eagle3", "dflash", "dspark", "mtp"]
     model: str | None = Field(None, min_length=1)
     num_speculative_tokens: Annotated[int, Field(strict=True, ge=1, le=1024)]
     num_speculative_tokens_per_batch_size: tuple[tuple[Whole, Whole, Whole], ...] | None = Field(None, min_length=1)
@@ -40,7 +40,7 @@ class VLLMConfig(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "VLLMConfig":
-        if self.method in ("draft_model", "eagle", "eagle3") and not self.model:
+        if self.method not in ("ngram", "mtp") and not self.model:
             raise ValueError(f"model must name the draft of method {self.method}")
         low, high = self.prompt_lookup_min, self.prompt_lookup_max
         if (self.method == "ngram") != (low is not None and high is not None) or (low or 1) > (high or low or 1):
@@ -87,16 +87,18 @@ class SGLangFlags(_Strict):
     """SGLang's server arguments for speculation.
 
     One draft length, or (`speculative_adaptive_config`, EAGLE heads only) the file of `AdaptiveConfig`. NGRAM drafts a
-    tree unless its breadth is 1. window and sink: what an EAGLE or MTP head attends to, StreamingLLM's selection; the
-    EAGLE-3 heads of Llama keep no sink.
+    tree unless its breadth is 1. A DFLASH block is all that is verified, a DSPARK block all but its first token.
+    window and sink: what an EAGLE or MTP head attends to, StreamingLLM's selection; the EAGLE-3 heads of Llama
+    keep no sink.
     """
 
-    speculative_algorithm: Literal["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM"]
+    speculative_algorithm: Literal["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM", "DFLASH", "DSPARK"]
     speculative_draft_model_path: str | None = Field(None, min_length=1)
     speculative_num_steps: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
     speculative_eagle_topk: Annotated[int, Field(strict=True, ge=1, le=256)] | None = None
     speculative_num_draft_tokens: Annotated[int, Field(strict=True, ge=2, le=1025)]
     speculative_ngram_max_bfs_breadth: Annotated[int, Field(strict=True, ge=1)] | None = None
+    speculative_dspark_block_size: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
     speculative_draft_window_size: Annotated[int, Field(strict=True, ge=1)] | None = None
     speculative_draft_sink_size: Annotated[int, Field(strict=True, ge=0)] | None = None
     speculative_adaptive_config: str | None = Field(None, min_length=1)
@@ -107,6 +109,8 @@ class SGLangFlags(_Strict):
             if self.speculative_ngram_max_bfs_breadth != 1:
                 raise ValueError("a chain of n-grams has a breadth of 1")
             return self
+        if self.speculative_algorithm in ("DFLASH", "DSPARK"):
+            return self._block()
         if self.speculative_num_steps is None or self.speculative_eagle_topk is None:
             raise ValueError("steps and top-k must be given for a draft model")
         if self.speculative_eagle_topk == 1 and self.speculative_num_draft_tokens != self.speculative_num_steps + 1:
@@ -117,6 +121,14 @@ class SGLangFlags(_Strict):
             raise ValueError("only EAGLE heads take a length by batch size")
         if self.speculative_draft_sink_size is not None and self.speculative_draft_window_size is None:
             raise ValueError("a sink needs a window")
+        return self
+
+    def _block(self) -> "SGLangFlags":
+        if not self.speculative_draft_model_path:
+            raise ValueError("the draft's path must be given")
+        wanted = self.speculative_num_draft_tokens - 1 if self.speculative_algorithm == "DSPARK" else None
+        if self.speculative_dspark_block_size != wanted:
+            raise ValueError("a DSpark block, and no other, is one token less than is verified")
         return self
 
     def arguments(self) -> list[str]:

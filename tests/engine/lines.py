@@ -18,7 +18,7 @@ from perfmodel.specs.engine_config import CHECKED
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
-HEAD = "heads/eagle"
+HEAD, HEADS = "heads/eagle", ("eagle", "dflash", "dspark")
 KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict[str, object]]] = {
     "ngram": ({"draft": "ngram"}, CONSTANT, {}),
     "ngram by batch": ({"draft": "ngram"}, BY_BATCH, {"lookup": (3, 5)}),
@@ -31,6 +31,10 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "eagle3": ({"draft": "eagle:features=3"}, CONSTANT, {"kv_dtype": "fp8", "weights": "fp8"}),
     "eagle3 by batch": ({"draft": "eagle:features=3"}, BY_BATCH, {"kv_dtype": "int8"}),
     "eagle3 with a window": ({"draft": "eagle:features=3", "draft_kv": "streamingllm:512"}, BY_BATCH, {}),
+    "dflash": ({"draft": "dflash"}, CONSTANT, {}),
+    "dflash by batch": ({"draft": "dflash"}, BY_BATCH, {}),
+    "dspark": ({"draft": "dspark:rank=256,block=7"}, CONSTANT, {}),
+    "suffix": ({"draft": "suffix"}, CONSTANT, {}),
     "mtp": ({"draft": "mtp"}, CONSTANT, {"kv_dtype": "int4"}),
     "mtp with a window": ({"draft": "mtp", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
     "two devices": ({"draft": "eagle", "tp": 2}, CONSTANT, {"tensor_parallel": 2}),
@@ -46,7 +50,7 @@ def emitted() -> dict[str, Export]:
         rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
         table = Schedule(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
         served = Served("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
-        path = HEAD if str(asked["draft"]).startswith("eagle") else None
+        path = HEAD if str(asked["draft"]).startswith(HEADS) else None
         found[name] = export(table, draft, served, path)
     return found
 

@@ -8,6 +8,8 @@ import shlex
 import sys
 from pathlib import Path
 
+HEADS = ("eagle", "eagle3", "dflash", "dspark")
+
 
 def main(engine: Path) -> int:
     import vllm
@@ -25,7 +27,7 @@ def main(engine: Path) -> int:
         target = "mtp" if config["method"] == "mtp" else "target"
         words[0] = str(models / target)
         if "model" in config:
-            config["model"] = str(models / {"eagle": "eagle", "eagle3": "eagle3"}.get(config["method"], "draft"))
+            config["model"] = str(models / (config["method"] if config["method"] in HEADS else "draft"))
         parser = make_arg_parser(FlexibleArgumentParser())
         args = parser.parse_args([*words[:-1], json.dumps(config)])
         args.model = args.model_tag or args.model
@@ -58,11 +60,14 @@ def check(name: str, config: dict[str, object], made) -> None:  # type: ignore[n
 
 
 def heads(models: Path) -> None:
-    """Configurations of an EAGLE head, an EAGLE-3 head and a target with an MTP module."""
+    """Configurations of heads of each kind and of a target with an MTP module."""
     base = json.loads((models / "target" / "config.json").read_text())
+    block = base | {"model_type": "qwen3", "num_hidden_layers": 2, "block_size": 8, "target_layer_ids": [0, 1]}
     kinds = {
         "eagle": base | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1},
         "eagle3": base | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 320},
+        "dflash": block | {"architectures": ["DFlashDraftModel"]},
+        "dspark": block | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 16},
         "mtp": {
             "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_nextn_predict_layers": 1,
             "vocab_size": 320, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 128,

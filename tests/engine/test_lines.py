@@ -36,6 +36,11 @@ def test_lines_serve_what_was_priced() -> None:
     for kind in ("eagle with a window", "mtp with a window"):
         assert window in str(lines[kind].sglang_line)
         assert lines[kind].vllm is None
+    assert str(lines["dflash"].sglang_line).endswith("heads/eagle --speculative-num-draft-tokens 4")
+    assert "--speculative-num-draft-tokens 4 --speculative-dspark-block-size 3" in str(lines["dspark"].sglang_line)
+    for kind in ("dflash", "dspark"):
+        assert (lines[kind].vllm or {})["method"] == kind
+    assert lines["suffix"].vllm is lines["suffix"].sglang is None
     assert "--speculative-draft-window-size 512 " in str(lines["eagle3 with a window"].sglang_line)
     assert "sink-size" not in str(lines["eagle3 with a window"].sglang_line)
     for kind, config in lines.items():
