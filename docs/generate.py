@@ -36,6 +36,7 @@ from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
 from perfmodel.cli.options import Question
 from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import plan, schema
 
@@ -166,8 +167,9 @@ CATALOGUES = (
         "models",
         "Models",
         "Parameters are computed from the shape; `active` is what one token uses, without the input embedding. KV "
-        "bytes are bf16, of one token in all layers on one device. Any local Hugging Face `config.json` of these "
-        "families works the same: `--model ./config.json`.",
+        "bytes are bf16, of one token in all layers on one device; `weights` is what the checkpoint comes in. A "
+        "Hugging Face id works as a name, with what it was tuned for: `Qwen/Qwen2.5-7B-Instruct`. Any local "
+        f"`config.json` works the same, `--model ./config.json`, of the `model_type`s {', '.join(SUPPORTED)}.",
         models.CATALOGUE,
     ),
     (
