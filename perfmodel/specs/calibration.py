@@ -9,34 +9,7 @@ from pydantic import Field, model_validator
 
 from perfmodel.specs import files
 from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Frozen, Search
-
-
-class Fit(Frozen):
-    """How the fitted constants of a calibration hang together.
-
-    parameters: names of the constants that were fitted. correlation: lower triangle with the diagonal, row by row, of
-    their estimates; with the constants' own `stderr` it makes the covariance.
-    """
-
-    parameters: tuple[str, ...] = Field(min_length=1)
-    correlation: tuple[tuple[float, ...], ...]
-
-    @model_validator(mode="after")
-    def _triangular(self) -> "Fit":
-        sizes = [len(row) for row in self.correlation]
-        if sizes != list(range(1, len(self.parameters) + 1)):
-            raise ValueError("correlation must have one row per parameter, of 1, 2, 3, ... numbers")
-        if any(row[-1] != 1 or any(not -1 <= value <= 1 for value in row) for row in self.correlation):
-            raise ValueError("correlation must be 1 on the diagonal and from -1 to 1 beside it")
-        return self
-
-
-class Scatter(Frozen):
-    """An observed error: root mean square of the logarithms of predicted over measured, and over which rows."""
-
-    log_rms: float = Field(ge=0, allow_inf_nan=False)
-    rows: int = Field(ge=1)
-    source: str = Field(min_length=3)
+from perfmodel.specs.fits import Fit, Scatter
 
 
 class Calibration(Frozen):
@@ -113,7 +86,7 @@ class Calibration(Frozen):
         Declared(
             "attention",
             "kv_load",
-            "factor",
+            "share",
             "share of the cache that each further query token of a sequence reads again",
             Search(0.01, 0.0, 0.5, 0.01),
         ),
@@ -182,6 +155,18 @@ class Calibration(Frozen):
     def absent(self) -> set[str]:
         """Names of the constants that this calibration does not state."""
         return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, None)}
+
+    @model_validator(mode="after")
+    def _ideal_is_ideal(self) -> "Calibration":
+        for name, declared in CONSTANTS.items() if self.kind == "ideal" else ():
+            stated = getattr(self, name)
+            if name not in self.absent and any(value != declared.ideal for value in stated.values()):
+                raise ValueError(f"{name} must be {declared.ideal:g} where kind is ideal")
+            if getattr(stated, "stderr", None):
+                raise ValueError(f"{name} must have no stderr where kind is ideal")
+        if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error or self.allreduce):
+            raise ValueError("fit, errors and allreduce must be left out where kind is ideal")
+        return self
 
     @model_validator(mode="after")
     def _fit_names_its_constants(self) -> "Calibration":

@@ -21,15 +21,21 @@ Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
 """What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
 Term = Literal["param_load", "kv_load", "flops", "activations", "comm", "fixed", "overhead"]
 """What time is spent on: six terms of a pass, and the time of an iteration outside its passes."""
-Unit = Literal["s", "fraction", "factor", "count", "power"]
+Unit = Literal["s", "fraction", "share", "factor", "count", "power"]
 _BOUNDS: dict[Unit, tuple[float, float, str]] = {
-    "s": (0.0, 10.0, "from 0 to 10 seconds"),
-    "fraction": (math.nextafter(0.0, 1.0), 1.0, "above 0 and at most 1"),
+    "s": (0.0, math.nextafter(1.0, 0.0), "from 0 to below 1 second"),
+    "fraction": (math.nextafter(0.0, 1.0), 1.1, "above 0 and at most 1.1"),
+    "share": (0.0, 1.0, "from 0 to 1"),
     "factor": (0.0, 100.0, "from 0 to 100"),
     "count": (0.0, 1024.0, "from 0 to 1024"),
     "power": (1.0, 16.0, "from 1 to 16, or .inf"),
 }
-"""Unit -> lowest and highest value that is physically possible, and both in words."""
+"""Unit -> lowest and highest value that is physically possible, and both in words.
+
+A fraction of a data sheet's peak may pass 1 a little: parts differ.
+"""
+_IDEAL: dict[Unit, float] = {"s": 0.0, "fraction": 1.0, "share": 0.0, "factor": 1.0, "count": 0.0, "power": math.inf}
+"""Unit -> the value at which a constant costs nothing."""
 
 
 class Frozen(BaseModel):
@@ -77,6 +83,9 @@ def _logarithms(knots: Knots) -> tuple[Array, Array]:
     return places, values
 
 
+MAX_DEVICES = 65536
+
+
 class AllReduce(Frozen):
     """All-reduce time: a curve of (message bytes, seconds) for each count of devices."""
 
@@ -85,8 +94,8 @@ class AllReduce(Frozen):
 
     @model_validator(mode="after")
     def _several_devices(self) -> "AllReduce":
-        if any(devices < 2 for devices in self.knots):
-            raise ValueError("knots must be given for 2 or more devices")
+        if not self.knots or any(not 2 <= devices <= MAX_DEVICES for devices in self.knots):
+            raise ValueError(f"knots must be given for 2 to {MAX_DEVICES} devices")
         return self
 
     def values(self) -> Iterator[float]:
@@ -134,9 +143,25 @@ class Declared:
         """The possible values in words."""
         return _BOUNDS[self.unit][2]
 
+    @property
+    def ideal(self) -> float:
+        """The value at which it costs nothing."""
+        return _IDEAL[self.unit]
+
+    @property
+    def widest(self) -> float:
+        """Distance between the highest and the lowest possible value: nothing is known beyond such an error."""
+        low, high, _ = _BOUNDS[self.unit]
+        return high - low
+
     def check(self, stated: Any) -> Any:
-        """Refuse (ValueError) numbers that are impossible for the unit; NaN always is."""
+        """Refuse (ValueError) numbers that are impossible for the unit; NaN always is.
+
+        A standard error is at most `widest`.
+        """
         low, high, words = _BOUNDS[self.unit]
+        if isinstance(stated, Constant) and stated.stderr is not None and not 0 <= stated.stderr <= self.widest:
+            raise ValueError(f"stderr must be from 0 to {self.widest:.4g}, given {stated.stderr:g}")
         for value in () if stated is None else stated.values():
             if not (low <= value <= high or (self.unit == "power" and value == math.inf)):
                 raise ValueError(f"must be {words}, given {value:g}")

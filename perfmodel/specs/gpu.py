@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files, units
@@ -36,13 +36,35 @@ class Quantity(BaseModel):
         return self.value * units.FACTORS[self.unit]
 
 
+def _within(units_allowed: tuple[str, ...], low: float, high: float, words: str, whole: bool = False) -> AfterValidator:
+    """What a quantity may be: its units, and the range in SI units that any device of these decades is in."""
+
+    def check(q: Quantity) -> Quantity:
+        if q.unit not in units_allowed:
+            raise ValueError(f"unit must be {' or '.join(units_allowed)}, given {q.unit}")
+        if not low <= q.si <= high or (whole and q.si != int(q.si)):
+            raise ValueError(f"must be {words}, given {q.value:g} {q.unit}")
+        return q
+
+    return AfterValidator(check)
+
+
+Memory = Annotated[Quantity, _within(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB")]
+Cache = Annotated[Quantity, _within(units.BYTES, 1e4, 1e11, "from 10 kB to 100 GB")]
+Bandwidth = Annotated[Quantity, _within(units.BYTES_PER_S, 1e8, 1e15, "from 0.1 GB/s to 1000 TB/s")]
+Flops = Annotated[Quantity, _within(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1000000 TFLOP/s")]
+Multiprocessors = Annotated[Quantity, _within(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True)]
+Clock = Annotated[Quantity, _within(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz")]
+Power = Annotated[Quantity, _within(("W",), 0.1, 1e6, "from 0.1 to 1000000 W")]
+
+
 class Link(BaseModel):
     """A link between devices, one direction of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    per_direction: Quantity
+    per_direction: Bandwidth
 
 
 class GPUSpec(BaseModel):
@@ -61,13 +83,13 @@ class GPUSpec(BaseModel):
     kind: Literal["gpu", "tpu", "cpu"] = "gpu"
     aliases: tuple[str, ...] = ()
     calibration: str
-    memory: Quantity | None = None
-    memory_bandwidth: Quantity
-    peak: dict[Precision, Quantity] = {}
-    last_level_cache: Quantity | None = None
-    multiprocessors: Quantity | None = None
-    boost_clock: Quantity | None = None
-    power: Quantity | None = None
+    memory: Memory | None = None
+    memory_bandwidth: Bandwidth
+    peak: dict[Precision, Flops] = {}
+    last_level_cache: Cache | None = None
+    multiprocessors: Multiprocessors | None = None
+    boost_clock: Clock | None = None
+    power: Power | None = None
     link: Link | None = None
     host_link: Link | None = None
     notes: str = ""
@@ -77,30 +99,6 @@ class GPUSpec(BaseModel):
         if self.kind != "cpu" and not (self.memory and self.peak):
             raise ValueError(f"memory and at least one peak must be given for kind {self.kind}")
         return self
-
-    @field_validator("memory", "last_level_cache")
-    @classmethod
-    def _bytes(cls, q: Quantity | None) -> Quantity | None:
-        return _with_unit(q, units.BYTES)
-
-    @field_validator("memory_bandwidth")
-    @classmethod
-    def _bytes_per_s(cls, q: Quantity | None) -> Quantity | None:
-        return _with_unit(q, units.BYTES_PER_S)
-
-    @field_validator("link", "host_link")
-    @classmethod
-    def _link_bytes_per_s(cls, link: Link | None) -> Link | None:
-        if link:
-            _with_unit(link.per_direction, units.BYTES_PER_S)
-        return link
-
-    @field_validator("peak")
-    @classmethod
-    def _flops(cls, peaks: dict[Precision, Quantity]) -> dict[Precision, Quantity]:
-        for q in peaks.values():
-            _with_unit(q, units.FLOPS)
-        return peaks
 
     def peak_flops(self, precision: str, flag: str = "--weights") -> float:
         """Dense peak in FLOP/s. Raises InputError where the device has none for the precision."""
@@ -132,12 +130,6 @@ class GPUSpec(BaseModel):
         """One-direction bandwidth between devices: the device link, else the host link, else None."""
         link = self.link or self.host_link
         return link.per_direction.si if link else None
-
-
-def _with_unit(q: Quantity | None, allowed: tuple[str, ...]) -> Quantity | None:
-    if q is not None and q.unit not in allowed:
-        raise ValueError(f"unit must be one of {', '.join(allowed)}")
-    return q
 
 
 @cache

@@ -8,13 +8,13 @@ the error it showed when it was used for another device. Acceptance is taken as 
 import math
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Constant
+from perfmodel.specs.fits import square
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 
@@ -74,8 +74,9 @@ def parameter_variance(scenario: Scenario, batch: Array, context: Array, gammas:
         return np.zeros_like(base)
     slopes = []
     for name in c.fit.parameters:
-        step = -STEP_STDERR if CONSTANTS[name].unit == "fraction" else STEP_STDERR  # a fraction must not pass 1
-        constant = _constant(c, name)
+        constant, step = _constant(c, name), STEP_STDERR
+        if CONSTANTS[name].unit == "fraction":  # which must neither pass 1 nor reach 0
+            step = -min(step, constant.value / (2 * constant.stderr)) if constant.stderr else -step
         values = {name: constant.value + step * (constant.stderr or 0.0)}
         changed = speedups(with_calibration(scenario, with_values(c, values)), batch, context, gammas)
         slopes.append((np.log(changed) - base) / step)
@@ -99,17 +100,9 @@ def with_values(c: Calibration, values: dict[str, float]) -> Calibration:
     return c.model_copy(update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()})
 
 
-@cache
-def _full(rows: tuple[tuple[float, ...], ...]) -> Array:
-    lower = np.zeros((len(rows), len(rows)))
-    for i, row in enumerate(rows):
-        lower[i, : i + 1] = row
-    return lower + np.tril(lower, -1).T
-
-
 def correlation(c: Calibration) -> Array:
     """Correlation matrix of the fitted constants, in the order of `fit.parameters`."""
-    return _full(c.fit.correlation) if c.fit else np.zeros((0, 0))
+    return square(c.fit.correlation) if c.fit else np.zeros((0, 0))
 
 
 def _constant(c: Calibration, name: str) -> Constant:

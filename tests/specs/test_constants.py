@@ -111,14 +111,14 @@ def refused(data: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("gemm_bandwidth_fraction", 1.01, "above 0 and at most 1, given 1.01"),
-        ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1, given 0"),
-        ("gemm_fixed_s", -1e-6, "from 0 to 10 seconds, given -1e-06"),
-        ("gemm_column_s", 11.0, "from 0 to 10 seconds, given 11"),
-        ("small_kernel_s", float("nan"), "from 0 to 10 seconds, given nan"),
-        ("pass_fixed_s", float("inf"), "from 0 to 10 seconds, given inf"),
+        ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
+        ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
+        ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
+        ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
+        ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
+        ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
         ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
-        ("kv_reread_per_query", 101.0, "from 0 to 100, given 101"),
+        ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
         ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
         ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
         ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
@@ -127,6 +127,36 @@ def refused(data: dict[str, object]) -> str:
 def test_impossible_values_are_refused(name: str, value: float, words: str) -> None:
     data = A100.model_dump() | {name: {"value": value, "source": "a test"}}
     assert refused(data) == f"mine.yaml: {name}: must be {words}"
+
+
+@pytest.mark.parametrize(
+    ("name", "stderr", "words"),
+    [
+        ("gemm_flops_fraction", 1.2, "stderr must be from 0 to 1.1, given 1.2"),
+        ("pass_fixed_s", 1.5, "stderr must be from 0 to 1, given 1.5"),
+        ("gemm_blend_power", 15.5, "stderr must be from 0 to 15, given 15.5"),
+    ],
+)
+def test_a_standard_error_is_no_wider_than_what_is_possible(name: str, stderr: float, words: str) -> None:
+    stated = {"value": 0.5 if name != "gemm_blend_power" else 2.0, "stderr": stderr, "source": "a test"}
+    assert refused(A100.model_dump() | {name: stated}) == f"mine.yaml: {name}: {words}"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
+        ({"small_kernel_s": {"value": 1e-9, "source": "a test"}}, "small_kernel_s must be 0 where"),
+        ({"gemm_blend_power": {"value": 2, "source": "a test"}}, "gemm_blend_power must be inf where"),
+        ({"kv_reread_per_query": {"value": 0.1, "source": "a test"}}, "kv_reread_per_query must be 0 where"),
+        ({"allreduce_multiplier": {"value": 0.5, "source": "a test"}}, "allreduce_multiplier must be 1 where"),
+        ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
+        ({"pass_fixed_s": {"value": 0.1, "source": "a test"}}, "pass_fixed_s must be 0 where"),
+        ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit, errors and allreduce"),
+    ],
+)
+def test_ideal_is_ideal(change: dict[str, object], words: str) -> None:
+    assert words in refused(load_calibration("ideal").model_dump() | change)
 
 
 @pytest.mark.parametrize("stderr", [float("nan"), float("inf"), -1.0])
@@ -174,6 +204,9 @@ def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
         ((1.0, 1.0), (1.0, 2.0)),
         ((0.0, 1.0), (1.0, 2.0)),
         ((1.0, 0.0), (2.0, 1.0)),
+        ((1.0, 1e-5), (float("nan"), 1e-4)),
+        ((1.0, 1e-5), (2.0, float("nan"))),
+        ((1.0, 1e-5), (float("inf"), 1e-4)),
     ],
 )
 def test_knots_rise_and_are_above_0(knots) -> None:
@@ -182,7 +215,7 @@ def test_knots_rise_and_are_above_0(knots) -> None:
 
 
 def test_a_table_keeps_the_bounds_of_its_unit() -> None:
-    slow = {"knots": {2: [[1e4, 1e-5], [1e6, 11.0]]}, "source": "a test"}
+    slow = {"knots": {2: [[1e4, 1e-5], [1e6, 1.5]]}, "source": "a test"}
     assert refused(A100.model_dump() | {"allreduce": slow}) == (
-        "mine.yaml: allreduce: must be from 0 to 10 seconds, given 11"
+        "mine.yaml: allreduce: must be from 0 to below 1 second, given 1.5"
     )

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.sensitivity import sensitivity
 from perfmodel.answers.whatif import answer
-from perfmodel.specs.calibration import Calibration, Scatter, load_calibration
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.fits import Scatter
 from perfmodel.speculation.uncertainty import (
     Z,
     correlation,

@@ -15,7 +15,8 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_rows import find_acceptance
-from perfmodel.specs.calibration import Calibration, Scatter, load_calibration
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.fits import Scatter
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.acceptance import Acceptance

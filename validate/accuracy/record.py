@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.calibration import Scatter, load_calibration
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.fits import Scatter
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
 from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side

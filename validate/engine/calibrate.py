@@ -9,8 +9,9 @@ import numpy as np
 
 from perfmodel.answers.query import Query
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs.calibration import Calibration, Scatter
-from perfmodel.specs.calibration import Fit as StatedFit
+from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.fits import MAX_LOG_RMS, Scatter
+from perfmodel.specs.fits import Fit as StatedFit
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import Fitted, Rows, log_rms, small_sample
@@ -86,7 +87,9 @@ def _stated(
     count = len(rows.timings)
     source = f"fitted to {count} timed steps of {subject.engine} {subject.engine_version}"
     values = {
-        n: getattr(fitted.calibration, n).model_copy(update={"stderr": float(f"{e:.3g}"), "source": source})
+        n: getattr(fitted.calibration, n).model_copy(
+            update={"stderr": min(float(f"{e:.3g}"), CONSTANTS[n].widest), "source": source}
+        )
         for n, e in zip(fitted.free, fitted.stderr, strict=True)
     }
     values = {n: v.model_copy(update={"value": float(f"{v.value:.6g}")}) for n, v in values.items()}
@@ -127,7 +130,7 @@ def _errors(fitted: Fitted, rows: Rows) -> dict[str, Scatter]:
         else:
             logs = np.log(fitted.held_out[chosen] / rows.measured[chosen]).tolist()
         if len(logs) > 1:
-            rms = small_sample(float(np.sqrt(np.mean(np.square(logs)))), len(logs))
+            rms = min(small_sample(float(np.sqrt(np.mean(np.square(logs)))), len(logs)), MAX_LOG_RMS)
             source = "rows held out one by one, widened for their number (Student's t)"
             found[name] = Scatter(log_rms=float(f"{max(rms, 1e-4):.3g}"), rows=len(logs), source=source)
     return found

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import CONSTANTS, Calibration, Scatter
+from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Work
+from perfmodel.specs.fits import Scatter
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet

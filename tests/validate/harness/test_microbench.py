@@ -277,3 +277,14 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
         assert row["status"] == "failed"
         assert cause in row["error"]
     assert told == [True, False]
+
+
+def test_a_constant_that_is_not_determined_states_the_widest_error() -> None:
+    """Or the calibration's own reader would refuse the file after the measurement."""
+    from perfmodel.validate.harness.micro.fit import _bounded
+
+    known = {"value": 0.5, "stderr": 0.1, "source": "a test"}
+    assert _bounded("gemm_flops_fraction", known) == known
+    for error in (52.65, float("inf"), float("nan")):
+        assert _bounded("gemm_flops_fraction", known | {"stderr": error})["stderr"] == pytest.approx(1.1)
+    assert _bounded("pass_fixed_s", known | {"stderr": 3.0})["stderr"] < 1

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.validate.harness.micro.grid import linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.schema import KernelRow
@@ -71,6 +71,7 @@ class KernelFit:
         constants |= self.small()
         constants |= self.host()
         constants |= self.loop()
+        constants = {name: _bounded(name, stated) for name, stated in constants.items()}
         worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
         libraries = self.record.data.environment.libraries
         fixed: dict[str, Any] = {
@@ -258,6 +259,13 @@ def _nonnegative(matrix: Array, seconds: Array, scale: Array) -> tuple[Array, Ar
     x = nnls(a, b)[0]
     spread = float(np.sum((a @ x - b) ** 2) / max(1, len(b) - a.shape[1]))
     return x, np.sqrt(np.diag(np.linalg.pinv(a.T @ a)) * spread)
+
+
+def _bounded(name: str, stated: dict[str, Any]) -> dict[str, Any]:
+    """The constant with a standard error that its file may state: of one that is not determined, the widest."""
+    if stated["stderr"] is None or stated["stderr"] <= CONSTANTS[name].widest:
+        return stated
+    return {**stated, "stderr": CONSTANTS[name].widest}
 
 
 def _brief(value: float) -> float:

@@ -1,0 +1,56 @@
+"""How the constants of a fit hang together, and how far predictions were off rows that it had not seen."""
+
+from functools import cache
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from perfmodel.ops import Array
+from perfmodel.specs.constants import Frozen
+
+MAX_LOG_RMS = 10.0
+"""An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
+ROUNDED = 0.005
+"""Half a unit of the last digit that the correlations of shipped files are rounded to."""
+
+
+class Fit(Frozen):
+    """How the fitted constants of a calibration hang together.
+
+    parameters: names of the constants that were fitted. correlation: lower triangle with the diagonal, row by row, of
+    their estimates; with the constants' own `stderr` it makes the covariance.
+    """
+
+    parameters: tuple[str, ...] = Field(min_length=1)
+    correlation: tuple[tuple[float, ...], ...]
+
+    @model_validator(mode="after")
+    def _triangular(self) -> "Fit":
+        if len(set(self.parameters)) < len(self.parameters):
+            raise ValueError("parameters must be given once each")
+        sizes = [len(row) for row in self.correlation]
+        if sizes != list(range(1, len(self.parameters) + 1)):
+            raise ValueError("correlation must have one row per parameter, of 1, 2, 3, ... numbers")
+        if any(row[-1] != 1 or any(not -1 <= value <= 1 for value in row) for row in self.correlation):
+            raise ValueError("correlation must be 1 on the diagonal and from -1 to 1 beside it")
+        least = float(np.linalg.eigvalsh(square(self.correlation))[0])
+        if least < -ROUNDED * len(sizes):
+            raise ValueError(f"correlation must be positive semi-definite, given an eigenvalue of {least:.3g}")
+        return self
+
+
+@cache
+def square(rows: tuple[tuple[float, ...], ...]) -> Array:
+    """The symmetric matrix of a lower triangle that is given row by row."""
+    lower = np.zeros((len(rows), len(rows)))
+    for i, row in enumerate(rows):
+        lower[i, : i + 1] = row
+    return lower + np.tril(lower, -1).T
+
+
+class Scatter(Frozen):
+    """An observed error: root mean square of the logarithms of predicted over measured, and over which rows."""
+
+    log_rms: float = Field(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)
+    rows: int = Field(ge=1)
+    source: str = Field(min_length=3)

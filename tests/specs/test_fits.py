@@ -1,0 +1,53 @@
+"""What holds a fit's constants together must be a correlation, and an error must leave an answer finite."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from perfmodel.specs import files
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.fits import Fit, Scatter, square
+
+
+def test_a_lower_triangle_becomes_the_whole() -> None:
+    assert square(((1.0,), (0.5, 1.0), (-0.2, 0.1, 1.0))).tolist() == [[1, 0.5, -0.2], [0.5, 1, 0.1], [-0.2, 0.1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        # a and b move together, b and c move together, a and c against each other: eigenvalue 1 - 2 x 0.9 = -0.8
+        (((1,), (0.9, 1), (-0.9, 0.9, 1)), "positive semi-definite, given an eigenvalue of -0.8"),
+        (((1,), (float("nan"), 1), (0, 0, 1)), "from -1 to 1"),
+        (((1,), (1.01, 1), (0, 0, 1)), "from -1 to 1"),
+        (((1,), (0.5, 0.9), (0, 0, 1)), "1 on the diagonal"),
+        (((1,), (0.5, 1)), "one row per parameter"),
+    ],
+)
+def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Fit(parameters=("a", "b", "c"), correlation=rows)
+
+
+def test_a_parameter_is_given_once() -> None:
+    with pytest.raises(ValidationError, match="once each"):
+        Fit(parameters=("a", "a"), correlation=((1,), (0.5, 1)))
+
+
+def test_rounding_to_two_decimals_is_allowed() -> None:
+    """Three parameters that are one: 0.995 rounds to 1 or 0.99, and the least eigenvalue falls just below 0."""
+    rows = ((1.0,), (1.0, 1.0), (0.99, 1.0, 1.0))
+    assert -0.015 < np.linalg.eigvalsh(square(rows))[0] < 0
+    Fit(parameters=("a", "b", "c"), correlation=rows)
+
+
+def test_those_that_ship_are_correlations() -> None:
+    fits = [c.fit for c in map(load_calibration, files.bundled_names("calibrations")) if c.fit]
+    assert fits
+    assert all(np.linalg.eigvalsh(square(fit.correlation))[0] > -0.005 * len(fit.parameters) for fit in fits)
+
+
+@pytest.mark.parametrize("log_rms", [-0.1, 10.1, float("inf"), float("nan")])
+def test_an_error_leaves_an_interval_finite(log_rms: float) -> None:
+    with pytest.raises(ValidationError):
+        Scatter(log_rms=log_rms, rows=3, source="a test")
