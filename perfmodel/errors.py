@@ -10,8 +10,17 @@ MOST_LISTED = 32
 class InputError(ValueError):
     """What the user gave is wrong; the message is one line that says what, where and what is allowed.
 
-    The command line prints it and exits with 2. Everything else that is raised is a bug.
+    The command line prints it and exits with 2. Everything else that is raised is a bug. Whatever of the message was
+    read from a file or an argument, it is one line without control characters.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from perfmodel.errors import InputError, unknown_name
+from perfmodel.errors import InputError, one_line, unknown_name
+from perfmodel.reading import read_text
 from perfmodel.specs import PACKAGE
 
 MAX_FILE_BYTES = 4 * 2**20
@@ -55,22 +56,15 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     Raises InputError naming the file for anything else: missing, too large, not text, malformed, not a mapping.
     """
     kind = "JSON" if path.suffix == ".json" else "YAML"
+    text = read_text(path, MAX_FILE_BYTES)
     try:
-        if not path.is_file():
-            found = "something else of this name" if path.exists() else "no file of this name"
-            raise InputError(one_line(f"{path}: must be a readable file, and there is {found}"))
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(one_line(f"{path}: must be at most {MAX_FILE_BYTES} bytes, given {path.stat().st_size}"))
-        text = path.read_text(encoding="utf-8")
         data = _read_json(text, infinity) if kind == "JSON" else _read_yaml(text)
-    except InputError:
-        raise
-    except (OSError, ValueError, RecursionError, OverflowError, AttributeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, OverflowError, AttributeError, yaml.YAMLError) as error:
         # PyYAML lets AttributeError out of a broken "!!timestamp".
         detail = one_line(str(error))[:200] or type(error).__name__
-        raise InputError(one_line(f"{path}: must be valid {kind}: {detail}")) from None
+        raise InputError(f"{path}: must be valid {kind}: {detail}") from None
     if not isinstance(data, dict):
-        raise InputError(one_line(f"{path}: must hold a mapping of keys to values, given {type(data).__name__}"))
+        raise InputError(f"{path}: must hold a mapping of keys to values, given {type(data).__name__}")
     return data
 
 
@@ -104,11 +98,6 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def one_line(text: str) -> str:
-    """The text without line breaks and control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     """Validate a mapping; the first fault becomes one line that names file, key, what is allowed and what was given."""
     try:
@@ -125,7 +114,7 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     message = fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "missing":
         message = "must be given, and it is missing"
-    raise InputError(one_line(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}"))
+    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}")
 
 
 def looks_like_path(name: str) -> bool:

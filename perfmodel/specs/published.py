@@ -5,7 +5,6 @@ speedup must be the ratio of the printed times, and every row names its source. 
 printed; `MeasuredPoint` is in seconds.
 """
 
-import csv
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from perfmodel.errors import InputError, unknown_name
+from perfmodel.reading import read_csv
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.formats import weight_format
 
@@ -314,14 +314,7 @@ AnyRow = TypeVar("AnyRow", bound=HasId)
 
 def read_rows(path: Path, row_type: type[AnyRow]) -> tuple[AnyRow, ...]:
     """All rows of a CSV file, checked. Raises InputError naming file, line, row id and column of the first fault."""
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            numbered = [(reader.line_num, cells) for cells in reader]
-            header = list(reader.fieldnames or ())
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: must be a readable CSV file: {error}") from None
-    _check_header(path, header, row_type)
+    numbered = read_csv(path, row_type.model_fields)
     rows = tuple(_parse(path, line, cells, row_type) for line, cells in numbered)
     if not rows:
         raise InputError(f"{path}: must hold at least one row, given a header only")
@@ -333,20 +326,8 @@ def read_rows(path: Path, row_type: type[AnyRow]) -> tuple[AnyRow, ...]:
     return rows
 
 
-def _check_header(path: Path, header: list[str], row_type: type[HasId]) -> None:
-    columns = set(row_type.model_fields)
-    if sorted(header) != sorted(columns):
-        missing, extra = sorted(columns - set(header)), sorted(set(header) - columns)
-        raise InputError(
-            f"{path}: line 1: must have each of the columns {', '.join(row_type.model_fields)} once; "
-            f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}"
-        )
-
-
 def _parse(path: Path, line: int, cells: dict[str, Any], row_type: type[AnyRow]) -> AnyRow:
     place = f"{path}: line {line} (row {cells.get('id') or '?'})"
-    if None in cells or None in cells.values():
-        raise InputError(f"{place}: must have one cell for each column of line 1, given more or fewer")
     try:
         return row_type.model_validate(cells)
     except ValidationError as error:

@@ -159,5 +159,5 @@ def test_a_malformed_file_is_refused(tmp_path: Path, text: str, message: str) ->
 def test_unknown_set_and_missing_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean magicdec"):
         published_rows("magicdeck")
-    with pytest.raises(InputError, match="readable CSV"):
+    with pytest.raises(InputError, match="readable file"):
         read_rows(tmp_path / "none.csv", GptFastRow)

@@ -1,12 +1,12 @@
 """What makes the accuracy check fail: worse errors, lost predictions, broken bounds, or a record out of date."""
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.calibration import CONSTANTS
 
 SCHEMA_VERSION = 2
@@ -23,12 +23,9 @@ SHOWN = 12
 
 def read(path: Path) -> dict[str, Any]:
     """The recorded accuracy. Raises InputError where there is none, or none that this version can compare."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise InputError(f"{path}: must exist; write it with `perfmodel validate accuracy --write`") from None
-    except ValueError as error:
-        raise InputError(f"{path}: must be JSON ({error})") from None
+    if not path.exists():
+        raise InputError(f"{path}: must exist; write it with `perfmodel validate accuracy --write`")
+    found = parse_json(str(path), read_text(path))
     version = found.get("schema_version") if isinstance(found, dict) else None
     if version != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION}; write the file anew with `perfmodel validate accuracy --write`"

@@ -9,7 +9,8 @@ import math
 from pathlib import Path
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
+from perfmodel.reading import read_csv
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.speculation.chain import predict
@@ -87,14 +88,21 @@ def render(rows: list[Row]) -> str:
 
 def read(where: Path) -> list[Row]:
     """The recorded grid. Raises InputError where there is none."""
-    if not where.is_file():
+    if not where.exists():
         raise InputError(f"{where}: must exist; write it with `perfmodel validate accuracy --write`")
-    with where.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream)
-        rows = list(reader)
-    if tuple(reader.fieldnames or ()) != COLUMNS:
-        raise InputError(f"{where}: line 1: must have the columns {', '.join(COLUMNS)}")
+    rows = [row for _, row in read_csv(where, COLUMNS)]
+    for number, row in enumerate(rows, 2):
+        for name in NUMBERS:
+            if row[name] and not _is_number(row[name]):
+                raise refuse(f"{where}: line {number}", name, "a number or nothing", row[name])
     return rows
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def drift(recorded: list[Row], now: list[Row]) -> list[str]:

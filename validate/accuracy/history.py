@@ -1,13 +1,16 @@
 """How accuracy moved: ``results/history.csv``, one line a set and partition for each time it was written."""
 
 import csv
-from collections.abc import Iterable
+import io
+import re
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 from perfmodel.plots.theme import BRIGHT, canvas, styled
+from perfmodel.reading import read_csv
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import code_version
 from perfmodel.validate.records.store import RESULTS
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("commit", "date", "set", "partition", "mape", "bias", "worst")
+Line = dict[str, str]
 MODE = "held-out"
 """The replay that history follows."""
 
@@ -25,7 +29,7 @@ def path() -> Path:
     return RESULTS / "history.csv"
 
 
-def lines_of(found: dict[str, Any], commit: str, date: str) -> list[dict[str, str]]:
+def lines_of(found: dict[str, Any], commit: str, date: str) -> list[Line]:
     """The lines that one accuracy record adds: overall, and every set and device by quantity."""
     replay = found["replays"][MODE]
     cut = {"overall": replay["overall"]} | {k: v for k, v in replay["partitions"].items() if k.count("/") == 2}
@@ -37,29 +41,35 @@ def lines_of(found: dict[str, Any], commit: str, date: str) -> list[dict[str, st
     return lines
 
 
-def append(where: Path, lines: Iterable[dict[str, str]]) -> bool:
-    """Add lines unless the last ones say the same; whether any was added."""
-    known, fresh = read(where), list(lines)
-    if [_figures(line) for line in known[-len(fresh) :]] == [_figures(line) for line in fresh]:
-        return False
-    with where.open("a", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        if not known:
-            writer.writeheader()
-        writer.writerows(fresh)
-    return True
+def grown(known: Sequence[Line], fresh: Sequence[Line]) -> list[Line]:
+    """The lines with fresh ones behind them, unless the last ones say the same."""
+    same = [_figures(line) for line in known[-len(fresh) :]] == [_figures(line) for line in fresh]
+    return [*known, *([] if same else fresh)]
 
 
-def _figures(line: dict[str, str]) -> dict[str, str]:
+def render(lines: Iterable[Line]) -> str:
+    """The text of the file."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def _figures(line: Line) -> Line:
     return {name: text for name, text in line.items() if name not in ("commit", "date")}
 
 
-def read(where: Path) -> list[dict[str, str]]:
-    """All lines, oldest first; none where there is no file."""
-    if not where.is_file():
+def read(where: Path) -> list[Line]:
+    """All lines, oldest first; none where there is no file. Raises InputError for a line that is not one."""
+    if not where.exists():
         return []
-    with where.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+    found = read_csv(where, COLUMNS)
+    for number, line in found:
+        for name in ("mape", "bias", "worst"):
+            if not re.fullmatch(r"-?\d{1,9}\.\d{5}", line[name]):
+                raise refuse(f"{where}: line {number}", name, "a number with 5 decimals", line[name])
+    return [line for _, line in found]
 
 
 def commit() -> str:
@@ -71,9 +81,9 @@ def commit() -> str:
     return known["commit"][:8] + "+" * known["dirty"]
 
 
-def summary(lines: list[dict[str, str]]) -> str:
+def summary(lines: list[Line]) -> str:
     """Markdown: the latest figures of every partition, and how far each moved since the time before."""
-    latest: dict[tuple[str, str], list[dict[str, str]]] = {}
+    latest: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         latest.setdefault((line["set"], line["partition"]), []).append(line)
     rows = []
@@ -87,7 +97,7 @@ def summary(lines: list[dict[str, str]]) -> str:
 
 
 @styled
-def plot(lines: list[dict[str, str]]) -> "Figure":
+def plot(lines: list[Line]) -> "Figure":
     """The mean error of each partition over the records that changed it."""
     series: dict[str, list[float]] = {}
     for line in lines:

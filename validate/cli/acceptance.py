@@ -1,12 +1,12 @@
 """``perfmodel validate acceptance``: how often drafted tokens are accepted, observed or imported."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError
+from perfmodel.writing import destination, write
 
 
 def acceptance(
@@ -39,7 +39,7 @@ def acceptance(
     from perfmodel.validate.harness import acceptance as observe
 
     if out is not None:
-        _check_writable(out)
+        destination(out, flag="--out")
     if convert is not None:
         if target is None:
             raise InputError("--import: needs --target")
@@ -58,20 +58,7 @@ def acceptance(
     if out is None:
         typer.echo(content, nl=False)
     else:
-        try:
-            out.write_text(content, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"--out: {out}: {error.strerror or error}") from None
+        write(out, content, "--out")
     for line in lines:
         typer.echo(line, err=True)
     return 0
-
-
-def _check_writable(out: Path) -> None:
-    """Refuse before all the decoding, not after it."""
-    try:
-        good = out.parent.is_dir() and not out.is_dir() and os.access(out if out.exists() else out.parent, os.W_OK)
-    except OSError:
-        good = False
-    if not good:
-        raise refuse("--out", None, "a file that can be written, in a folder that exists", str(out))

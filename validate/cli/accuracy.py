@@ -1,12 +1,15 @@
 """``perfmodel validate accuracy | history``: the gate, and how accuracy moved."""
 
 import datetime
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from perfmodel.errors import InputError
+from perfmodel.reading import read_text
+from perfmodel.writing import Content, destination, write, write_all
 
 CHECK_FAILED = 1
 MOVED_SHOWN = 5
@@ -19,19 +22,12 @@ def accuracy(
     as_json: Annotated[bool, typer.Option("--json", help="The record as it is now.")] = False,
 ) -> None:
     """Replay every published set and own record and compare with results/accuracy.json; exit status 1 on FAIL."""
-    from perfmodel.validate.accuracy import gate, golden, page
-    from perfmodel.validate.accuracy import history as trend
+    from perfmodel.validate.accuracy import gate, golden
     from perfmodel.validate.accuracy import record as module
 
     found = module.record()
     if write:
-        module.path().write_text(module.render(found), encoding="utf-8")
-        golden.path().write_text(golden.render(golden.grid()), encoding="utf-8")
-        today = datetime.datetime.now(datetime.UTC).date()
-        trend.append(trend.path(), trend.lines_of(found, trend.commit(), str(today)))
-        if page.path().is_file():
-            text = page.path().read_text(encoding="utf-8")
-            page.path().write_text(page.filled(text, gate.read(module.path())), encoding="utf-8")
+        _renew(found)
     if as_json:
         typer.echo(module.render(found), nl=False)
     faults = gate.faults(gate.read(module.path()), found)
@@ -49,6 +45,24 @@ def accuracy(
         raise typer.Exit(CHECK_FAILED)
 
 
+def _renew(found: dict[str, Any]) -> None:
+    """Write the record and what follows from it, all of it or nothing."""
+    from perfmodel.validate.accuracy import golden, page
+    from perfmodel.validate.accuracy import history as trend
+    from perfmodel.validate.accuracy import record as module
+
+    text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
+    lines = trend.grown(trend.read(trend.path()), trend.lines_of(found, trend.commit(), str(today)))
+    files: dict[Path, Content] = {
+        module.path(): text,
+        golden.path(): golden.render(golden.grid()),
+        trend.path(): trend.render(lines),
+    }
+    if page.path().is_file():
+        files[page.path()] = page.filled(read_text(page.path()), json.loads(text))
+    write_all(files, "--write")
+
+
 def history(
     plot: Annotated[Path | None, typer.Option(help="Draw the trend here (.png or .svg).")] = None,
     markdown: Annotated[
@@ -58,6 +72,10 @@ def history(
     """How accuracy moved from record to record: a Markdown summary, and a picture."""
     from perfmodel.validate.accuracy import history as module
 
+    if plot:
+        destination(plot, ".png", ".svg", flag="--plot")
+    if markdown:
+        destination(markdown, flag="--markdown")
     lines = module.read(module.path())
     if not lines:
         raise InputError(f"{module.path()}: must exist; write it with `perfmodel validate accuracy --write`")
@@ -66,7 +84,7 @@ def history(
 
         plots.save(module.plot(lines), plot)
     if markdown:
-        with markdown.open("a", encoding="utf-8") as stream:
-            stream.write(module.summary(lines))
+        before = read_text(markdown) if markdown.exists() else ""
+        write(markdown, before + module.summary(lines), "--markdown")
     else:
         typer.echo(module.summary(lines), nl=False)

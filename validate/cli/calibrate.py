@@ -10,6 +10,7 @@ import typer
 
 from perfmodel.errors import InputError
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
+from perfmodel.writing import Content, write_all
 
 
 def calibrate(
@@ -48,17 +49,18 @@ def calibrate(
     if write and (fit or hold_out):
         raise InputError("--write: must not be given with --fit or --hold-out: what ships is fitted to all rows")
     reports: list[Any] = []
+    files: dict[Path, Content] = {}
     for recipe in recipes:
         if fit or hold_out:
             reports.append(judge(recipe, tuple(fit or ()), tuple(hold_out or ())))
             continue
         reports.append(split_report(module.report(recipe)))
         if write:
-            text = module.refreshed(recipe, datetime.date.today())
-            module.path_of(recipe.name).write_text(text, encoding="utf-8")
+            files[module.path_of(recipe.name)] = module.refreshed(recipe, datetime.date.today())
     if write:
         for path in sorted(module.path_of("x").parent.glob("*.literature.yaml")):
-            path.write_text(module.with_literature_error(path.stem), encoding="utf-8")
+            files[path] = module.with_literature_error(path.stem)
+        write_all(files, "--write")
     if as_json:
         typer.echo(json.dumps({"schema_version": 2, "rows": reports}, indent=1))
         return
@@ -84,12 +86,14 @@ def _from_microbench(
     from perfmodel.validate.fit.stack import with_stack
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
-    from perfmodel.validate.harness.micro.write import as_yaml, write_yaml
+    from perfmodel.validate.harness.micro.write import as_yaml, destination_of, write_yaml
     from perfmodel.validate.records.store import newest
     from perfmodel.validate.records.summary import points, quiet_line
 
     if statistic not in ("median", "best"):
         raise InputError(f"--statistic: must be median or best, given {statistic!r}")
+    if out is not None:
+        destination_of(out)
     record = newest(path, "microbench", "--from-microbench")
     if hardware is not None and hardware.endswith(".yaml") and not Path(hardware).exists():
         spec = host_spec(record, Path(hardware).stem)

@@ -9,6 +9,7 @@ import typer
 
 from perfmodel.errors import unknown_name
 from perfmodel.validate.cli.tables import show
+from perfmodel.writing import destination
 
 if TYPE_CHECKING:
     from perfmodel.validate.accuracy.compare import Cell
@@ -30,6 +31,8 @@ def compare(
     """Measurements, published and own, beside what the model predicts for them."""
     from perfmodel.validate.accuracy import compare as module
 
+    if plot:
+        destination(plot, ".png", ".svg", flag="--plot")
     known = (*module.SETS, *module.own_sets())
     for name in sets or ():
         if name not in known:

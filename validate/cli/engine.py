@@ -52,8 +52,11 @@ def engine(
     """
     from perfmodel.answers.query import Query
     from perfmodel.cli.counts import parse_count, parse_counts
+    from perfmodel.validate.harness.micro.write import destination_of
 
     _check_label(machine)
+    if out is not None:
+        destination_of(out)
     length = None if gamma is None else parse_count(gamma, "--gamma", least=0)
     query = Query(
         model, hardware, 1, 1, tp=tp, draft=draft, draft_tp=draft_tp, draft_kv=draft_kv, weights=weights,
@@ -81,7 +84,7 @@ def _calibrate(
 ) -> int:  # fmt: skip
     """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
     from perfmodel.answers.query import resolve
-    from perfmodel.specs.files import one_line
+    from perfmodel.errors import one_line
     from perfmodel.validate.engine.calibrate import calibrate, lines, record_text
     from perfmodel.validate.engine.fit import check_enough
     from perfmodel.validate.harness.micro.write import write_yaml
@@ -97,11 +100,10 @@ def _calibrate(
     base = resolve(query).machine.calibration
     made = calibrate(timings, query, base, subject, seen)
     path = out or _folder(machine, results) / f"{made.calibration.name}.yaml"
-    write_yaml(made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}")
-    record = path.with_suffix(".json")
-    record.write_text(record_text(made, machine, subject, seen), encoding="utf-8")
+    record = path.with_suffix(".json"), record_text(made, machine, subject, seen)
+    write_yaml(made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", record)
     typer.echo("\n".join(lines(made)))
-    typer.echo(f"record: {record}\ncalibration: {path}")
+    typer.echo(f"record: {record[0]}\ncalibration: {path}")
     typer.echo(f"ask: perfmodel whatif --model {query.model} --hardware {query.hardware} --calibration {path} ...")
     return 0
 
@@ -142,8 +144,9 @@ def _said(text: str) -> tuple[str, "Said"]:
 
 def _subject(query: "Query", files: list[str], engine: str | None, version: str | None) -> "Subject":
     """What was served; a record says its engine itself."""
+    from perfmodel.reading import read_text
     from perfmodel.validate.engine.record import Subject, is_record, read_engine_record
-    from perfmodel.validate.engine.text import parse_objects, read_text
+    from perfmodel.validate.engine.text import parse_objects
 
     for text in files:
         path = Path(text.split(",")[0])

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.errors import refuse
+from perfmodel.reading import read_text
 from perfmodel.validate.cli.tables import show
 from perfmodel.validate.records.store import RESULTS, Record, read_record
 from perfmodel.validate.records.summary import is_quiet, quiet_line
+from perfmodel.writing import write
 
 if TYPE_CHECKING:
     from perfmodel.validate.records.plan import Plan
@@ -96,10 +98,12 @@ def run(
     from perfmodel.specs.gpu import load_gpu
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
-    from perfmodel.validate.harness.micro.write import write_yaml
+    from perfmodel.validate.harness.micro.write import destination_of, write_yaml
     from perfmodel.validate.harness.recorder import machine_folder
 
     chosen = _for_hardware(plan, hardware, threads, known=hardware is not None)
+    if out is not None:
+        destination_of(out / "calibration.yaml")
     typer.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
     kernels = _microbench(chosen, machine, False, results or RESULTS, ())
     if kernels is None:
@@ -137,10 +141,10 @@ def report(
     path = machine_folder(machine, results or RESULTS) / "report.md"
     text = page.text(machine, results or RESULTS, hardware, calibration)
     if check:
-        stale = not path.is_file() or path.read_text(encoding="utf-8") != text
+        stale = not path.is_file() or read_text(path) != text
         typer.echo(f"{path}: {'stale: run perfmodel validate report ' + machine if stale else 'up to date'}")
         return int(stale)
-    path.write_text(text, encoding="utf-8")
+    write(path, text, "--results")
     for name in page.pictures(machine, results or RESULTS, hardware, calibration):
         typer.echo(f"wrote {name}")
     typer.echo(f"wrote {path}")

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from perfmodel.errors import InputError, refuse
-from perfmodel.specs.files import one_line
+from perfmodel.errors import InputError, one_line, refuse
 
 KEY = "PERFMODEL_API_KEY"
 TIMEOUT_S = 600.0

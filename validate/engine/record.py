@@ -3,17 +3,20 @@
 import datetime
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from perfmodel.answers.query import Query
+from perfmodel.reading import parse_json, read_text
 from perfmodel.specs import files
-from perfmodel.validate.engine.text import parse_json, read_text
 from perfmodel.validate.engine.timing import Timing
 
 SCHEMA_VERSION = 1
 KIND = "engine"
+
+
+Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Frozen(BaseModel):
@@ -56,18 +59,18 @@ class EnginePoint(_Frozen):
     context: float = Field(ge=0, allow_inf_nan=False)
     gamma: int = Field(ge=0)
     tokens_per_iteration: float = Field(1.0, ge=1, allow_inf_nan=False)
-    prompt: float | None = None
-    output: float | None = None
-    ttft_s: float | None = None
+    prompt: Finite | None = None
+    output: Finite | None = None
+    ttft_s: Finite | None = None
     how: str = ""
     prefill_share: float = Field(0.0, ge=0, le=1)
-    samples: tuple[float, ...] = ()
+    samples: tuple[Finite, ...] = ()
 
     @classmethod
     def of(cls, key: str, timing: Timing, utc: str | None = None) -> "EnginePoint":
         """A timing as a row."""
         said = {name: value for name, value in asdict(timing).items() if name in cls.model_fields}
-        return cls.model_validate(said | {"key": key, "utc": utc})
+        return files.parse(cls, said | {"key": key, "utc": utc}, timing.where)
 
     def timing(self, where: str) -> Timing:
         """The row as a timing."""

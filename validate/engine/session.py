@@ -10,6 +10,7 @@ from perfmodel.validate.engine.driver import Load, measure
 from perfmodel.validate.engine.record import EnginePoint, Subject, header, stamp, text_of
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import Progress
+from perfmodel.writing import write
 
 
 def run(
@@ -74,9 +75,7 @@ def _finish(journal: Journal) -> Path:
     if len(failed) == len(rows):
         raise refuse("--url", None, "a server that decodes the plan's points", failed[0]["error"] if failed else None)
     path = journal.path.with_suffix(".json")
-    part = path.with_suffix(".part")
-    part.write_text(text_of(journal.header, rows), encoding="utf-8")
-    part.replace(path)
+    write(path, text_of(journal.header, rows), "--results")
     journal.close()
     journal.path.unlink()
     return path

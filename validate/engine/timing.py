@@ -7,6 +7,18 @@ from perfmodel.errors import refuse
 
 MAX_PREFILL_SHARE = 0.06
 """Share of the time between tokens that other requests' prompts may take before a row is set aside."""
+RANGES = (
+    ("seconds", 1e-9, 1e5),
+    ("batch", 1e-3, 1e9),
+    ("context", 0, 1e9),
+    ("gamma", 0, 4096),
+    ("tokens_per_iteration", 1, 4097),
+    ("output", 0, 1e9),
+    ("prompt", 0, 1e9),
+    ("prefill_share", 0, 1),
+    ("ttft_s", 0, 1e5),
+)
+"""Figure of a `Timing`, its lowest and its highest value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +45,15 @@ class Timing:
     prefill_share: float = 0.0
     ttft_s: float | None = None
     samples: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse (InputError) what no engine does."""
+        for name, low, high in RANGES:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise refuse(self.where, name, f"from {low:g} to {high:g}", value)
+        if not all(0 <= value <= 1e5 for value in self.samples):
+            raise refuse(self.where, "samples", "from 0 to 100000 seconds", "others")
 
     @property
     def name(self) -> str:

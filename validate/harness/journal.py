@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from perfmodel.errors import InputError
+from perfmodel.reading import check_regular, parse_json, read_bytes
 
 
 def encode(value: dict[str, Any]) -> str:
@@ -24,6 +25,8 @@ class Journal:
 
     def __init__(self, path: Path, header: str, rows: list[str]) -> None:
         self.path, self.header_text, self._rows = path, header, rows
+        if path.exists():
+            check_regular(path)
         self._file = path.open("ab")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,9 +50,12 @@ class Journal:
     @classmethod
     def resume(cls, path: Path) -> Self:
         """Go on with a journal, every whole line of it kept as it is."""
-        held = cls(path, "", [])  # taken before it is read, so that nobody else is writing
         try:
-            data = path.read_bytes()
+            held = cls(path, "", [])  # taken before it is read, so that nobody else is writing
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        try:
+            data = read_bytes(path)
             lines = data.split(b"\n")
             torn = lines.pop()  # empty where the file ends with a line break
             texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
@@ -103,4 +109,8 @@ def _checked(path: Path, number: int, line: bytes) -> str:
     crc, _, body = line.partition(b" ")
     if crc != b"%08x" % zlib.crc32(body):
         raise InputError(f"{path}: line {number}: must match its checksum; the file was changed or damaged")
-    return body.decode()
+    text = body.decode("utf-8", "replace")
+    found = parse_json(f"{path}: line {number}", text)
+    if not isinstance(found, dict) or (number > 1 and not isinstance(found.get("key"), str)):
+        raise InputError(f"{path}: line {number}: must be a JSON object{', with its key' * (number > 1)}")
+    return text

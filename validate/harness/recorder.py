@@ -11,6 +11,7 @@ from perfmodel.validate.harness.environment import fingerprint
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SCHEMA_VERSION
 from perfmodel.validate.records.store import RESULTS
+from perfmodel.writing import write
 
 SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
@@ -38,13 +39,7 @@ class Recorder:
         """Write the record whole or not at all, rows byte for byte as the journal has them, and drop the journal."""
         rows = ",\n".join(self.journal.row_texts)
         header = self.journal.header_text.removesuffix("}")
-        text = f'{header},\n"points":[\n{rows}\n]}}\n'
-        part = self.record_path.with_suffix(".part")
-        with part.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(self.record_path)
+        write(self.record_path, f'{header},\n"points":[\n{rows}\n]}}\n', "--results")
         self.journal.close()
         self.journal.path.unlink()
         return self.record_path
@@ -88,7 +83,8 @@ def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
                 f"--resume: {key} must be what the run was begun with ({_short(before.get(key))}), "
                 f"given {_short(now.get(key))}: start a new run"
             )
-    one, two = fingerprint(before["environment"]), fingerprint(now["environment"])
+    kept = before.get("environment")
+    one, two = fingerprint(kept if isinstance(kept, dict) else {}), fingerprint(now["environment"])
     changed = sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
     if changed:
         raise InputError(f"--resume: {', '.join(changed)} of the machine must not have changed: start a new run")

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +21,9 @@ FOLDER = Path(__file__).parents[1] / "plans"
 SHAPES = FOLDER / "shapes"
 MIN_SAMPLES = 7
 Mode = Literal["end_to_end", "phases"]
-Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+MOST_POINTS = 10_000
+"""Points of a plan: beyond this it is a mistake, not a measurement."""
+Counts = Annotated[tuple[Annotated[int, Field(ge=1, le=10**9)], ...], Field(min_length=1)]
 DType = Literal["bf16", "fp16", "fp32"]
 
 
@@ -123,6 +126,9 @@ class Plan(_Strict):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
+        points = sum(math.prod(map(len, (b.context, b.batch, b.draft_kv, b.gamma))) for b in self.grid)
+        if points > MOST_POINTS:
+            raise ValueError(f"grid: must be at most {MOST_POINTS} points, given {points}")
         seen: set[str] = set()
         for key in (point.key for point in self.points()):
             if key in seen:

@@ -45,15 +45,34 @@ RENAMED_IN_2 = {
 }
 """Where in version 1 -> its name there -> its name since version 2."""
 
+KERNEL_SIZES: dict[str, tuple[str, ...]] = {
+    "copy": ("bytes",),
+    "read": ("bytes",),
+    "gemm": ("n", "k", "m"),
+    "attention": ("heads", "kv_heads", "head_dim", "batch", "context", "query"),
+    **dict.fromkeys(("norm", "residual"), ("tokens", "hidden", "kv_heads", "head_dim")),
+    "rope": ("tokens", "heads", "kv_heads", "head_dim"),
+    "activation": ("tokens", "inner", "kv_heads", "head_dim"),
+    "sampling": ("batch", "vocab"),
+    "shell": ("layers", "batch", "query"),
+    "bare": ("batch", "query"),
+    "loop": ("batch",),
+    "graph": ("kernels",),
+    "allreduce": ("bytes",),
+}
+"""Kind of kernel -> the sizes that a fit reads of it."""
 Seconds = Annotated[float, Field(ge=0, lt=1e5, allow_inf_nan=False)]
-Samples = Annotated[tuple[Seconds, ...], Field(min_length=1)]
+Time = Annotated[float, Field(gt=0, lt=1e5, allow_inf_nan=False)]
+Size = Annotated[int, Field(ge=1, le=10**9)]
+Count = Annotated[int, Field(ge=0, le=10**15)]
+Samples = Annotated[tuple[Time, ...], Field(min_length=1)]
 Status = Literal["ok", "out_of_memory", "failed"]
 
 
 class _Part(BaseModel):
     """A record may say more than this reader needs; what it needs is checked."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 
 class _Row(_Part):
@@ -77,18 +96,20 @@ class PointRow(_Row):
     target: str = Field(description="model, or a shape of `validate/plans/shapes`")
     draft: str = Field(description="the same of the draft; `self` is the target")
     draft_kv: str = Field(description="the draft's KV method")
-    batch: int = Field(ge=1, description="sequences")
-    context: int = Field(ge=1, description="cached tokens per sequence when a sample starts")
-    gamma: int = Field(ge=1, description="drafted tokens per iteration")
+    batch: Size = Field(description="sequences")
+    context: Size = Field(description="cached tokens per sequence when a sample starts")
+    gamma: int = Field(ge=1, le=4096, description="drafted tokens per iteration")
     alpha: float = Field(ge=0, le=1, description="scripted acceptance")
-    iterations: int | None = Field(None, ge=1, description="iterations in a sample")
-    tokens: dict[str, tuple[int, ...]] = Field(
+    iterations: Size | None = Field(None, description="iterations in a sample")
+    tokens: dict[str, tuple[Count, ...]] = Field(
         {}, description="tokens gained in each sample, all sequences: `ar`, `sd`"
     )
-    histogram: tuple[int, ...] | None = Field(
+    histogram: tuple[Count, ...] | None = Field(
         None, description="speculative iterations by accepted drafted tokens, 0 to gamma, over all samples"
     )
-    mean_growth_tokens: float = Field(0.0, description="half of what a sequence grows by in a speculative sample")
+    mean_growth_tokens: float = Field(
+        0.0, ge=0, le=1e12, description="half of what a sequence grows by in a speculative sample"
+    )
     peak_memory_bytes: int | None = Field(None, description="largest memory in use on the device")
     attention: str | None = Field(None, description="the attention kernel that ran")
     graphs: bool | None = Field(None, description="whether captured CUDA graphs were replayed")
@@ -101,6 +122,11 @@ class PointRow(_Row):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         self._check_samples(self.mode)
+        if self.histogram is not None and len(self.histogram) != self.gamma + 1:
+            raise ValueError(f"histogram: must have gamma + 1 = {self.gamma + 1} counts, given {len(self.histogram)}")
+        outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}
+        if len(outside) > 1:
+            raise ValueError("samples: sd_accept_s and sd_commit_s must be of the same iterations")
         return self
 
 
@@ -111,11 +137,15 @@ class KernelRow(_Row):
     at: dict[str, Any] = Field(description="its sizes")
     calls: int | None = Field(None, description="calls in a stretch that is timed as one")
     captured: bool | None = Field(None, description="whether the stretch was a CUDA graph")
-    working_set_bytes: float = Field(0.0, description="what its buffers take together: they take turns")
+    working_set_bytes: float = Field(0.0, ge=0, description="what its buffers take together: they take turns")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         self._check_samples("kernel")
+        for name in KERNEL_SIZES.get(self.kind, ()):
+            size = self.at.get(name)
+            if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10**15:
+                raise ValueError(f"at.{name}: must be a whole number from 1 to 10^15 for a {self.kind} kernel")
         return self
 
     @property
@@ -140,7 +170,7 @@ class RecordedProtocol(_Part):
 
     timer: str = Field(description="`perf_counter` on a CPU, `cuda_event` on CUDA")
     timer_overhead_s: Seconds = Field(description="mean of timing nothing, s")
-    samples: int = Field(ge=1, description="samples of each row")
+    samples: Size = Field(description="samples of each row")
     iterations: int | None = Field(None, description="iterations in a sample (measure)")
     stretch_s: Seconds | None = Field(None, description="aimed length of a stretch of calls, s (microbench)")
 
@@ -149,9 +179,9 @@ class Device(_Part):
     """The device; on CUDA with clocks, driver, power limit and temperature as `nvidia-smi` prints them."""
 
     kind: Literal["cpu", "cuda"]
-    name: str = Field(description="as it calls itself")
+    name: str = Field(pattern=r"\w", description="as it calls itself")
     bf16: str | None = Field(None, description="of a CPU: `amx`, `avx512` or `emulated`")
-    last_level_cache_bytes: int | None = Field(None, description="as the system reports it")
+    last_level_cache_bytes: int | None = Field(None, ge=1, le=2**50, description="as the system reports it")
 
 
 class Environment(_Part):
@@ -160,9 +190,9 @@ class Environment(_Part):
     device: Device
     system: str = Field(description="operating system and architecture")
     libraries: dict[str, str] = Field(description="library -> version")
-    threads: int = Field(ge=1, description="of torch")
-    memory_bytes: int = Field(ge=1, description="of the host")
-    world_size: int = Field(ge=1, description="processes that share the model")
+    threads: Size = Field(description="of torch")
+    memory_bytes: int = Field(ge=1, le=2**60, description="of the host")
+    world_size: Size = Field(description="processes that share the model")
 
 
 class _Record(_Part):

@@ -7,6 +7,7 @@ no FLOP (routing groups, soft caps, ...) are not read; one that may, and that th
 from pathlib import Path
 from typing import Any, get_args
 
+from perfmodel.errors import one_line
 from perfmodel.specs import files
 from perfmodel.specs.huggingface import layers as layer_readers
 from perfmodel.specs.huggingface.families import FAMILIES, NESTED_DEFAULTS, SUPPORTED, WRAPPERS, Family
@@ -180,7 +181,7 @@ def _name(where: str) -> str:
     """The folder of a ``config.json`` (the repository in a Hugging Face cache), else the file's stem."""
     path = Path(where).absolute()
     if path.name != "config.json":
-        return files.one_line(path.stem) or "config"
+        return one_line(path.stem) or "config"
     if path.parent.parent.name == "snapshots":
-        return files.one_line(path.parent.parent.parent.name.split("--")[-1]) or "config"
-    return files.one_line(path.parent.name) or "config"
+        return one_line(path.parent.parent.parent.name.split("--")[-1]) or "config"
+    return one_line(path.parent.name) or "config"

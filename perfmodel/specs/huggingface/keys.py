@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import files
 from perfmodel.specs.parts import MAX_SIZE
 
 NEEDED: Any = object()
@@ -54,11 +53,11 @@ class Keys:
 
     def bad(self, key: str, allowed: str) -> InputError:
         if key not in self.data:
-            return InputError(files.one_line(f"{self.where}: {self.prefix}{key}: must be {allowed}, and it is missing"))
+            return InputError(f"{self.where}: {self.prefix}{key}: must be {allowed}, and it is missing")
         value = self.data[key]
         plain = isinstance(value, (bool, int, float, type(None)))
-        shown = files.one_line(value[:200]) if isinstance(value, str) else value if plain else type(value).__name__
-        return refuse(files.one_line(self.where), self.prefix + key, allowed, shown)
+        shown = value[:200] if isinstance(value, str) else value if plain else type(value).__name__
+        return refuse(self.where, self.prefix + key, allowed, shown)
 
     def integer(self, key: str, default: Any = NEEDED, low: int = 1, high: int = MAX_SIZE) -> int:
         value = self.data.get(key)

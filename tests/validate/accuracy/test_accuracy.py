@@ -1,8 +1,11 @@
 """The gate: passes as committed, fails when a constant, a formula or a spec is changed, when it is stale or worse."""
 
 import copy
+import errno
 import json
+import os
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -164,16 +167,58 @@ def test_golden_drift_is_named() -> None:
 def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Path) -> None:
     path = tmp_path / "history.csv"
     lines = history.lines_of(recorded, "abc12345", "2026-01-01")
-    assert history.append(path, lines)
-    assert not history.append(path, history.lines_of(recorded, "def67890", "2026-02-02"))
+    assert history.grown([], lines) == lines
+    assert history.grown(lines, history.lines_of(recorded, "def67890", "2026-02-02")) == lines
     worse = copy.deepcopy(recorded)
     worse["replays"]["held-out"]["overall"]["mape"] += 0.005
-    assert history.append(path, history.lines_of(worse, "def67890", "2026-02-02"))
+    path.write_text(history.render(history.grown(lines, history.lines_of(worse, "def67890", "2026-02-02"))))
     assert len(history.read(path)) == 2 * len(lines)
     assert "+0.50" in history.summary(history.read(path))
     pytest.importorskip("matplotlib")
     (axes,) = history.plot(history.read(path)).axes
     assert len(axes.lines) == len(lines)
+
+
+def test_a_torn_history_is_refused_and_not_glued(recorded: Record, tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    text = history.render(history.lines_of(recorded, "abc12345", "2026-01-01"))
+    for torn, words in (
+        (text[:-30], "must have one cell for each column"),
+        (text[:-3], "worst: must be a number with 5"),
+    ):
+        path.write_text(torn)
+        with pytest.raises(InputError, match=r"history\.csv: line \d+"):
+            history.read(path)
+        with pytest.raises(InputError, match=words):
+            history.read(path)
+    path.write_text(text.replace(",", ";"))
+    with pytest.raises(InputError, match="line 1: must have each of the columns"):
+        history.read(path)
+
+
+def test_writing_is_all_or_nothing(now: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A disk that fills up at the last of four files: none of them has changed, and nothing is left beside them."""
+    command = import_module("perfmodel.validate.cli.accuracy")
+    files = {name: tmp_path / name for name in ("accuracy.json", "golden.csv", "history.csv", "accuracy.md")}
+    for module, name in zip((accuracy, golden, history, accuracy_page), files, strict=True):
+        files[name].write_bytes(module.path().read_bytes())
+        monkeypatch.setattr(module, "path", lambda where=files[name]: where)
+    before = {name: path.read_bytes() for name, path in files.items()}
+    changed = copy.deepcopy(now)
+    changed["replays"]["held-out"]["overall"]["mape"] += 0.005
+    synced = iter((None, None, None, OSError(errno.ENOSPC, "No space left on device")))
+
+    def fsync(_: int) -> None:
+        if error := next(synced):
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(InputError, match=r"--write: .*cannot be written: No space left on device"):
+            command._renew(changed)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    command._renew(changed)
+    assert all(files[name].read_bytes() != before[name] for name in ("accuracy.json", "history.csv", "accuracy.md"))
 
 
 def test_commit_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

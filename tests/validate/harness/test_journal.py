@@ -2,6 +2,7 @@
 
 import errno
 import os
+import zlib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,6 +52,34 @@ def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
         Journal.resume(path)
     path.write_bytes(b"")
     with pytest.raises(InputError, match="must hold a header"):
+        Journal.resume(path)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"value": 1}', "line 3: must be a JSON object, with its key"),
+        (b'{"key": 7}', "line 3: must be a JSON object, with its key"),
+        (b"[1]", "line 3: must be a JSON object"),
+        (b"\xff", "line 3: must be valid JSON"),
+        (b"[" * 100_000, "line 3: must not be nested so deeply"),
+    ],
+)
+def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path: Path, body: bytes, words: str) -> None:
+    from perfmodel.validate.harness.journal import Journal
+
+    path = begun(tmp_path, rows=1)
+    path.write_bytes(path.read_bytes() + b"%08x %s\n" % (zlib.crc32(body), body))
+    with pytest.raises(InputError, match=words):
+        Journal.resume(path)
+
+
+def test_a_pipe_is_no_journal(tmp_path: Path) -> None:
+    from perfmodel.validate.harness.journal import Journal
+
+    path = tmp_path / "run.journal"
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="must be a readable file"):
         Journal.resume(path)
 
 

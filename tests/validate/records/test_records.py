@@ -30,7 +30,7 @@ def raw(record: Record) -> dict[str, Any]:
 
 def written(folder: Path, data: dict[str, Any]) -> Path:
     path = folder / "20260101T000000Z-01234567-x.json"
-    path.write_text(json.dumps(data), encoding="utf-8")
+    path.write_text(json.dumps(data).replace("Infinity", "1e999"), encoding="utf-8")  # which JSON allows
     return path
 
 
@@ -120,6 +120,15 @@ def test_repeats_agree_by_their_times() -> None:
         ({"points": [3]}, "points.0"),
         ({"points": "twice"}, "must be given once"),
         ({"points": "negative"}, r"points\.0\.samples\.ar_s\.0"),
+        ({"points": {"samples": {"ar_s": [0.0], "sd_s": [0.1]}}}, r"points\.0\.samples\.ar_s\.0"),
+        ({"points": {"samples": {"ar_s": [1e999], "sd_s": [0.1]}}}, r"points\.0\.samples\.ar_s\.0"),
+        ({"points": {"mean_growth_tokens": 1e999}}, r"points\.0\.mean_growth_tokens"),
+        ({"points": {"histogram": [1, 2], "gamma": 3}}, r"points\.0: histogram: must have gamma \+ 1 ="),
+        ({"points": {"histogram": [-1] * 9}}, r"points\.0\.histogram\.0"),
+        ({"points": {"batch": 10**400}}, r"points\.0\.batch"),
+        ({"points": {"context": 10**12}}, r"points\.0\.context"),
+        ({"points": {"gamma": 10**6}}, r"points\.0\.gamma"),
+        ({"points": "uneven"}, "sd_accept_s and sd_commit_s must be of the same iterations"),
         ({"points": "incomplete"}, r"points\.0: samples: must hold sd_s where status is ok"),
     ],
 )
@@ -134,11 +143,28 @@ def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, change: dict[st
     elif change.get("points") == "incomplete":
         del first["samples"]["speculative_s"]
         change = {}
+    elif change.get("points") == "uneven":
+        phases = next(row for row in data["points"] if row["mode"] == "phases")
+        phases["samples"]["draft_decide_s"].pop()
+        change = {}
+    elif isinstance(change.get("points"), dict):
+        change = {"points": [first | change["points"]]}
     path = written(tmp_path, data | change)
     with pytest.raises(InputError, match=words) as caught:
         read_record(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "many", None, True, 10**16, [1]])
+def test_a_kernel_states_the_sizes_that_a_fit_reads(tmp_path: Path, size: object) -> None:
+    data = raw(committed("microbench"))
+    kernel = next(row for row in data["points"] if row["kind"] == "attention")
+    kernel["at"]["context"] = size
+    with pytest.raises(
+        InputError, match=r"at\.context: must be a whole number from 1 to 10\^15 for a attention kernel"
+    ):
+        read_record(written(tmp_path, data))
 
 
 def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv import parse_kv
+from perfmodel.reading import read_text
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
-from perfmodel.validate.engine.text import read_text
 
 FORMATS = ("vllm", "sglang", "llama.cpp")
 

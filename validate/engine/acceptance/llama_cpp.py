@@ -23,7 +23,8 @@ def read(where: str, text: str, gamma: int) -> dict[str, Any]:
     tokens, drafted, accepted = 0.0, 0.0, 0.0
     for answer in parse_objects(where, text):
         timings = answer.get("timings", answer)
-        values = [timings.get(key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
+        said: dict[str, Any] = timings if isinstance(timings, dict) else {}
+        values: list[Any] = [said.get(key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
         if not all(map(is_count, values)):
             raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
         tokens, drafted, accepted = tokens + values[0] - 1, drafted + values[1], accepted + values[2]

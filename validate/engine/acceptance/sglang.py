@@ -12,7 +12,7 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.prometheus import samples
-from perfmodel.validate.engine.text import is_count, parse_objects
+from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
@@ -68,7 +68,9 @@ def _gauge(where: str, text: str) -> float:
 
 def _logged(where: str, text: str, gamma: int) -> float:
     """Mean over the lines, each as often as it has requests. Raises InputError for lines of another draft length."""
-    lines = [(int(running), float(length), float(rate)) for running, length, rate in _LOG.findall(text)]
+    lines = [floats(found) for found in _LOG.findall(text)]
+    if not all(is_count(value) for line in lines for value in line):
+        raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
     weights = [max(running, 1) for running, _, _ in lines]
     for _, length, rate in lines:
         if rate >= 0.1 and abs((length - 1) / rate - gamma) > 0.02 * gamma + 0.1 / rate:

@@ -7,9 +7,10 @@ import re
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.reading import parse_json
 from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples
-from perfmodel.validate.engine.text import is_count, parse_json
+from perfmodel.validate.engine.text import floats, is_count
 
 CONVENTION = "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)"
 _POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
@@ -86,8 +87,9 @@ def _logged(where: str, text: str) -> Counters:
     drafts = tokens = 0.0
     accepted: list[float] = []
     for found in _LOG.finditer(text):
-        rates = [float(rate) for rate in found[3].replace(" ", "").split(",") if rate]
-        gained, drafted = float(found[1]), float(found[2])
+        gained, drafted, *rates = floats([found[1], found[2], *filter(None, found[3].replace(" ", "").split(","))])
+        if not rates or not all(map(is_count, [gained, drafted])) or not all(0 <= rate <= 1 for rate in rates):
+            raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", found[0])
         count = gained / sum(rates) if sum(rates) else drafted / len(rates)
         accepted += [0.0] * (len(rates) - len(accepted))
         accepted = [a + count * r for a, r in zip(accepted, [*rates, *[0.0] * len(accepted)], strict=False)]

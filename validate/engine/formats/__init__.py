@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.text import parse_objects, read_text
+from perfmodel.reading import read_text
+from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
 
 NAMES = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import interference, middle, number, optional, positive
+from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 TITLE = "aiperf profile (profile_export_aiperf.json)"
@@ -45,23 +46,25 @@ def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
 def _chunk(where: str, run: dict[str, Any]) -> float | None:
     """Tokens of a streamed piece, an iteration's where the server streams each: time between pieces over tokens."""
     pieces = optional(where, run, "inter_chunk_latency.avg")
-    return pieces / number(where, run, "inter_token_latency.avg") if pieces else None
+    if not pieces:
+        return None
+    return pieces / positive(where, "inter_token_latency.avg", number(where, run, "inter_token_latency.avg"))
 
 
 def _seconds(where: str, run: dict[str, Any], metric: str) -> float:
-    unit = (run.get(metric) or {}).get("unit")
+    found = run.get(metric)
+    unit = found.get("unit") if isinstance(found, dict) else None
     if unit not in ("ms", "s", "sec"):
         raise refuse(where, f"{metric}.unit", "ms or s", unit)
     return number(where, run, f"{metric}.p50") / (1e3 if unit == "ms" else 1.0)
 
 
-def _concurrency(config: Any) -> float | None:
+def _concurrency(config: Any, depth: int = 8) -> float | None:
     """The first `concurrency` of the configuration, wherever a version keeps it."""
-    if isinstance(config, list):
-        return next((found for part in config if (found := _concurrency(part))), None)
-    if not isinstance(config, dict):
+    if not isinstance(config, dict | list) or not depth:
         return None
-    value = config.get("concurrency")
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+    value = config.get("concurrency") if isinstance(config, dict) else None
+    if is_count(value) and value > 0:
         return float(value)
-    return next((found for part in config.values() if (found := _concurrency(part))), None)
+    parts = config.values() if isinstance(config, dict) else config
+    return next((found for part in parts if (found := _concurrency(part, depth - 1))), None)

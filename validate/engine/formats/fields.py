@@ -39,6 +39,14 @@ def numbers(where: str, data: dict[str, Any], key: str) -> list[float]:
     return [float(v) for v in value]
 
 
+def objects(where: str, data: dict[str, Any], key: str) -> list[Any]:
+    """A list of anything, empty where it is missing. Raises InputError."""
+    value = data.get(key) or []
+    if not isinstance(value, list):
+        raise refuse(where, key, "a list", value)
+    return value
+
+
 def positive(where: str, key: str, value: float) -> float:
     """A time that can be one. Raises InputError."""
     if not 0 < value < 1e5:

@@ -7,7 +7,7 @@ a drafter configured its passes are included, unless ``--exclude-drafter`` (`ran
 from typing import Any
 
 from perfmodel.errors import refuse
-from perfmodel.validate.engine.formats.fields import number, numbers, positive, thinned
+from perfmodel.validate.engine.formats.fields import number, numbers, objects, positive, thinned
 from perfmodel.validate.engine.timing import Said, Timing
 
 TITLE = "vllm bench forward --output-json"
@@ -32,7 +32,7 @@ def _case(where: str, case: dict[str, Any]) -> Timing | None:
     lengths = {drafted for _, _, drafted in sizes}
     if len(lengths) > 1 or any(query != drafted + 1 or kv <= query for query, kv, drafted in sizes):
         return None
-    ranks = case.get("ranks") or [{}]
+    ranks = objects(where, case, "ranks") or [{}]
     scope = ranks[0].get("timing_scope", "target_only") if isinstance(ranks[0], dict) else "target_only"
     latency = ranks[0].get("latency_us", {}) if isinstance(ranks[0], dict) else {}
     samples = numbers(where, latency, "samples_us") if isinstance(latency, dict) else []

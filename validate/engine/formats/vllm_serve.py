@@ -14,6 +14,7 @@ from perfmodel.validate.engine.formats.fields import (
     middle,
     number,
     numbers,
+    objects,
     optional,
     positive,
     thinned,
@@ -45,7 +46,7 @@ def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
     ttft = _ttft(where, run)
     asked = optional(where, run, "max_concurrency") or said.batch
     batch = min(asked, completed) if asked else _by_little(where, run)
-    chunks = [gap for gaps in run.get("itls") or [] for gap in numbers(where, {"itls": gaps}, "itls")]
+    chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(numbers(where, run, "output_lens")) - completed
     if chunks and abs(tokens / len(chunks) / gained - 1) <= ONE_CHUNK and not bunched(chunks):
         gained, seconds, share = tokens / len(chunks), positive(where, "itls", median(chunks)), 0.0

@@ -7,6 +7,9 @@ import yaml
 from pydantic import BaseModel
 
 from perfmodel.errors import InputError
+from perfmodel.reading import read_text
+from perfmodel.specs import files
+from perfmodel.writing import destination, write_all
 
 
 def as_yaml(value: BaseModel, comment: str) -> str:
@@ -19,11 +22,23 @@ def as_yaml(value: BaseModel, comment: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_yaml(value: BaseModel, path: Path, comment: str) -> Path:
-    """The file of `as_yaml`. Raises InputError where it exists with other contents."""
+def destination_of(path: Path) -> Path:
+    """Where such a file is to go, its folder made. Raises InputError naming --out before the work."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out: {path}: {error.strerror or error}") from None
+    return destination(path, ".yaml", ".yml", flag="--out")
+
+
+def write_yaml(value: BaseModel, path: Path, comment: str, *others: tuple[Path, str]) -> Path:
+    """The file of `as_yaml`, and `others` with it or not at all.
+
+    Raises InputError where it exists with other contents, and for values that its reader would refuse.
+    """
     text = as_yaml(value, comment)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    files.parse(type(value), value.model_dump(), str(path))
+    if destination_of(path).exists() and read_text(path) != text:
         raise InputError(f"--out: {path} exists with other contents; name a new file or remove it first")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_all({path: text, **dict(others)}, "--out")
     return path

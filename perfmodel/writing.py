@@ -1,0 +1,73 @@
+"""The one way to write a file: its place is checked before the work, and it appears whole or not at all."""
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from perfmodel.errors import InputError, refuse
+
+_NUMBERS = itertools.count()
+Content = str | bytes | Callable[[Path], object]
+"""Text, bytes, or what writes them into the path that it is given (of the same suffix)."""
+
+
+def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Path:
+    """Where a file is to go, checked before the work. Raises InputError naming `flag` for what could not be written.
+
+    Any suffix is taken where none is named. A pipe or a device is refused: it would be replaced by a file.
+    """
+    where = Path(path)
+    if suffixes and where.suffix.lower() not in suffixes:
+        raise refuse(flag, None, f"a file name ending in {' or '.join(suffixes)}", where.name)
+    try:
+        real = Path(os.path.realpath(where))
+        regular = real.is_file() or not real.exists()
+        good = real.parent.is_dir() and all(os.access(p, os.W_OK) for p in (real.parent, real) if p.exists())
+    except (OSError, ValueError):  # a name that is too long, or holds a zero byte
+        regular, good = True, False
+    if not regular:
+        raise refuse(flag, None, "a file that can be written, not a folder, pipe or device", str(where))
+    if not good:
+        raise refuse(flag, None, "a file that can be written, in a folder that exists", str(where))
+    return where
+
+
+def write(where: Path, content: Content, flag: str = "--output") -> None:
+    """Put a file in its place, whole or not at all. Raises InputError."""
+    write_all({where: content}, flag)
+
+
+def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
+    """Put several files in their places: none of them before all are on the disk. Raises InputError.
+
+    A link stays one, and a file that is there keeps its permissions.
+    """
+    fresh: list[tuple[Path, Path]] = []
+    try:
+        for where, content in contents.items():
+            real = Path(os.path.realpath(destination(where, flag=flag)))
+            beside = real.with_name(f".{os.getpid()}-{next(_NUMBERS)}.new{real.suffix}")
+            fresh.append((beside, real))
+            _fill(beside, content)
+        for beside, real in fresh:
+            if real.exists():
+                shutil.copymode(real, beside)
+            os.replace(beside, real)
+    except OSError as error:
+        raise InputError(f"{flag}: {where}: cannot be written: {error.strerror or error}") from None
+    finally:
+        for beside, _ in fresh:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+
+def _fill(path: Path, content: Content) -> None:
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+    with path.open("r+b") as stream:
+        os.fsync(stream.fileno())

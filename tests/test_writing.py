@@ -1,0 +1,100 @@
+"""Files appear whole or not at all, and what cannot be written is said before the work."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.writing import destination, write, write_all
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_text_bytes_and_what_a_function_writes(tmp_path: Path) -> None:
+    write_all(
+        {tmp_path / "a": "one\nγ\r\n", tmp_path / "b": b"\0\xff", tmp_path / "c.svg": lambda p: p.write_text(p.suffix)}
+    )
+    assert (tmp_path / "a").read_bytes() == "one\nγ\r\n".encode()
+    assert (tmp_path / "b").read_bytes() == b"\0\xff"
+    assert (tmp_path / "c.svg").read_text() == ".svg"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"--out: .*a\.txt: cannot be written: No space left on device"):
+        write(path, "new", "--out")
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ValueError])
+def test_what_stops_in_the_middle_leaves_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
+    def half(path: Path) -> None:
+        path.write_text("ne")
+        raise error
+
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(error):
+        write(path, half)
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
+
+
+def test_none_of_several_is_replaced_before_all_are_there(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("old")
+    with pytest.raises(InputError, match="two: cannot be written"):
+        write_all({one: "new", two: lambda path: (tmp_path / "none" / "x").write_text("")})
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_link_and_its_permissions_stay(tmp_path: Path) -> None:
+    path, link = tmp_path / "a", tmp_path / "link"
+    path.write_text("old")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    write(link, "new")
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def refused(path: Path, *suffixes: str) -> str:
+    before = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+    with pytest.raises(InputError) as error:
+        destination(path, *suffixes, flag="--out")
+    with pytest.raises(InputError) as again:
+        write(path, "x", "--out") if not suffixes else destination(path, *suffixes, flag="--out")
+    assert str(again.value) == str(error.value)
+    assert (sorted(path.parent.iterdir()) if path.parent.is_dir() else []) == before
+    assert str(error.value).startswith("--out: must be a file")
+    return str(error.value)
+
+
+def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "file").write_text("")
+    assert "ending in .png or .svg, given 'a.txt'" in refused(tmp_path / "a.txt", ".png", ".svg")
+    assert "in a folder that exists" in refused(tmp_path / "none" / "a")
+    assert "in a folder that exists" in refused(tmp_path / "file" / "a")
+    assert "in a folder that exists" in refused(tmp_path / ("n" * 300))
+    assert "in a folder that exists" in refused(tmp_path / "a\0b")
+    for place in (pipe, tmp_path, Path("/dev/null")):
+        assert "not a folder, pipe or device" in refused(place)
+
+
+def test_where_nobody_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked of the system, so that it also holds on a disk that is mounted read-only."""
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    assert "can be written" in refused(tmp_path / "a")
+    path = tmp_path / "b"
+    path.write_text("")
+    monkeypatch.setattr(os, "access", lambda at, mode: Path(at) != path)
+    assert "can be written" in refused(path)
