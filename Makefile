@@ -7,7 +7,7 @@ JOBS ?= 2
 DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 \
         --draft self --draft-kv streamingllm:512 --gamma 2
 
-.PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser clean
+.PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -51,8 +51,15 @@ bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md
 bench-compare: $(VENV)/.dev  ## time another commit and this tree in turns: make bench-compare BASE=HEAD~1
 	bash benchmarks/compare.sh $(BASE)
 
+lock:  ## pin in constraints.txt what CI installs: the newest that pyproject.toml allows, for its oldest Python
+	rm -rf .lock && python3.11 -m venv .lock
+	.lock/bin/python -m pip install --quiet --disable-pip-version-check -e ".[validate,dev,docs]"
+	sed -n '/^#/p' constraints.txt > .lock/constraints.txt
+	.lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | grep -vE '^(triton|nvidia)' | sort -f >> .lock/constraints.txt
+	mv .lock/constraints.txt constraints.txt && rm -rf .lock
+
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .lock build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

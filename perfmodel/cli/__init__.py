@@ -4,13 +4,14 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.errors import InputError, one_line, refuse, unknown_name
 
 COMMANDS = {
     "whatif": ("perfmodel.cli.whatif", "Does speculation pay for this model, device, batch and context, and why?"),
@@ -36,7 +37,8 @@ COMMANDS = {
 """Verb -> (module that holds its `app`, what it is for)."""
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this typer has it from
-NOT_BASE = ("torch", "safetensors", "pandas", "matplotlib", "validate")
+EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate") | {"scipy": "fit"}
+"""Module that a base installation lacks -> the extra that brings it."""
 
 
 class LazyGroup(TyperGroup):
@@ -47,17 +49,10 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import one verb. Raises InputError for an unknown one, or where the extra it needs is not installed."""
+        """Import one verb. Raises InputError for an unknown one."""
         if cmd_name not in COMMANDS:
             raise unknown_name("perfmodel", "command", cmd_name, COMMANDS)
-        try:
-            module = import_module(COMMANDS[cmd_name][0])
-        except ModuleNotFoundError as error:
-            missing = error.name or ""
-            if missing.partition(".")[0] not in NOT_BASE:
-                raise
-            remedy = "pip install 'perfmodel[validate]'"
-            raise InputError(f"perfmodel {cmd_name}: needs {missing}, which is not installed: {remedy}") from None
+        module = import_module(COMMANDS[cmd_name][0])
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command
@@ -100,11 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Exit status of one command line; a user's mistake is one line on stderr, a bug keeps its traceback."""
     gc.set_threshold(50_000)  # loading modules makes no garbage, and looking for it takes a tenth of a short run
+    if sys.stdout is None:  # closed by whoever called; what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")  # names of files hold anything
     try:
         status = app(args=list(arguments) or ["--help"], prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
+        _print_nowhere()
         return 1
     except KeyboardInterrupt:
         return 130
@@ -112,9 +110,29 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help of a group named without a verb
             print(str(error))
             return 0
-        print("error:", _sentence(error), file=sys.stderr)
-        return 2
+        return _refused(_sentence(error))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA_OF:
+            raise
+        return _refused(f"needs {missing}, which is not installed: pip install 'perfmodel[{EXTRA_OF[missing]}]'")
+    except OSError as error:  # a full disk behind stdout, say; files have been told apart by now
+        _print_nowhere()
+        return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")
+    except MemoryError:
+        return _refused("out of memory: ask for fewer points at a time")
     return status if isinstance(status, int) else 0
+
+
+def _refused(sentence: str) -> int:
+    print("error:", one_line(sentence), file=sys.stderr)
+    return 2
+
+
+def _print_nowhere() -> None:
+    """Let what is left to flush go nowhere."""
+    with suppress(OSError, ValueError):  # ValueError: stdout is no file, as under a test
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _sentence(error: Any) -> str:

@@ -2,10 +2,12 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -347,13 +349,50 @@ def test_a_group_by_itself_lists_its_verbs(kind: str, out: Run) -> None:
     assert text == out(kind, "--help")
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("module", "extra"), [("torch", "validate"), ("scipy.optimize", "fit")])
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str, extra: str
+) -> None:
     def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named 'torch' ({name})", name="torch")
+        raise ModuleNotFoundError(f"No module named {module!r} ({name})", name=module)
 
     monkeypatch.setattr(cli, "import_module", missing)
     assert cli.run(["validate"]) == 2
-    assert "perfmodel[validate]" in capsys.readouterr().err
+    assert f"perfmodel[{extra}]" in capsys.readouterr().err
+
+
+def test_a_module_of_our_own_that_is_missing_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'perfmodel.gone'", name="perfmodel.gone")
+
+    monkeypatch.setattr(cli, "import_module", missing)
+    with pytest.raises(ModuleNotFoundError):
+        cli.run(["validate"])
+
+
+def command(text: str) -> "subprocess.CompletedProcess[str]":
+    line = f"{shlex.quote(sys.executable)} -m perfmodel whatif {shlex.join([*SUBJECT, *POINT])} {text}"
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    done = command("--gamma 2 > /dev/full")
+    assert (done.returncode, done.stderr) == (2, "error: the output: No space left on device\n")
+
+
+def test_a_closed_stdout_is_no_mistake() -> None:
+    done = command("--gamma 2 >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(name: str) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(cli, "import_module", full)
+    assert cli.run(["whatif"]) == 2
+    assert capsys.readouterr().err == "error: out of memory: ask for fewer points at a time\n"
 
 
 LOADED = """

@@ -1,0 +1,72 @@
+"""What the package depends on: declared, bounded, and locked for CI."""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+IMPORTED_AS = {"yaml": "pyyaml"}
+PINNED_BY_TORCH = {"triton"}
+COME_WITH = {"click": "typer", "pydantic-core": "pydantic", "ipython": "ipywidgets"}
+ASKED_FOR = {"tokenizers"}
+"""Named in a line where somebody needs them."""
+
+
+def declared(*extras: str) -> list[Requirement]:
+    """The base's requirements and those of some extras; extras that name extras of this package are spelt out."""
+    found = [Requirement(text) for text in PROJECT["dependencies"] + [r for e in extras for r in EXTRAS[e]]]
+    own = [r for r in found if r.name == PROJECT["name"]]
+    return [r for r in found if r not in own] + [Requirement(t) for r in own for e in r.extras for t in EXTRAS[e]]
+
+
+def locked() -> dict[str, Version]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert all(len(pin.specifier) == 1 and next(iter(pin.specifier)).operator == "==" for pin in pins)
+    return {canonicalize_name(pin.name): Version(next(iter(pin.specifier)).version) for pin in pins}
+
+
+def test_ci_installs_what_is_locked_and_allowed() -> None:
+    """A requirement that is raised without `make lock` fails here; so does a lock that goes beyond what is allowed."""
+    pins = locked()
+    for wanted in declared("validate", "dev", "docs"):
+        if wanted.name not in PINNED_BY_TORCH:
+            assert pins[canonicalize_name(wanted.name)] in wanted.specifier, wanted
+    assert len(pins) > 100
+    assert all(not version.local for version in pins.values())
+
+
+@pytest.mark.parametrize("name", ["numpy", "pyyaml", "typer", "pydantic", "scipy", "torch", "safetensors", "pandas"])
+def test_a_new_major_version_waits_for_a_look(name: str) -> None:
+    (wanted, *_) = [r for r in declared("validate", "notebooks") if r.name == name]
+    upper = [s.version for s in wanted.specifier if s.operator == "<"]
+    assert len(upper) == 1
+    assert Version(upper[0]).release[0] == locked()[name].release[0] + 1
+
+
+def imported(folder: str) -> set[str]:
+    """Top-level packages that the modules of a folder import, also inside functions."""
+    found: set[str] = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found |= {name.partition(".")[0] for name in names}
+    return {IMPORTED_AS.get(name, name) for name in found - set(sys.stdlib_module_names)}
+
+
+def test_no_answer_needs_scipy_and_every_import_is_declared() -> None:
+    outside = [path.name for path in (ROOT / "perfmodel").iterdir() if path.is_dir() and not path.is_symlink()]
+    engine = set().union(*(imported(f"perfmodel/{name}") for name in outside))
+    assert "scipy" in imported("validate")
+    assert "scipy" not in engine
+    known = {canonicalize_name(r.name) for r in declared(*EXTRAS)} | {"perfmodel"} | COME_WITH.keys() | ASKED_FOR
+    assert {canonicalize_name(name) for name in engine | imported("validate")} <= known
