@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.cli.counts import parse_count, parse_counts
 from perfmodel.errors import InputError
+from perfmodel.parse import parse_count, parse_counts
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.backends import choose

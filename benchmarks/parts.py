@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.answers.inflection import inflection
+from perfmodel.answers.inflection import context_lengths
 from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import answer
+from perfmodel.answers.whatif import whatif
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
@@ -41,7 +41,7 @@ def figures(p: Prediction) -> tuple[object, ...]:
 
 def with_lengths(scenario: Scenario, workload: Workload) -> object:
     """A warm answer and its three context lengths."""
-    lengths = inflection(scenario, float(workload.batch), int(workload.gamma))
+    lengths = context_lengths(scenario, float(workload.batch), int(workload.gamma))
     return figures(predict(scenario, workload)), lengths
 
 
@@ -63,7 +63,7 @@ def warm() -> Rows:
         ("np.exp of 1,000,000 doubles (the yardstick)", best_s(lambda: np.exp(values), 20) * 1e3, "ms", None),
         ("one answer", best_s(lambda: figures(predict(scenario, one)), 200) * 1e6, "us", 500),
         ("one answer with the three lengths", best_s(lambda: with_lengths(scenario, one), 50) * 1e3, "ms", 5),
-        ("all of a what-if: names, lengths, interval, memory", best_s(lambda: answer(QUERY), 50) * 1e3, "ms", None),
+        ("all of a what-if: names, lengths, interval, memory", best_s(lambda: whatif(QUERY), 50) * 1e3, "ms", None),
         ("1,024 answers", best_s(lambda: figures(predict(scenario, thousand)), 50) * 1e3, "ms", 5),
     ]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.inflection import inflection
+from perfmodel.answers.inflection import context_lengths
 from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import answer
+from perfmodel.answers.whatif import whatif
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
 
@@ -29,11 +29,11 @@ def test_one_answer(benchmark: Timed) -> None:
 
 
 def test_the_three_lengths(benchmark: Timed) -> None:
-    benchmark(inflection, SCENARIO, 64.0, 2)
+    benchmark(context_lengths, SCENARIO, 64.0, 2)
 
 
 def test_a_whole_what_if(benchmark: Timed) -> None:
-    assert benchmark(answer, QUERY)["verdict"] == "pays"
+    assert benchmark(whatif, QUERY).verdict == "pays"
 
 
 def test_a_surface_of_100000_answers(benchmark: Timed) -> None:

@@ -17,8 +17,8 @@ from statistics import median
 import torch
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.cli.counts import parse_count, parse_counts, parse_numbers
 from perfmodel.errors import InputError
+from perfmodel.parse import parse_count, parse_counts, parse_numbers
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.validate.decoder.job import DTYPES
 from perfmodel.validate.decoder.setup import Request, decoder, start_random

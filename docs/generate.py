@@ -13,7 +13,6 @@ files, so that a page that has gone stale fails.
 """
 
 import contextlib
-import dataclasses
 import functools
 import io
 import json
@@ -23,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from pydantic import BaseModel
 from perfmodel import cli
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
-from perfmodel.cli.options import Question
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
@@ -51,15 +49,6 @@ COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 VERBS = [name for name in cli.COMMANDS if name != "validate"]
 COMPLETE = ("whatif", "advise")
 """Verbs shown with all their flags; the others have those of whatif beside their own."""
-OVERRIDDEN = {
-    "inflection": ("gamma", "context"),
-    "schedule": ("batch", "context", "gamma"),
-    "compare": ("batch", "gamma"),
-    "hierarchy": ("draft_kv", "gamma"),
-    "moe": ("batch", "gamma"),
-    "serving": ("batch", "context", "gamma", "alpha"),
-    "explore": ("model", "hardware", "tp", "draft_kv", "batch", "context", "alpha", "gamma"),
-}
 DEMO = (
     "whatif --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
     "--draft self --draft-kv streamingllm:512 --gamma 2"
@@ -218,41 +207,57 @@ def _constants() -> str:
 
 
 def _cli() -> str:
-    shared = {field.name for field in dataclasses.fields(Question)}
+    commands = {name: _command(name) for name in VERBS}
+    shared = {
+        param.name: _cells(param) for param in commands["whatif"].params if param.name not in ("json", "sensitivity")
+    }
     parts = [
         f"{NOTE}\n\n# Command line\n",
         "Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is "
         "allowed), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas "
         "(`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).\n",
     ]
-    for name in VERBS:
-        command: Any = typer.main.get_command(import_module(cli.COMMANDS[name][0]).app)
+    for name, command in commands.items():
         parts.append(f"## perfmodel {name}\n")
         verbs = getattr(command, "commands", None)
         if verbs is None:
-            own = [
-                p
-                for p in command.params
-                if name in COMPLETE or p.name not in shared or p.name in OVERRIDDEN.get(name, ())
-            ]
-            also = "" if name in COMPLETE else "\nBeside the flags of `perfmodel whatif`:\n"
-            parts.append(f"{_paragraphs(command.help)}\n{also}\n{_flags(own)}\n")
+            known = {} if name in COMPLETE else shared
+            parts.append(f"{_paragraphs(command.help)}\n\n{_beside(command, known)}{_flags(_own(command, known))}\n")
             continue
         parts += [f"{cli.COMMANDS[name][1]}\n", *_verbs(name, verbs, shared)]
-    validate: Any = typer.main.get_command(import_module(cli.COMMANDS["validate"][0]).app)
-    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]}\n", *_verbs("validate", validate.commands)]
+    validate = _command("validate")
+    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]}\n", *_verbs("validate", validate.commands, {})]
     parts.append(_contract())
     return "\n".join(parts)
 
 
-def _verbs(name: str, verbs: dict[str, Any], shared: Collection[str] = ()) -> Iterator[str]:
+def _command(name: str) -> Any:
+    return typer.main.get_command(import_module(cli.COMMANDS[name][0]).app)
+
+
+def _own(command: Any, shared: dict[str, list[str]]) -> list[Any]:
+    """The options of a command that are not just those of whatif."""
+    options = [p for p in command.params if p.param_type_name == "option"]
+    return [p for p in options if shared.get(p.name) != _cells(p)]
+
+
+def _beside(command: Any, shared: dict[str, list[str]]) -> str:
+    """Which flags of whatif a command has beside its own."""
+    names = {param.name for param in command.params}
+    if not shared or not names & set(shared):
+        return ""
+    missing = ", ".join(f"`--{name.replace('_', '-')}`" for name in shared if name not in names)
+    return f"Beside the flags of `perfmodel whatif`{f', without {missing}' if missing else ''}:\n\n"
+
+
+def _verbs(name: str, verbs: dict[str, Any], shared: dict[str, list[str]]) -> Iterator[str]:
     """A paragraph for each verb of a group, and the flags that are its own."""
     for verb, command in verbs.items():
         arguments = [p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option" and p.name not in shared]
-        also = ["[--json]"] if any(p.name == "json" for p in options) else []
+        own = _own(command, shared)
+        also = ["[--json]"] if any(p.name == "json" for p in own) else []
         yield f"`perfmodel {' '.join((name, verb, *arguments, *also))}`: {_paragraphs(command.help)}\n"
-        if own := [p for p in options if p.name != "json"]:
+        if own := [p for p in own if p.name != "json"]:
             yield f"{_flags(own)}\n"
 
 
@@ -261,22 +266,26 @@ def _paragraphs(text: str) -> str:
 
 
 def _flags(params: list[Any]) -> str:
-    rows = []
-    for param in params:
-        flags = ", ".join(f"`{flag}`" for flag in param.opts)
-        value = f"`{param.metavar}`" if param.metavar else ""
-        default = "required" if param.required else "" if param.default in (None, False, "") else f"`{param.default}`"
-        rows.append([flags, value, default, param.help or ""])
-    return "\n".join(table(["flag", "value", "default", "what"], rows, text_columns=range(4)))
+    return "\n".join(table(["flag", "value", "default", "what"], map(_cells, params), text_columns=range(4)))
+
+
+def _cells(param: Any) -> list[str]:
+    flags = ", ".join(f"`{flag}`" for flag in param.opts)
+    value = f"`{param.metavar}`" if param.metavar else ""
+    shown = param.show_default if isinstance(param.show_default, str) else param.default
+    default = "required" if param.required else "" if shown in (None, False, "") else f"`{shown}`"
+    return [flags, value, default, param.help or ""]
 
 
 def _contract() -> str:
     return (
         "## The answer of `perfmodel whatif --json`\n\n"
-        "Names are a contract: fields are added, never renamed. Times (`_s`) are seconds of the whole tensor-parallel "
-        "group, and of one pass; bytes are per device; throughput is of the group. What there is none of is null. "
+        "Names are a contract: fields are added, never renamed. `schema_version` is 2 in the JSON of every verb; where "
+        "there can be several answers, they are `rows`. In Python an answer's `as_dict()` is the same.\n\nTimes (`_s`) "
+        "are seconds of the whole tensor-parallel group, of one pass; bytes are per device, throughput is the group's. "
+        "What there is none of is null. `verdict` is `pays`, `does_not_pay`, `too_close_to_call` or `does_not_fit`. "
         "`measured` lists published measurements of exactly this question. Several `--batch`, `--context` or `--gamma` "
-        f"values give a list of such answers. `perfmodel {DEMO} --json`:\n\n"
+        f"values give such answers as `rows`. `perfmodel {DEMO} --json`:\n\n"
         f"```json\n{output_of(shlex.split(f'perfmodel {DEMO} --json'))}```\n"
     )
 

@@ -1,7 +1,15 @@
 """The one error a user can cause, and the sentence it is told in."""
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_ARGUMENT = re.compile(r"`[^`]*`|(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 MOST_LISTED = 32
 """Names that a refusal lists before it says how many more there are."""
@@ -10,17 +18,46 @@ MOST_LISTED = 32
 class InputError(ValueError):
     """What the user gave is wrong; the message is one line that says what, where and what is allowed.
 
-    The command line prints it and exits with 2. Everything else that is raised is a bug. Whatever of the message was
-    read from a file or an argument, it is one line without control characters.
+    Messages are written once, with arguments as flags (``--draft-kv``): the command line prints them so (`as_flags`)
+    and exits with 2. What `in_names` lets out names them as Python does (``draft_kv``). Everything else that is raised
+    is a bug. Whatever of a message was read from a file or an argument, it is one line without control characters.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
+        self.named = False
+
+    def __str__(self) -> str:
+        return as_names(self.as_flags) if self.named else self.as_flags
+
+    @property
+    def as_flags(self) -> str:
+        """The message with its arguments as the command line spells them."""
+        return super().__str__()
 
 
 def one_line(text: str) -> str:
     """The text without line breaks and control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def as_names(text: str) -> str:
+    """A text about arguments, with these named as in Python: ``--draft-kv`` is ``draft_kv``. What is quoted stays."""
+    return _ARGUMENT.sub(lambda m: m[1].replace("-", "_") if m[1] else m[0], text)
+
+
+def in_names(function: Callable[P, T]) -> Callable[P, T]:
+    """A function of the Python interface: what it refuses is told with the names of its arguments."""
+
+    @wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except InputError as error:
+            error.named = True
+            raise
+
+    return told
 
 
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:

@@ -18,3 +18,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) ->
 def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """What ``--json`` prints."""
     return json.loads(run(capsys, *arguments, "--json"))
+
+
+def read_row(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """The one row of what ``--json`` prints."""
+    (row,) = read(capsys, *arguments)["rows"]
+    return row

@@ -12,7 +12,7 @@ import pytest
 from perfmodel.answers import inflection
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
-from perfmodel.ops import Cost, Op
+from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perfmodel import kv
 from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import answer
+from perfmodel.answers.whatif import whatif
 from perfmodel.cli import gpus as gpu_catalogue
 from perfmodel.cli import models as model_catalogue
 from perfmodel.drafts import kinds
@@ -78,7 +78,7 @@ def test_a_roofline_is_plausible(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACCELERATORS)
 def test_a_device_answers(name: str) -> None:
-    found = answer(Query("llama-3.2-1b", name, 4, 8192, gamma=3, draft_kv="streamingllm:512", alpha=0.8))
+    found = whatif("llama-3.2-1b", name, 4, 8192, gamma=3, draft_kv="streamingllm:512", alpha=0.8).as_dict()
     for step in ("target_step", "draft_step", "verify_step"):
         assert 0 < found[step]["lower_s"] <= found[step]["predicted_s"] < 1
     assert load_gpu(name).name == found["query"]["hardware"] == name
@@ -111,7 +111,7 @@ def test_aliases_of_models_are_unique_and_resolve() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_answers(name: str) -> None:
-    found = answer(Query(name, "b200", 1, 1024, gamma=2, draft_kv="streamingllm:256", alpha=0.8))
+    found = whatif(name, "b200", 1, 1024, gamma=2, draft_kv="streamingllm:256", alpha=0.8).as_dict()
     assert found["memory"]["weight_bytes"] > 0.999 * 2 * load_model(name).active_params  # bf16; some norms are left out
     assert 0 < found["target_step"]["lower_s"] <= found["target_step"]["predicted_s"]
 
@@ -218,7 +218,7 @@ def test_a_step_never_reads_less_than_what_it_attends_to(name: str, layout: KVLa
 
 @every_method
 def test_a_method_answers(name: str) -> None:
-    found = answer(Query("llama-3.1-8b", "h100", 4, 32_000, gamma=2, draft_kv=kv.method(name).example, alpha=0.8))
+    found = whatif("llama-3.1-8b", "h100", 4, 32_000, gamma=2, draft_kv=kv.method(name).example, alpha=0.8).as_dict()
     assert found["query"]["draft_kv"].startswith(name)
     assert 0 < found["draft_step"]["lower_s"] <= found["draft_step"]["predicted_s"]
 
@@ -258,6 +258,6 @@ def test_a_draft_keeps_the_contract(word: str) -> None:
                     assert speedups(s, batch, context, np.array([gamma]))[..., 0] == pytest.approx(float(one.speedup))
     own = s.draft.own_weight_bytes(s.draft_shard)
     assert (own == 0) is s.draft.shares_weights
-    a = answer(Query("llama-3.1-8b", "h100-sxm-80gb", 8, 4096, 2, draft=DRAFTS[word], alpha=0.7))
+    a = whatif("llama-3.1-8b", "h100-sxm-80gb", 8, 4096, 2, draft=DRAFTS[word], alpha=0.7).as_dict()
     assert a["memory"]["draft_weight_bytes"] == own
     assert a["draft_setup_s"] >= 0

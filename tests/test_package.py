@@ -94,7 +94,7 @@ def test_the_wheel_is_small(built: tuple[Path, Path]) -> None:
 def test_whatif_runs_from_the_wheel(installed: tuple[Path, Path]) -> None:
     scripts, folder = installed
     answer = json.loads(run(scripts / "perfmodel", *WHATIF, cwd=folder))
-    assert answer["schema_version"] == 1
+    assert answer["schema_version"] == 2
     assert 1.0 < answer["speedup"] < 2.0  # measured: 1.28
     assert answer["target_step"]["lower_s"] <= answer["target_step"]["predicted_s"]
     assert json.loads(run(scripts / "python", "-m", "perfmodel", *WHATIF, cwd=folder)) == answer

@@ -1,176 +1,252 @@
 """Which draft, how much cache, how many tokens, on how many devices, or no speculation at all.
 
-Every candidate of `advise_space` is priced over all batches and draft lengths at once; what does not fit in memory or
-misses the bound on time per token is out. The best by the objective is answered with its runner-up, the best plain
-decoding, the fronts of throughput against time per token, the term that decides, and how far it would carry.
+Every candidate is priced over all batches and draft lengths at once; what does not fit in memory or misses the bound on
+time per token is out. The best by the objective is answered with its runner-up, the best baseline, the fronts of
+throughput against time per token, the term that decides, and how far it would carry.
 """
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from perfmodel.answers.advise_price import Pick, Priced, best, fits, front, price_all
-from perfmodel.answers.advise_space import Request, heads
-from perfmodel.answers.whatif import calibration_dict, reason, step_dict, warnings
-from perfmodel.ops import Array
+from perfmodel.answers.answer import Answer, Room, Step
+from perfmodel.answers.arguments import asks
+from perfmodel.answers.candidates import AdviseQuery, Skip, find_candidates
+from perfmodel.answers.prices import Fronts, Point, Priced, best, fits, front, price
+from perfmodel.answers.text import times
+from perfmodel.answers.verdict import SENTENCES, Calibrated, reason, warnings
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.uncertainty import speedup_interval
 from perfmodel.speculation.workload import Workload
 
-SCHEMA_VERSION = 1
 UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per million tokens"}
 
 
-def advise(request: Request) -> dict[str, Any]:
-    """Answer a request; plain JSON types, None where there is none. Raises InputError for what the user got wrong."""
-    plain_heads, candidates, skips = heads(request)
-    batches = np.asarray(sorted(set(request.batches)), float)
-    plain, drafted = price_all(plain_heads, candidates, batches, request)
-    picks = [p for p in (best(x, batches, request) for x in (*plain, *drafted)) if p is not None]
-    picks.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, plain decoding first
-    baseline = next((p for p in picks if p.gamma == 0), None)
-    chosen = picks[0] if picks else None
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "request": asdict(request) | {"rates": dict(request.rates), "batches": [int(batches[0]), int(batches[-1])]},
-        "verdict": "infeasible" if chosen is None else "speculate" if chosen.gamma else "do_not_speculate",
-        "reason": _infeasible(request, plain, drafted) if chosen is None else _reason(request, chosen, batches, picks),
-        "objective": {"name": request.objective, "unit": UNITS[request.objective]},
-        "chosen": None if chosen is None else _point(chosen, request),
-        "runner_up": _point(picks[1], request) if len(picks) > 1 else None,
-        "plain": None if baseline is None else _point(baseline, request),
-        "robustness": None if chosen is None else _robustness(request, chosen, picks, baseline),
-        "pareto": {"plain": front(plain, batches), "speculating": front(drafted, batches)},
-        "candidates": int(sum(x.tpot_s.size for x in (*plain, *drafted))),
-        "skipped": [{"draft": s.draft, "draft_kv": s.draft_kv, "reason": s.reason} for s in skips],
-        "calibration": calibration_dict(plain_heads[0].scenario) if plain_heads else None,
-        "warnings": [] if chosen is None else _warnings(chosen, request),
-    }
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The objective and its unit."""
+
+    name: str
+    unit: str
 
 
-def _warnings(chosen: Pick, request: Request) -> list[str]:
-    s, batch, gamma = chosen.head.scenario, float(chosen.batch), chosen.gamma
-    room = memory_of(s, batch, request.context, float(gamma), request.memory_fraction)
-    return warnings(s, batch, request.context, gamma, room)
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One configuration; draft, draft_kv and draft_tp are None for the baseline, tree_levels for a chain.
+
+    `speedup` is over the baseline at the same batch and degree; `objective` the value of what was looked for.
+    """
+
+    tp: int
+    draft: str | None
+    draft_kv: str | None
+    draft_tp: int | None
+    gamma: int
+    tree_levels: int | None
+    batch: int
+    tpot_s: float
+    throughput_tokens_per_s: float
+    throughput_tokens_per_s_per_device: float
+    cost_per_million_tokens: float | None
+    speedup: float
+    tokens_per_iteration: float
+    acceptance_source: str | None
+    objective: float
 
 
-def _gain(a: Pick, b: Pick, request: Request) -> float:
+@dataclass(frozen=True, slots=True)
+class Robustness:
+    """How far the choice carries: margins, the acceptance at which it would turn, and the calibration's scatter.
+
+    alpha is the chosen chain's constant acceptance; at smallest_alpha, or smallest_tokens_per_iteration, the chosen
+    batch and gamma would fall back to the best baseline. robust: the whole interval is above 1.
+    """
+
+    gain_over_baseline: float | None
+    gain_over_baseline_interval: tuple[float, float] | None
+    gain_over_runner_up: float | None
+    alpha: float | None
+    smallest_alpha: float | None
+    smallest_tokens_per_iteration: float | None
+    robust: bool | None
+
+
+@dataclass(frozen=True, repr=False)
+class Advice(Answer):
+    """The best configuration, what it was chosen from, and why; None where nothing is possible."""
+
+    query: AdviseQuery
+    verdict: Literal["speculate", "do_not_speculate", "infeasible"]
+    reason: str
+    objective: Aim
+    chosen: Pick | None
+    runner_up: Pick | None
+    baseline: Pick | None
+    robustness: Robustness | None
+    pareto: Fronts
+    candidates: int
+    skipped: tuple[Skip, ...]
+    calibration: Calibrated | None
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        if (p := self.chosen) is None:
+            return f"{SENTENCES[self.verdict]}: {self.reason}"
+        draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
+        pace = f"{p.throughput_tokens_per_s:.0f} tokens/s, {times(p.speedup)}"
+        return f"{SENTENCES[self.verdict]}: {draft}, batch {p.batch} on {p.tp} devices: {pace}"
+
+
+@asks(AdviseQuery)
+def advise(question: AdviseQuery) -> Advice:
+    """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the baseline?
+
+    Only drafts whose acceptance was measured are searched: by rate, by a file, or in the bundled rows. Raises
+    InputError for what the user got wrong.
+    """
+    alone, candidates, skips = find_candidates(question)
+    baseline, drafted = price(alone, candidates, question)
+    found = [p for p in (best(x, question) for x in (*baseline, *drafted)) if p is not None]
+    found.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
+    best_baseline = next((p for p in found if p.gamma == 0), None)
+    chosen = found[0] if found else None
+    return Advice(
+        query=question,
+        verdict="infeasible" if chosen is None else "speculate" if chosen.gamma else "do_not_speculate",
+        reason=_infeasible(question, baseline, drafted) if chosen is None else _reason(question, chosen, found),
+        objective=Aim(question.objective, UNITS[question.objective]),
+        chosen=None if chosen is None else _pick(chosen, question),
+        runner_up=_pick(found[1], question) if len(found) > 1 else None,
+        baseline=None if best_baseline is None else _pick(best_baseline, question),
+        robustness=None if chosen is None else _robustness(question, chosen, found, best_baseline),
+        pareto=Fronts(front(baseline, question.batches), front(drafted, question.batches)),
+        candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
+        skipped=tuple(skips),
+        calibration=Calibrated.of(alone[0].scenario) if alone else None,
+        warnings=() if chosen is None else _warnings(chosen, question),
+    )
+
+
+def _warnings(chosen: Point, asked: AdviseQuery) -> tuple[str, ...]:
+    s, batch, gamma, context = chosen.candidate.scenario, float(chosen.batch), chosen.gamma, float(asked.context)
+    room = memory_of(s, batch, context, float(gamma), float(asked.memory_fraction))
+    return warnings(s, batch, context, gamma, Room.of(room))
+
+
+def _gain(a: Point, b: Point, asked: AdviseQuery) -> float:
     """How many times better a is than b."""
-    return a.value / b.value if request.objective == "throughput" else b.value / a.value
+    return a.value / b.value if asked.objective == "throughput" else b.value / a.value
 
 
-def _point(pick: Pick, request: Request) -> dict[str, Any]:
-    s = pick.head.scenario
-    plain = float(s.target_pass_s(float(pick.batch), request.context))
-    throughput = pick.batch / pick.tpot_s
-    price = request.price_per_gpu_hour
-    return {
-        "tp": pick.head.tp,
-        "draft": s.draft.name if pick.gamma else None,
-        "draft_kv": s.draft.kv.label() if pick.gamma else None,
-        "draft_tp": s.draft.tensor_parallel if pick.gamma else None,
-        "gamma": pick.gamma,
-        "tree_levels": pick.levels or None,
-        "batch": pick.batch,
-        "tpot_s": pick.tpot_s,
-        "throughput_tokens_per_s": throughput,
-        "throughput_tokens_per_s_per_device": throughput / pick.head.tp,
-        "cost_per_million_tokens": None if price is None else price * pick.head.tp / 3600.0 * 1e6 / throughput,
-        "speedup": plain / pick.tpot_s,
-        "tokens_per_iteration": pick.gained,
-        "acceptance_source": s.acceptance.source if pick.gamma else None,
-        "objective": pick.value if request.objective == "throughput" else -pick.value,
-    }
+def _pick(point: Point, asked: AdviseQuery) -> Pick:
+    s, tp = point.candidate.scenario, point.candidate.tp
+    baseline = float(s.target_pass_s(float(point.batch), float(asked.context)))
+    throughput = point.batch / point.tpot_s
+    return Pick(
+        tp=tp,
+        draft=s.draft.name if point.gamma else None,
+        draft_kv=s.draft.kv.label() if point.gamma else None,
+        draft_tp=s.draft.tensor_parallel if point.gamma else None,
+        gamma=point.gamma,
+        tree_levels=point.levels or None,
+        batch=point.batch,
+        tpot_s=point.tpot_s,
+        throughput_tokens_per_s=throughput,
+        throughput_tokens_per_s_per_device=throughput / tp,
+        cost_per_million_tokens=None if asked.price is None else float(asked.price) * tp / 3600.0 * 1e6 / throughput,
+        speedup=baseline / point.tpot_s,
+        tokens_per_iteration=point.gained,
+        acceptance_source=s.acceptance.source if point.gamma else None,
+        objective=point.value if asked.objective == "throughput" else -point.value,
+    )
 
 
-def _reason(request: Request, chosen: Pick, batches: Array, picks: list[Pick]) -> str:
-    stops = f"batch {chosen.batch}: {_stops(request, chosen, batches)}"
-    limiter = step_dict(chosen.head.scenario.target_step(float(chosen.batch), request.context))["limiter"]
+def _reason(asked: AdviseQuery, chosen: Point, found: list[Point]) -> str:
+    stops = f"batch {chosen.batch}: {_stops(asked, chosen)}"
+    limiter = Step.of(chosen.candidate.scenario.target_step(float(chosen.batch), float(asked.context))).limiter
     if chosen.gamma:
-        return f"{reason(_prediction(chosen, request), limiter)}; {stops}"
-    rival = next((p for p in picks if p.gamma), None)
+        return f"{reason(_prediction(chosen, asked), limiter)}; {stops}"
+    rival = next((p for p in found if p.gamma), None)
     if rival is None:
         return f"no candidate draft with a known acceptance is allowed here; {stops}"
-    why = reason(_prediction(rival, request), limiter)
-    draft, tree = rival.head.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
+    why = reason(_prediction(rival, asked), limiter)
+    draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
         f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch {rival.batch}) reaches "
-        f"{_gain(rival, chosen, request):.3f} of plain decoding: {why}; {stops}"
+        f"{_gain(rival, chosen, asked):.3f} of the baseline: {why}; {stops}"
     )
 
 
-def _prediction(pick: Pick, request: Request) -> Prediction:
+def _prediction(point: Point, asked: AdviseQuery) -> Prediction:
     """The point's parts; a tree's draft passes count as a chain's would, at their mean time."""
-    s, batch = pick.head.scenario, float(pick.batch)
-    if not pick.levels:
-        return predict(s, Workload.of(batch, request.context, pick.gamma), request.max_gamma)
-    target, overhead = float(s.target_pass_s(batch, request.context)), float(s.overhead_s(batch, request.context))
-    verify = float(s.target_pass_s(batch, request.context, pick.gamma + 1.0))
-    drafts = pick.tpot_s * pick.gained - verify - overhead
+    s, batch, context = point.candidate.scenario, float(point.batch), float(asked.context)
+    if not point.levels:
+        return predict(s, Workload.of(batch, context, point.gamma), int(asked.max_gamma))
+    target, overhead = float(s.target_pass_s(batch, context)), float(s.overhead_s(batch, context))
+    verify = float(s.target_pass_s(batch, context, point.gamma + 1.0))
+    drafts = point.tpot_s * point.gained - verify - overhead
     return Prediction(
         batch=np.asarray(batch),
-        gamma=np.asarray(pick.levels - 1),
+        gamma=np.asarray(point.levels - 1),
         target_s=np.asarray(target),
-        draft_s=np.asarray(drafts / (pick.levels - 1)),
+        draft_s=np.asarray(drafts / (point.levels - 1)),
         verify_s=np.asarray(verify),
         overhead_s=np.asarray(overhead),
-        tokens_per_iteration=np.asarray(pick.gained),
-        gamma_optimal=np.asarray(pick.levels - 1),
-        speedup_at_gamma_optimal=np.asarray(target / pick.tpot_s),
+        tokens_per_iteration=np.asarray(point.gained),
+        gamma_optimal=np.asarray(point.levels - 1),
+        speedup_at_gamma_optimal=np.asarray(target / point.tpot_s),
     )
 
 
-def _stops(request: Request, chosen: Pick, batches: Array) -> str:
+def _stops(asked: AdviseQuery, chosen: Point) -> str:
     """Why not the next larger batch."""
-    larger = batches[batches > chosen.batch]
-    if request.objective == "latency":
-        return "the fewest sequences are the fastest" if chosen.batch == batches[0] else "the fastest allowed"
+    larger = asked.batches[asked.batches > chosen.batch]
+    if asked.objective == "latency":
+        return "the fewest sequences are the fastest" if chosen.batch == asked.batches[0] else "the fastest allowed"
     if larger.size == 0:
         return "the end of the batch range"
-    if not bool(fits(chosen.head.scenario, float(larger[0]), float(chosen.gamma), request)):
+    if not bool(fits(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), asked)):
         return "memory is full"
-    return "the bound on time per token" if request.max_tpot_s is not None else "larger ones give no more"
+    return "the bound on time per token" if asked.max_tpot_ms is not None else "larger ones give no more"
 
 
-def _robustness(request: Request, chosen: Pick, picks: list[Pick], baseline: Pick | None) -> dict[str, Any]:
-    """How far the choice carries: margins, the acceptance at which it would turn, and the calibration's scatter."""
-    s = chosen.head.scenario
-    over_plain = None if baseline is None else _gain(chosen, baseline, request)
+def _robustness(asked: AdviseQuery, chosen: Point, found: list[Point], baseline: Point | None) -> Robustness:
+    s = chosen.candidate.scenario
+    gain = None if baseline is None else _gain(chosen, baseline, asked)
     alpha = least = interval = None
     if chosen.gamma and not chosen.levels:
         alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
-    if chosen.gamma and over_plain is not None:
+    if chosen.gamma and gain is not None:
         if not chosen.levels:
-            least = float(alpha_from_tokens_per_iteration(max(chosen.gained / over_plain, 1.0), chosen.gamma))
-        found = speedup_interval(s, float(chosen.batch), request.context, chosen.gamma, over_plain)
-        interval = None if found is None else [found.low, found.high]
-    return {
-        "gain_over_plain": over_plain,
-        "gain_over_plain_interval": interval,
-        "gain_over_runner_up": _gain(chosen, picks[1], request) if len(picks) > 1 else None,
-        "alpha": alpha,
-        "alpha_that_still_beats_plain": least,
-        "tokens_per_iteration_that_still_beat_plain": (
-            chosen.gained / over_plain if chosen.gamma and over_plain is not None else None
-        ),
-        "robust": None if interval is None else bool(interval[0] > 1),
-    }
+            least = float(alpha_from_tokens_per_iteration(max(chosen.gained / gain, 1.0), chosen.gamma))
+        interval = speedup_interval(s, float(chosen.batch), float(asked.context), chosen.gamma, gain)
+    return Robustness(
+        gain_over_baseline=gain,
+        gain_over_baseline_interval=None if interval is None else (interval.low, interval.high),
+        gain_over_runner_up=_gain(chosen, found[1], asked) if len(found) > 1 else None,
+        alpha=alpha,
+        smallest_alpha=least,
+        smallest_tokens_per_iteration=chosen.gained / gain if chosen.gamma and gain is not None else None,
+        robust=None if interval is None else bool(interval.low > 1),
+    )
 
 
-def _infeasible(request: Request, plain: list[Priced], drafted: list[Priced]) -> str:
-    if not plain:
+def _infeasible(asked: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
+    if not baseline:
         return "no tensor-parallel degree asked for is possible here"
-    fitting = [x.tpot_s[x.fits].min() for x in (*plain, *drafted) if x.fits.any()]
+    fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
-        room = [memory_of(x.head.scenario, 1.0, request.context, 0.0, request.memory_fraction) for x in plain]
-        least, most = min(request.batches), max(int(r.ar_max_batch) for r in room)
+        context, fraction = float(asked.context), float(asked.memory_fraction)
+        room = [memory_of(x.candidate.scenario, 1.0, context, 0.0, fraction) for x in baseline]
+        least, most = int(asked.batches[0]), max(int(r.ar_max_batch) for r in room)
         if most >= 1:
             return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
-        weights = min(float(x.head.scenario.target_shard.stored_weight_bytes) for x in plain) / 1e9
+        weights = min(float(x.candidate.scenario.target_shard.stored_weight_bytes) for x in baseline) / 1e9
         have = float(room[0].available_bytes) / 1e9
         return f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
-    bound, least = (request.max_tpot_s or 0.0) * 1e3, min(fitting) * 1e3
-    return f"the bound of {bound:g} ms per token is below the least reachable, {least:.2f} ms"
+    bound, least_ms = float(asked.max_tpot_ms or 0.0), min(fitting) * 1e3
+    return f"the bound of {bound:g} ms per token is below the least reachable, {least_ms:.2f} ms"

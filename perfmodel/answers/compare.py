@@ -1,261 +1,129 @@
-"""Speculation or batching: two ways to put more query tokens into a pass that mostly loads.
+"""Speculation or batching at one context, and how both compose."""
 
-One sequence verifying m tokens reads W + S kappa and yields Omega tokens; m sequences decoding one token each read
-W + m S kappa and yield m. Weights are shared either way, the cache is not: speculation shares it among the m tokens of
-one sequence. On bytes per token it wins from  S kappa / W = (m - Omega) / (m (Omega - 1))  on (docs/decisions.md).
-"""
+from dataclasses import dataclass, fields
+from typing import Annotated
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from perfmodel import costs
-from perfmodel.errors import refuse
-from perfmodel.kv.full import Full
-from perfmodel.ops import Floats, Op
-from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import predict
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.arguments import asks, count
+from perfmodel.answers.batching import (
+    Chunked,
+    Composition,
+    Disaggregation,
+    Pass,
+    Speculating,
+    both_ways,
+    chunked,
+    compose,
+    disaggregate,
+)
+from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.answers.text import devices, tokens
+from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+
+
+@dataclass(frozen=True)
+class CompareQuery(Options):
+    """A question about m = gamma + 1 tokens of one request against m requests."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    context: arg.Context
+    gamma: arg.Gamma
+    batch: Annotated[
+        arg.Number, arg.Argument("Sequences of the decode pool and of a shared pass.", "N", "--batch-size -b", count)
+    ] = 1
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = "full"
+    alpha: arg.Alpha = None
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        if not isinstance(self.gamma, int) or self.gamma < 1:
+            raise refuse("--gamma", None, "a whole number from 1", "auto" if self.gamma is None else self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """One target pass on one device of the group: what it moves and computes, how long it takes, what it yields."""
+class DecodePool:
+    """A disaggregated decode pool without and with speculation."""
 
-    sequences: float
-    query: float
-    weight_bytes: float
-    kv_bytes: float
-    activation_bytes: float
-    flops: float
-    predicted_s: float
-    tokens: float
-
-    @property
-    def bytes(self) -> float:
-        """All bytes moved."""
-        return self.weight_bytes + self.kv_bytes + self.activation_bytes
+    baseline: Disaggregation
+    speculating: Disaggregation
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """m tokens either way: `speculating` one sequence verifying m, `batching` m sequences decoding one each.
+class IdleTokens:
+    """Prompt tokens that a pass can carry (`idle_tokens`): a step of the baseline, and a verification."""
 
-    draft_s: what drafting costs beside the pass, the iteration's overhead included. crossover_context: where both move
-    the same weight and KV bytes per token gained, the draft's left out; None where batching never loses (Omega <= 1,
-    or windows that end a cache before it is large enough).
+    baseline: float
+    verifying: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedPrefill:
+    """Chunked prefill in the passes of a batch, without and with speculation."""
+
+    baseline: Chunked
+    speculating: Chunked
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Answer):
+    """Speculation or batching at one context (see `BothWays`), and how both compose; composition is None where not
+    even one sequence fits.
     """
 
-    speculating: Pass
+    query: Query
+    speculating: Speculating
     batching: Pass
-    draft_s: float
+    kv_ratio: float
+    bytes_per_pass_ratio: float
+    bytes_per_token_ratio: float
+    seconds_per_token_ratio: float
     crossover_context: float | None
+    composition: Composition | None
+    disaggregated: DecodePool
+    idle_tokens: IdleTokens
+    chunked_prefill: ChunkedPrefill
 
-    @property
-    def kv_ratio(self) -> float:
-        """KV bytes of batching over speculation's."""
-        return self.batching.kv_bytes / self.speculating.kv_bytes
-
-    @property
-    def bytes_per_pass_ratio(self) -> float:
-        """Weight and KV bytes of a pass, batching over speculation."""
-        return _load(self.batching) / _load(self.speculating)
-
-    @property
-    def bytes_per_token_ratio(self) -> float:
-        """Weight and KV bytes per token gained, speculation over batching: below 1 speculation is the cheaper."""
-        return _load(self.speculating) / self.speculating.tokens / (_load(self.batching) / self.batching.tokens)
-
-    @property
-    def seconds_per_token_ratio(self) -> float:
-        """Time per token gained, drafting included, speculation over batching."""
-        s = self.speculating
-        return (s.predicted_s + self.draft_s) / s.tokens / (self.batching.predicted_s / self.batching.tokens)
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        q = self.query
+        return (
+            f"per token gained speculation moves {self.bytes_per_token_ratio:.2f} times batching's bytes and takes "
+            f"{self.seconds_per_token_ratio:.2f} times as long; equal bytes from context "
+            f"{tokens(self.crossover_context)}; {q.model} on {devices(q.hardware, float(q.tp))}"
+        )
 
 
-def _load(p: Pass) -> float:
-    return p.weight_bytes + p.kv_bytes
+@asks(CompareQuery)
+def compare(question: CompareQuery) -> Comparison:
+    """One request verifying gamma + 1 tokens, or gamma + 1 requests decoding one token each?
 
-
-def compare(scenario: Scenario, context: float, tokens: int) -> Comparison:
-    """One request verifying `tokens` (gamma + 1) tokens against `tokens` requests at the same context.
-
-    Raises InputError for fewer than 2 tokens, or beyond what the acceptance knows.
+    Also how both compose in the memory there is, what speculation does to a disaggregated decode pool, and how much of
+    the idle FLOPs it leaves to chunked prefill. Raises InputError.
     """
-    if not 2 <= tokens <= 1025:
-        raise refuse("--gamma", None, "a whole number from 1 to 1024", tokens - 1)
-    gained = float(np.ravel(scenario.acceptance.tokens_per_iteration(tokens - 1))[0])
-    one = _pass(scenario, 1.0, context, float(tokens), gained)
-    many = _pass(scenario, float(tokens), context, 1.0, float(tokens))
-    p = predict(scenario, Workload.of(1, context, tokens - 1), 0)
-    cache = crossover_cache_bytes(one.weight_bytes, tokens, gained)
+    query = question.query()
+    gamma, batch, context = int(query.gamma or 0), float(query.batch), float(query.context)
+    scenario = resolve(query)
+    found = both_ways(scenario, context, gamma + 1)
+    pools = disaggregate(scenario, batch, context, gamma, int(query.new_tokens))
+    alone, verifying = chunked(scenario, batch, context, gamma)
     return Comparison(
-        speculating=one,
-        batching=many,
-        draft_s=float(p.gamma * p.draft_s + p.overhead_s),
-        crossover_context=None if cache is None else scenario.target_shard.context_of(cache),
-    )
-
-
-def crossover_context(weight_bytes: float, kv_bytes_per_token: float, tokens: int, gained: float) -> float | None:
-    """S where speculation moves no more bytes per token: W (m - Omega) / (kappa m (Omega - 1)); None at Omega <= 1."""
-    cache = crossover_cache_bytes(weight_bytes, tokens, gained)
-    return None if cache is None else cache / kv_bytes_per_token
-
-
-def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float) -> float | None:
-    """One sequence's cache where speculation moves no more bytes per token: W (m - Omega) / (m (Omega - 1))."""
-    return None if gained <= 1 else weight_bytes * (tokens - gained) / (tokens * (gained - 1))
-
-
-def _pass(scenario: Scenario, sequences: float, context: float, query: float, gained: float) -> Pass:
-    ops = scenario.target_ops(sequences, context, query)
-    return Pass(
-        sequences=sequences,
         query=query,
-        weight_bytes=_sum(ops, "weight_bytes"),
-        kv_bytes=_sum(ops, "kv_bytes"),
-        activation_bytes=_sum(ops, "activation_bytes"),
-        flops=_sum(ops, "flops"),
-        predicted_s=float(scenario.target_pass_s(sequences, context, query)),
-        tokens=gained,
+        **{f.name: getattr(found, f.name) for f in fields(found)},
+        composition=_composition(scenario, context, gamma, float(query.memory_fraction)),
+        disaggregated=DecodePool(*pools),
+        idle_tokens=IdleTokens(alone.tokens, verifying.tokens),
+        chunked_prefill=ChunkedPrefill(alone, verifying),
     )
 
 
-def _sum(ops: list[Op], what: str) -> float:
-    return float(sum(getattr(op.cost, what) for op in ops))
-
-
-@dataclass(frozen=True, slots=True)
-class Composition:
-    """How both compose in the memory there is; throughputs are tokens/s of the group.
-
-    alone: one sequence, plain. batched: the plain batch that fits with the most throughput. drafted: one sequence at
-    its best gamma. both: the batch and gamma that fit with the most throughput; gamma 0 where drafting adds nothing.
-    """
-
-    alone: float
-    batched: float
-    batched_at: int
-    drafted: float
-    drafted_gamma: int
-    both: float
-    both_at: int
-    both_gamma: int
-
-
-def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float, most: int = 1024) -> Composition:
-    """Batching alone, speculation alone, and both, under capacity. Raises InputError where not one sequence fits."""
-    batches = np.arange(1.0, most + 1)[:, None]
-    gammas = np.arange(max_gamma + 1)
-    room = capacity.memory_of(scenario, batches, np.asarray(context), gammas.astype(float), fraction)
-    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
-    rate = np.where(np.broadcast_to(room.fits, p.tpot_s.shape), p.throughput_tokens_per_s, 0.0)
-    rate[:, 0] = np.where(np.broadcast_to(room.fits, rate.shape)[:, 0], batches[:, 0] / p.target_s[:, 0], 0.0)
-    if rate[0, 0] == 0:
-        raise refuse("--context", None, "short enough for one sequence to fit", f"{context:g}")
-    at, gamma = divmod(int(np.argmax(rate)), rate.shape[1])
-    return Composition(
-        alone=float(rate[0, 0]),
-        batched=float(rate[:, 0].max()),
-        batched_at=int(np.argmax(rate[:, 0])) + 1,
-        drafted=float(rate[0].max()),
-        drafted_gamma=int(np.argmax(rate[0])),
-        both=float(rate[at, gamma]),
-        both_at=at + 1,
-        both_gamma=gamma,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Disaggregation:
-    """A decode pool fed by prefill groups of the same devices, without and with speculation, per decode group.
-
-    requests_per_s at the batch; transfer_s: one request's cache (and the draft's) over the link, None without a link.
-    prefill_groups: groups that prefill fast enough for one decode group. link_share: of the link's time that transfers
-    take; above 1 the link, not the devices, is the limit.
-    """
-
-    requests_per_s: float
-    transfer_bytes: float
-    transfer_s: float | None
-    prefill_groups: float
-    link_share: float | None
-
-
-def disaggregate(
-    scenario: Scenario, batch: float, context: float, gamma: int, new_tokens: int
-) -> tuple[Disaggregation, Disaggregation]:
-    """Without and with speculation. Answers take `new_tokens`, prompts `context` tokens, prefilled singly."""
-    p = predict(scenario, Workload.of(batch, context, gamma), 0)
-    prefill = costs.forward(scenario.target_shard, 1.0, context, 0.0, Full(), head_query=1.0)
-    prefill_s = float(scenario.machine.predicted_s(prefill, context))
-    cache = float(scenario.target_shard.stored_kv_bytes(context))
-    own = float(capacity.draft_stored_bytes(scenario.draft_shard, scenario.draft, context))
-    # what a self-draft keeps is gathered from the cache on arrival; a draft model's cache has to come along
-    moved = 0.0 if scenario.draft.views_target_cache else own
-    plain = _pool(scenario, batch / float(p.target_s) / new_tokens, cache, prefill_s)
-    drafted_s = prefill_s + float(scenario.setup_s(1.0, context))
-    return plain, _pool(scenario, float(p.throughput_tokens_per_s) / new_tokens, cache + moved, drafted_s)
-
-
-def _pool(scenario: Scenario, requests_per_s: float, moved: float, prefill_s: float) -> Disaggregation:
-    link = scenario.machine.gpu.link_bytes_per_s
-    seconds = None if link is None else moved / link
-    return Disaggregation(
-        requests_per_s=requests_per_s,
-        transfer_bytes=moved,
-        transfer_s=seconds,
-        prefill_groups=requests_per_s * prefill_s,
-        link_share=None if seconds is None else requests_per_s * seconds,
-    )
-
-
-def idle_tokens(scenario: Scenario, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
-    """Prompt tokens that a pass can carry in its linear layers before these compute for longer than they load.
-
-    Chunked prefill lives on the same idle FLOPs as speculation: a verification of `query` tokens has batch (query - 1)
-    fewer of them left. 0 where the layers are compute-bound already. Calibrated rates; the chunk's attention left out.
-    """
-    linears = [op for op in scenario.target_ops(batch, context, query) if op.kind == "linear" and op.name != "lm_head"]
-    load, compute = scenario.machine.load_and_compute_s(linears)
-    tokens = batch * np.asarray(query)
-    return np.maximum(load / (compute / tokens) - tokens, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Chunked:
-    """Chunked prefill in the passes of a decode batch: `tokens` prompt tokens a pass, as many as the linear layers
-    carry before they compute for longer than they load (`idle_tokens`).
-
-    pass_s: the pass alone, chunk_pass_s with the chunk in its linear layers; prompt_tokens_per_s and
-    output_tokens_per_s of the batch with a chunk in every pass (a speculating one: in every verification).
-    """
-
-    tokens: float
-    pass_s: float
-    chunk_pass_s: float
-    prompt_tokens_per_s: float
-    output_tokens_per_s: float
-
-
-def chunked(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Chunked, Chunked]:
-    """Without and with speculation; the chunk's own attention left out."""
-    p = predict(scenario, Workload.of(batch, context, gamma), 0)
-    outside = float(p.gamma * p.draft_s + p.overhead_s)
-    plain = _chunk(scenario, batch, context, 1.0, 0.0, 1.0)
-    return plain, _chunk(scenario, batch, context, gamma + 1.0, outside, float(p.tokens_per_iteration))
-
-
-def _chunk(scenario: Scenario, batch: float, context: float, query: float, outside: float, gained: float) -> Chunked:
-    tokens = float(idle_tokens(scenario, batch, context, query))
-    alone = scenario.target_ops(batch, context, query)
-    wide = scenario.target_ops(batch + tokens / query, context, query)
-    # the LM head and attention see the decode batch alone
-    ops = [a if a.kind == "attention" or a.name == "lm_head" else b for a, b in zip(alone, wide, strict=True)]
-    total = batch * query
-    pass_s = float(scenario.machine.predicted_s(alone, total))
-    carried = float(scenario.machine.predicted_s(ops, total + tokens))
-    every = carried + outside
-    return Chunked(tokens, pass_s, carried, tokens / every, batch * gained / every)
+def _composition(scenario: Scenario, context: float, gamma: int, fraction: float) -> Composition | None:
+    known = (gamma, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
+    try:
+        return compose(scenario, context, min(g for g in known if g is not None), fraction)
+    except InputError:
+        return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perfmodel.answers.schedule import Schedule
+from perfmodel.answers.draft_lengths import LengthTable
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
@@ -82,7 +82,7 @@ class Export:
     sglang_adaptive: dict[str, Any] | None = None
 
 
-def export(table: Schedule, draft: Draft, served: Served, draft_path: str | None = None) -> Export:
+def export(table: LengthTable, draft: Draft, served: Served, draft_path: str | None = None) -> Export:
     """Engine configurations for one table. draft_path: where the engine finds the head or draft.
 
     A separate model without a path is named by its Hugging Face id. Raises InputError where a check of ours fails.
@@ -109,7 +109,7 @@ def export(table: Schedule, draft: Draft, served: Served, draft_path: str | None
     return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
 
 
-def _arguments(engine: str, flags: Flags, table: Schedule, served: Served, notes: list[str]) -> list[str]:
+def _arguments(engine: str, flags: Flags, table: LengthTable, served: Served, notes: list[str]) -> list[str]:
     """The flags of the target itself, where they are not the engine's defaults; batches end where the table does."""
     if served.kv_dtype != "bf16" and served.kv_dtype not in flags.kv:
         notes.append(f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another")
@@ -124,14 +124,16 @@ def _arguments(engine: str, flags: Flags, table: Schedule, served: Served, notes
     return [word for flag, value in values if value is not None for word in (flag, str(value))]
 
 
-def five_item_rows(tables: Sequence[Schedule]) -> list[list[int]]:
+def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
     """``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows, by context and then batch; every point of the rectangle once."""
     rows = [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]
     _valid(ContextTable, {"rows": tuple(map(tuple, rows))})
     return rows
 
 
-def _vllm(table: Schedule, draft: Draft, served: Served, path: str | None, notes: list[str]) -> dict[str, Any] | None:
+def _vllm(
+    table: LengthTable, draft: Draft, served: Served, path: str | None, notes: list[str]
+) -> dict[str, Any] | None:
     method, model = _draft(draft, served, path, notes)
     if method is None:
         return None
@@ -196,7 +198,7 @@ def _foreign(draft: Draft, served: Served) -> bool:
 
 
 def _sglang(
-    table: Schedule, draft: Draft, served: Served, path: str | None, notes: list[str]
+    table: LengthTable, draft: Draft, served: Served, path: str | None, notes: list[str]
 ) -> tuple[list[str] | None, dict[str, Any] | None]:
     """Words of the line, and the file that they name."""
     algorithm = _algorithm(draft)

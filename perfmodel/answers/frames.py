@@ -4,15 +4,14 @@
 `read_frame` also reads what `perfmodel sweep` wrote.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perfmodel.answers.sweep import COLUMNS, LABELS, WHOLE, Grid, blocks
-from perfmodel.errors import InputError, refuse
+from perfmodel.answers.sweep import COLUMNS, LABELS, REMEDY, Grid, Sweep, blocks, frame_of, pandas
+from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.speculation.chain import Prediction
 
 if TYPE_CHECKING:
@@ -22,31 +21,34 @@ MEMORY = ("fits", "max_batch", "ar_max_batch")
 POINT = ("batch", "context_tokens", "gamma")
 RATIOS = ("draft_to_target", "verify_to_target")
 SUFFIXES = (".csv", ".parquet")
-REMEDY = "pip install 'perfmodel[notebooks]'"
 TEXTS = {name: str for name in LABELS if name not in ("tp", "draft_tp", "alpha")} | {"fits": str}
 """Columns of a CSV file that hold text even where it reads like a number; `fits` is read by `_truth`."""
 TRUTH = {True: True, False: False, "True": True, "False": False, "1": True, "0": False}
 Label = str | int | float | None
 
 
-def to_frame(found: Prediction | Grid, *, context: ArrayLike | None = None, **labels: Label) -> "DataFrame":
-    """A row for every point of a prediction, or of a grid of questions, which is answered here.
+@in_names
+def to_frame(found: Prediction | Sweep | Grid, *, context: ArrayLike | None = None, **labels: Label) -> "DataFrame":
+    """A row for every point of a prediction, of a sweep, or of a grid of questions, which is answered here.
 
     context: cached tokens per sequence of a prediction, which does not hold them (`Workload.context`, or anything that
     broadcasts to it). labels: more columns, the same in every row, such as ``model="llama-3.1-8b"``; a grid has its
     own. Raises InputError where rows could not be told apart, or pandas is not installed.
     """
-    if isinstance(found, Grid):
+    if isinstance(found, Grid | Sweep):
         if context is not None or labels:
             raise InputError("to_frame: a grid has its own contexts and labels; leave context and labels out")
-        return _pandas().concat(list(_parts(found)), ignore_index=True)
+        if isinstance(found, Sweep):
+            return found.to_frame()
+        return pandas().concat(list(map(frame_of, blocks(found))), ignore_index=True)
     columns = _columns(found, context)
     clash = [name for name in labels if name in columns]
     if clash:
         raise InputError(f"to_frame: {clash[0]}: must be a new name, and the prediction has such a column")
-    return _pandas().DataFrame(labels | columns, index=range(columns["gamma"].size))
+    return pandas().DataFrame(labels | columns, index=range(columns["gamma"].size))
 
 
+@in_names
 def write_frame(frame: "DataFrame", path: str | Path) -> None:
     """Keep a table as .csv (numbers in full) or .parquet.
 
@@ -63,22 +65,23 @@ def write_frame(frame: "DataFrame", path: str | Path) -> None:
         raise InputError(f"{where}: cannot be written: {error.strerror or error}") from None
 
 
+@in_names
 def read_frame(path: str | Path) -> "DataFrame":
     """The table in a .csv or .parquet file of `write_frame` or `perfmodel sweep`.
 
     `fits` is boolean, or pandas' nullable boolean where some rows have none. Raises InputError.
     """
-    where, pandas = _checked(path), _pandas()
+    where, library = _checked(path), pandas()
     if not where.is_file():
         raise InputError(f"{where}: must be a readable file, and there is none of this name")
     try:
         if where.suffix == ".csv":
-            frame = pandas.read_csv(where, keep_default_na=False, na_values=[""], dtype=TEXTS, **_exact(pandas))
+            frame = library.read_csv(where, keep_default_na=False, na_values=[""], dtype=TEXTS, **_exact(library))
         else:
-            frame = pandas.read_parquet(where)
+            frame = library.read_parquet(where)
     except ValueError as error:  # pandas and pyarrow say so of what they cannot parse
         raise InputError(f"{where}: must be {where.suffix[1:]}: {' '.join(str(error).split())[:200]}") from None
-    if "alpha" in frame and (frame["alpha"].isna().all() or pandas.api.types.is_numeric_dtype(frame["alpha"])):
+    if "alpha" in frame and (frame["alpha"].isna().all() or library.api.types.is_numeric_dtype(frame["alpha"])):
         frame["alpha"] = frame["alpha"].astype(np.float64)
     if "fits" in frame:
         frame["fits"] = _truth(frame["fits"], where)
@@ -116,17 +119,6 @@ def _over(context: ArrayLike, shape: tuple[int, ...]) -> Any:
         raise refuse("to_frame", "context", f"of a shape that broadcasts to {shape}", values.shape) from None
 
 
-def _parts(grid: Grid) -> Iterator["DataFrame"]:
-    pandas = _pandas()
-    for block in blocks(grid):
-        labels: dict[str, Any] = {name: block.labels[name] for name in LABELS}
-        labels["alpha"] = np.nan if labels["alpha"] is None else labels["alpha"]
-        whole = {name: block.columns[name].astype(np.int64) for name in COLUMNS if name in WHOLE}
-        columns: dict[str, Any] = {name: whole.get(name, block.columns[name]) for name in COLUMNS}
-        columns["fits"] = columns["fits"].astype(np.bool_)
-        yield pandas.DataFrame(labels | columns, index=range(block.rows))
-
-
 def _checked(path: str | Path) -> Path:
     where = Path(path)
     if where.suffix not in SUFFIXES:
@@ -139,15 +131,7 @@ def _checked(path: str | Path) -> Path:
     return where
 
 
-def _exact(pandas: Any) -> dict[str, str]:
+def _exact(library: Any) -> dict[str, str]:
     """What makes `read_csv` return the number that was written; its default from pandas 3.1 on."""
-    version = tuple(int(part) for part in pandas.__version__.split(".")[:2])
+    version = tuple(int(part) for part in library.__version__.split(".")[:2])
     return {} if version >= (3, 1) else {"float_precision": "round_trip"}
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ModuleNotFoundError:
-        raise InputError(f"to_frame: needs pandas, which is not installed: {REMEDY}") from None
-    return pandas

@@ -1,7 +1,7 @@
 """Three context lengths that people mix up, found on whatever model is in use, with their ideal closed forms.
 
 * `memory_bound_context`: from here on a decoding step loads for longer than it computes.
-* `break_even_context`: from here on speculation is faster than plain decoding, at one batch.
+* `break_even_context`: from here on speculation is faster than the baseline, at one batch.
 * `inflection_context` (S_inflection): from here on speedup does not fall as the batch grows.
 
 Lengths are real numbers of tokens (round up for a whole one); None means there is none up to `SEARCH_TO`.
@@ -9,12 +9,19 @@ The closed forms are derived in docs/model.md and hold for self-speculation on t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.ops import Floats
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.arguments import asks, count, value
+from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Options, resolve
+from perfmodel.answers.text import tokens
+from perfmodel.errors import InputError
+from perfmodel.operations import Floats
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
@@ -22,12 +29,46 @@ from perfmodel.speculation.uncertainty import with_calibration, with_values
 SEARCH_TO = 2.0**24
 POINTS = 64
 ROUNDS = 5
-DEFAULT_BATCH_RANGE = (32.0, 256.0)
 BATCHES_PER_OCTAVE = 4
 
 
+@dataclass(frozen=True)
+class InflectionQuery(Options):
+    """A question about contexts: the one given serves the acceptance only."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    batch: arg.Batch
+    gamma: arg.Gamma
+    context: Annotated[
+        arg.Number | None,
+        arg.Argument(
+            "Context at which the acceptance is looked up; not needed with --alpha.",
+            arg.COUNTS,
+            "--context-length -c",
+            count,
+        ),
+    ] = None
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = "full"
+    alpha: arg.Alpha = None
+    core_ops: Annotated[
+        bool, arg.Argument("Count linear and attention ops only, as the closed forms of the docs do.")
+    ] = False
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        if self.gamma is None:
+            raise InputError("--gamma: must be a whole number here: the best one changes with the context")
+        if self.context is None and self.alpha is None and self.tokens_per_iteration is None:
+            raise InputError(
+                "--context: must be given to look an acceptance up; or give --alpha or --tokens-per-iteration"
+            )
+
+
 @dataclass(frozen=True, slots=True)
-class Inflection:
+class ContextLengths:
     """The three lengths in tokens; None where there is none."""
 
     memory_bound_context: float | None
@@ -35,18 +76,55 @@ class Inflection:
     inflection_context: float | None
 
 
-def inflection(
-    scenario: Scenario,
-    batch: float,
-    gamma: int,
-    batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE,
-    tolerance: float = 0.0,
-) -> Inflection:
+@dataclass(frozen=True, repr=False)
+class Inflection(Answer):
+    """The three lengths at one batch and gamma, on the calibration in use, and beside them on the ideal roofline."""
+
+    batch: float
+    gamma: int
+    calibration: str
+    memory_bound_context: float | None
+    break_even_context: float | None
+    inflection_context: float | None
+    ideal: ContextLengths
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        return (
+            f"memory-bound from {tokens(self.memory_bound_context)}, breaks even at {tokens(self.break_even_context)}, "
+            f"inflection at {tokens(self.inflection_context)}; batch {self.batch}, gamma {self.gamma}, "
+            f"calibration {self.calibration}"
+        )
+
+
+@asks(InflectionQuery)
+def inflection(question: InflectionQuery) -> Inflection:
+    """The three context lengths where something turns.
+
+    memory_bound_context: from here on a step loads for longer than it computes. break_even_context: from here on
+    speculation is faster than the baseline. inflection_context: from here on a larger batch costs no speedup. Each
+    on the calibration in use and, beside it, on the ideal roofline. Raises InputError.
+    """
+    query = question.query(context=1 if question.context is None else question.context)
+    batch, gamma = float(query.batch), int(query.gamma or 0)
+    found = {}
+    for calibration in (query.calibration, "ideal"):
+        scenario = replace(resolve(replace(query, calibration=calibration)), core_ops=question.core_ops)
+        name = scenario.machine.calibration.name
+        found[name] = context_lengths(scenario, batch, gamma, query.ends)
+    name, here = next(iter(found.items()))
+    lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
+    return Inflection(value(query.batch), gamma, name, *lengths, found["ideal"])
+
+
+def context_lengths(
+    scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
+) -> ContextLengths:
     """All three lengths for one batch, gamma and batch range."""
-    return Inflection(
+    return ContextLengths(
         memory_bound_context(scenario, batch),
         break_even_context(scenario, batch, gamma),
-        inflection_context(scenario, gamma, batch_range, tolerance),
+        inflection_context(scenario, gamma, batch_range),
     )
 
 
@@ -90,8 +168,7 @@ def inflection_context(
 
     def falls(context: NDArray[np.float64]) -> NDArray[np.bool_]:
         surface = speedups(smooth, batches, context, gammas)[..., 0]
-        slack = tolerance + 1e-12
-        return np.any(surface[1:] < surface[:-1] * (1.0 - slack), axis=0)
+        return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - 1e-12), axis=0)
 
     return last_where(falls)
 

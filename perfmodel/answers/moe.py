@@ -1,24 +1,181 @@
 """What mixtures of experts do to speculation: verification touches more experts until all of them are read anyway.
 
 At small batches each verified token drags in experts of its own (target efficiency T_T(1)/T_T(gamma + 1) falls); once
-plain decoding touches all experts, extra tokens are free until the experts turn compute-bound: speedup rises with the
+the baseline touches all experts, extra tokens are free until the experts turn compute-bound: speedup rises with the
 batch, peaks, and falls. Huang et al. 2025 (MoESD), arXiv 2505.19645. Tokens of one sequence may route alike:
 `routing_independence` r counts the gamma + 1 tokens of a sequence as 1 + r gamma independent ones.
 """
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.arguments import asks, count, counts, number, value
+from perfmodel.answers.query import Options, resolve
+from perfmodel.answers.text import devices, times
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
-from perfmodel.ops import Array, Floats
+from perfmodel.operations import Array, Floats
+from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import check_draft_length, speedups
 from perfmodel.speculation.scenario import Scenario
 
 BISECTIONS = 60
 MAX_BATCH = 2**20
+MAX_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class MoEQuery(Options):
+    """A question over batch sizes at one context and draft length."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    context: arg.Context
+    gamma: arg.Gamma
+    batch: Annotated[arg.Numbers, arg.Argument("Batch sizes to look at.", arg.COUNTS, "--batch-size -b", counts)] = (
+        "1..512x2"
+    )
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = "full"
+    alpha: arg.Alpha = None
+    routing_independence: Annotated[
+        arg.Number | None,
+        arg.Argument("1: tokens of a sequence route independently; 0: all alike.", "SHARE", read=number),
+    ] = None
+    fewer_experts: Annotated[
+        arg.Number | None,
+        arg.Argument(
+            "Instead: by how much fewer distinct experts a verification was seen to touch.", "SHARE", read=number
+        ),
+    ] = None
+    fewer_experts_at: Annotated[arg.Number, arg.Argument("The batch size at which that was seen.", "N", read=count)] = 1
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        assert isinstance(self.batch, tuple)
+        if not isinstance(self.gamma, int) or self.gamma < 1:
+            given = "auto" if self.gamma is None else self.gamma
+            raise refuse("--gamma", None, "a whole number from 1 here", given)
+        if not all(1 <= batch <= MAX_BATCH for batch in self.batch):
+            raise refuse("--batch", None, "whole numbers from 1 to 2^20", max(self.batch))
+        if len(self.batch) > MAX_ROWS:
+            raise refuse("--batch", None, f"at most {MAX_ROWS} values here", len(self.batch))
+        if self.fewer_experts is not None and self.routing_independence is not None:
+            raise InputError("--fewer-experts: stands for --routing-independence; give one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class MoERow:
+    """One batch size: expected distinct experts that a step and a verification read in one layer, and the speedup."""
+
+    batch: int
+    experts_decoding: float
+    experts_verifying: float
+    target_efficiency: float
+    speedup: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoEPeak:
+    """The batch where speculation pays most; iteration_to_target is an iteration's time over a baseline step's."""
+
+    batch: int
+    speedup: float
+    iteration_to_target: float
+    target_efficiency: float
+    fits: bool
+    max_batch: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class MoE(Answer):
+    """What verification reads of a mixture of experts, by batch size, and where speculation peaks."""
+
+    model: str
+    hardware: str
+    tp: int
+    draft: str
+    context: float
+    gamma: int
+    experts: int
+    experts_per_token: int
+    routing_independence: float
+    rows: tuple[MoERow, ...]
+    peak: MoEPeak
+    calibration: str
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        where = f"{self.model} on {devices(self.hardware, self.tp)}, gamma {self.gamma}"
+        return f"most at batch {self.peak.batch}: {times(self.peak.speedup)}; {where}"
+
+
+@asks(MoEQuery)
+def moe(question: MoEQuery) -> MoE:
+    """Experts that a verification touches, target efficiency, and the batch where speculation peaks.
+
+    Target efficiency is T_T(1)/T_T(gamma + 1). At small batches each drafted token drags in experts of its own; once
+    all are read anyway, drafting is cheap again. Raises InputError.
+    """
+    assert isinstance(question.batch, tuple)
+    batches = sorted({int(batch) for batch in question.batch})
+    query = question.query(batch=batches[0])
+    gamma, context, fraction = int(query.gamma or 0), float(query.context), float(query.memory_fraction)
+    scenario = resolve(query)
+    independence = _independence(question, experts_of(scenario), gamma)
+    scenario = with_independence(scenario, independence)
+    experts, at = experts_of(scenario), np.array(batches)
+    efficiency = np.asarray(target_efficiency(scenario, at.astype(float), context, gamma))
+    fast = speedups(scenario, at.astype(float), np.asarray(context), np.array([gamma]))[..., 0]
+    best = peak(scenario, context, gamma, np.arange(1, batches[-1] + 1))
+    room = memory_of(scenario, at, context, gamma, fraction)
+    at_peak = Room.of(memory_of(scenario, best.batch, context, gamma, fraction))
+    return MoE(
+        model=scenario.target.name,
+        hardware=scenario.machine.gpu.name,
+        tp=int(query.tp),
+        draft=scenario.draft.name,
+        context=value(query.context),
+        gamma=gamma,
+        experts=experts.num_experts,
+        experts_per_token=experts.experts_per_token,
+        routing_independence=independence,
+        rows=tuple(
+            MoERow(
+                batch=batch,
+                experts_decoding=float(touched(experts, float(batch), 0)),
+                experts_verifying=float(touched(experts, float(batch), gamma, independence)),
+                target_efficiency=float(efficiency[i]),
+                speedup=float(fast[i]),
+                fits=bool(room.fits[i]),
+            )
+            for i, batch in enumerate(batches)
+        ),
+        peak=MoEPeak(
+            batch=best.batch,
+            speedup=best.speedup,
+            iteration_to_target=best.iteration_to_target,
+            target_efficiency=best.efficiency,
+            fits=at_peak.fits,
+            max_batch=at_peak.max_batch,
+            warnings=at_peak.shortage(best.batch),
+        ),
+        calibration=scenario.machine.calibration.name,
+    )
+
+
+def _independence(question: MoEQuery, experts: Experts, gamma: int) -> float:
+    if question.fewer_experts is not None:
+        return independence_of(experts, value(question.fewer_experts_at), gamma, float(question.fewer_experts))
+    return 1.0 if question.routing_independence is None else float(question.routing_independence)
 
 
 def experts_of(scenario: Scenario) -> Experts:
@@ -43,15 +200,15 @@ def independence_of(experts: Experts, batch: float, gamma: float, reduction: flo
     if not 1 <= batch <= MAX_BATCH:
         raise refuse("--fewer-experts-at", None, "a whole number from 1 to 2^20", batch)
     free = float(touched(experts, batch, gamma))
-    most = 1.0 - float(touched(experts, batch, gamma, 0.0)) / free
-    if not 0 <= reduction <= most:
+    limit = 1.0 - float(touched(experts, batch, gamma, 0.0)) / free
+    if not 0 <= reduction <= limit:
         raise refuse(
-            "--fewer-experts", None, f"a share from 0 to {most:.3f} (all tokens of a sequence alike)", reduction
+            "--fewer-experts", None, f"a share from 0 to {limit:.3f} (all tokens of a sequence alike)", reduction
         )
-    low, high, wanted = 0.0, 1.0, free * (1.0 - reduction)
+    low, high, target = 0.0, 1.0, free * (1.0 - reduction)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if touched(experts, batch, gamma, middle) < wanted else (low, middle)
+        low, high = (middle, high) if touched(experts, batch, gamma, middle) < target else (low, middle)
     return (low + high) / 2
 
 
@@ -62,14 +219,14 @@ def target_efficiency(scenario: Scenario, batch: Floats, context: Floats, gamma:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Where speculation pays most over a range of batches: the batch, the speedup there, and the round's cost.
+    """Where speculation pays most over a range of batches: the batch, the speedup there, and what an iteration costs.
 
-    round_cost is iteration / T_T there; efficiency the target efficiency. `speedups` are over all `batches`.
+    iteration_to_target is iteration / T_T there; efficiency the target efficiency. `speedups` are over all `batches`.
     """
 
     batch: int
     speedup: float
-    round_cost: float
+    iteration_to_target: float
     efficiency: float
     batches: NDArray[np.int64]
     speedups: Array
@@ -89,7 +246,7 @@ def peak(scenario: Scenario, context: float, gamma: int, batches: NDArray[np.int
     return Peak(
         batch=int(batches[at]),
         speedup=float(fast[at]),
-        round_cost=float(gained) / float(fast[at]),
+        iteration_to_target=float(gained) / float(fast[at]),
         efficiency=float(target_efficiency(scenario, float(batches[at]), context, gamma)),
         batches=batches,
         speedups=fast,

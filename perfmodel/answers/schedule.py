@@ -1,245 +1,223 @@
-"""How many tokens to draft for each batch size, and for each batch size and context.
+"""How many tokens to draft at which batch size and context, ready for a serving engine."""
 
-The measure: a share w_b of plain decoding time is spent at batch size b (unless given, every doubling of the batch has
-an equal share: w_b is proportional to log(1 + 1/b)). With K_b drafted tokens that time shrinks by the model's
-speedup(b, K_b), so that the expected speedup is 1 / sum_b w_b / speedup(b, K_b).
-
-The table maximises it less a toll on every change of K between neighbouring batch sizes: with a toll of `hysteresis`
-(a share of time), a range stands only where it earns more than its borders cost. A constant K has no border, so that
-the table is never below the best constant. K = 0 is plain decoding, speedup exactly 1.
-"""
-
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from perfmodel import costs
-from perfmodel.errors import refuse
-from perfmodel.kv.full import Full
-from perfmodel.ops import Array
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.arguments import asks, count, counts, number, whole
+from perfmodel.answers.draft_lengths import (
+    DEFAULT_HYSTERESIS,
+    CatchUp,
+    LengthTable,
+    catch_up,
+    length_table,
+    length_tables,
+)
+from perfmodel.answers.engine_lines import Export, Served, export, five_item_rows
+from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.text import devices, times
+from perfmodel.answers.verdict import Calibrated, warnings
+from perfmodel.errors import InputError, refuse
+from perfmodel.parse import parse_count
+from perfmodel.specs.engine_config import LOOKUP
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
 
-MAX_BATCH = 4096
-DEFAULT_HYSTERESIS = 0.002
-CONTEXTS_PER_RANGE = 5
+MAX_BATCHES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Batch sizes `low` to `high`, both included, draft `tokens` tokens: their expected speedup."""
+def _lookup(given: Any, flag: str) -> tuple[int, int]:
+    """``MIN..MAX``, or one number for both. Raises InputError."""
+    if isinstance(given, str):
+        low, _, high = given.partition("..")
+        given = parse_count(low, flag), parse_count(high or low, flag)
+    if isinstance(given, int):
+        given = given, given
+    if len(given) != 2 or not 1 <= given[0] <= given[1]:
+        raise refuse(flag, None, "MIN..MAX, the smaller first", str(given))
+    return int(given[0]), int(given[1])
 
-    low: int
-    high: int
-    tokens: int
-    speedup: float
+
+@dataclass(frozen=True)
+class ScheduleQuery(Options):
+    """A question over all batch sizes; several contexts are the upper ends of context ranges."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    context: Annotated[
+        arg.Numbers,
+        arg.Argument("One context, or the rising ends of context ranges.", arg.COUNTS, "--context-length -c", counts),
+    ]
+    max_batch: Annotated[
+        arg.Number | None,
+        arg.Argument(f"Largest batch size of the table (default: what fits, at most {MAX_BATCHES}).", "N", read=count),
+    ] = None
+    gamma: Annotated[
+        int | str | None,
+        arg.Argument(
+            "Only with --tokens-per-iteration: the length it was measured at.", "N", "-g", arg.gamma, default="auto"
+        ),
+    ] = None
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = "full"
+    alpha: arg.Alpha = None
+    rate: Annotated[
+        str | float | None,
+        arg.Argument("Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.", "RATE"),
+    ] = None
+    hysteresis: Annotated[
+        arg.Number, arg.Argument("Share of time that every border between ranges must earn.", "SHARE", read=number)
+    ] = DEFAULT_HYSTERESIS
+    shares: Annotated[
+        str | Sequence[float],
+        arg.Argument("Time by batch size: every doubling alike, or every size alike.", "octaves|equal"),
+    ] = "octaves"
+    missed: Annotated[
+        arg.Number,
+        arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
+    ] = 256
+    draft_path: Annotated[
+        str | None, arg.Argument("Where the engine finds the draft or head (default: the model's id).", "PATH")
+    ] = None
+    model_path: Annotated[
+        str | None,
+        arg.Argument("What the engine is to serve (default: the target's Hugging Face id).", "PATH|ID"),
+    ] = None
+    lookup: Annotated[
+        tuple[int, int] | str,
+        arg.Argument(
+            "Tokens that an n-gram draft must match, fewest and most.",
+            "MIN..MAX",
+            read=_lookup,
+            default=f"{LOOKUP[0]}..{LOOKUP[1]}",
+        ),
+    ] = LOOKUP
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):
+            raise refuse("--shares", None, "octaves or equal", self.shares)
+        given = [x is not None for x in (self.alpha, self.tokens_per_iteration, self.acceptance)]
+        if self.rate is not None and any(given):
+            raise InputError("--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them")
+        assert isinstance(self.context, tuple)
+        if len(self.context) > 1 and self.rate is None and not any(given[:2]):
+            raise InputError("--context: an acceptance that is looked up belongs to one context; give --alpha")
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Ranges over batch sizes 1 to `max_batch` at contexts `context_low` to `context_high`, both included.
+@dataclass(frozen=True, kw_only=True)
+class ScheduleTable(LengthTable):
+    """A table of draft lengths, what switching the draft on again costs, and what to hand to an engine."""
 
-    `speedup` is the expected one, `best_constant` the K that does best everywhere, with `constant_speedup`;
-    `by_constant[K]` is every constant's.
+    COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
+
+    catch_up: CatchUp | None
+    export: Export
+
+
+@dataclass(frozen=True, repr=False)
+class Schedule(Answer):
+    """A table for each context range; `num_speculative_tokens_per_batch_and_context` is the proposed five-item form."""
+
+    model: str
+    hardware: str
+    tp: int
+    draft: str
+    draft_kv: str
+    acceptance_source: str
+    tables: tuple[ScheduleTable, ...]
+    num_speculative_tokens_per_batch_and_context: tuple[tuple[int, ...], ...] | None
+    calibration: Calibrated
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
+        where = f"{self.model} on {devices(self.hardware, self.tp)}, drafted by {self.draft}"
+        return f"{times(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"
+
+
+@asks(ScheduleQuery)
+def schedule(question: ScheduleQuery) -> Schedule:
+    """How many tokens to draft for each batch size (and context), as tables for vLLM and SGLang.
+
+    A table never does worse than the best single number by the model's own measure; 0 turns speculation off. Raises
+    InputError.
     """
-
-    ranges: tuple[Range, ...]
-    context_low: int
-    context_high: int
-    speedup: float
-    best_constant: int
-    constant_speedup: float
-    by_constant: tuple[float, ...]
-
-    @property
-    def max_tokens(self) -> int:
-        """The longest draft in the table."""
-        return max(r.tokens for r in self.ranges)
-
-    @property
-    def gain(self) -> float:
-        """Expected speedup over the best single K, 1 or more."""
-        return self.speedup / self.constant_speedup
-
-    def tokens(self, batch: int) -> int:
-        """K at one batch size."""
-        return next(r.tokens for r in self.ranges if r.low <= batch <= r.high)
-
-
-def schedule(
-    scenario: Scenario,
-    contexts: Sequence[float],
-    max_batch: int,
-    max_tokens: int,
-    shares: Sequence[float] | None = None,
-    hysteresis: float = DEFAULT_HYSTERESIS,
-    span: tuple[int, int] | None = None,
-) -> Schedule:
-    """One table for batch sizes 1 to max_batch, over the given contexts in equal shares.
-
-    shares: of plain decoding time by batch size, any scale. span: context range the table is to be used at (default:
-    the contexts' own ends). Raises InputError for numbers out of range.
-    """
-    slowness = _slowness(scenario, contexts, _checked(max_batch, hysteresis), _longest(scenario, max_tokens))
-    weights = _weights(shares, max_batch)
-    low, high = (int(min(contexts)), int(max(contexts))) if span is None else span
-    return _table(slowness, weights, hysteresis, low, high)
-
-
-def schedule_by_context(
-    scenario: Scenario,
-    edges: Sequence[int],
-    max_batch: int,
-    max_tokens: int,
-    shares: Sequence[float] | None = None,
-    hysteresis: float = DEFAULT_HYSTERESIS,
-) -> tuple[Schedule, ...]:
-    """A table per context range; neighbours that gain no more than `hysteresis` by being apart become one.
-
-    edges: rising contexts; ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last edge. Each
-    is represented by `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm.
-    """
-    if len(edges) < 1 or any(b <= a for a, b in pairwise(edges)) or edges[0] < 1:
-        raise refuse("--context", None, "rising context lengths from 1", list(edges))
-    longest = _longest(scenario, max_tokens)
-    weights = _weights(shares, _checked(max_batch, hysteresis))
-    lows = [0, *edges[:-1]]
-    spans = [(low, high - 1) for low, high in zip(lows, [*edges[:-1], edges[-1] + 1], strict=True)]
-    parts = [_slowness(scenario, _inside(low, high), max_batch, longest) for low, high in spans]
-    tables = [_table(part, weights, hysteresis, *span) for part, span in zip(parts, spans, strict=True)]
-    merged, counts = [tables[0]], [1]
-    kept = [parts[0]]
-    for part, table in zip(parts[1:], tables[1:], strict=True):
-        n = counts[-1]
-        both = (kept[-1] * n + part) / (n + 1)
-        joint = _table(both, weights, hysteresis, merged[-1].context_low, table.context_high)
-        apart = (n / merged[-1].speedup + 1 / table.speedup) / (n + 1)
-        if 1 / joint.speedup - apart <= hysteresis:
-            merged[-1], kept[-1], counts[-1] = joint, both, n + 1
-        else:
-            merged.append(table)
-            kept.append(part)
-            counts.append(1)
-    return tuple(merged)
-
-
-@dataclass(frozen=True, slots=True)
-class CatchUp:
-    """What turning speculation on again costs at one batch: the draft reads the tokens it missed while it was off.
-
-    seconds of the whole batch; new_tokens a sequence must gain at `tokens` drafted to earn them back, None where
-    drafting saves nothing there.
-    """
-
-    batch: int
-    tokens: int
-    missed: int
-    seconds: float
-    new_tokens: int | None
-
-
-def catch_up(scenario: Scenario, table: Schedule, context: float, missed: int) -> CatchUp | None:
-    """In the middle of the last range that drafts, below one that does not, after `missed` tokens; None without one.
-
-    One prefill pass over the missed tokens for a draft with a cache of its own, nothing for one without: a self-draft,
-    n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must have kept.
-    """
-    if not 0 <= missed <= 2**20:
-        raise refuse("--missed", None, "a whole number of tokens from 0 to 2^20", missed)
-    on = [r for r, above in pairwise(table.ranges) if r.tokens and not above.tokens]
-    if not on:
-        return None
-    batch, k = float(round(math.sqrt(on[-1].low * on[-1].high))), on[-1].tokens
-    draft, seconds = scenario.draft, 0.0
-    if missed and not draft.views_target_cache:
-        attends = draft.kv if draft.kv.needs_own_prefill else Full()
-        ops = costs.forward(scenario.draft_shard, batch, float(missed), context, attends, head_query=1.0)
-        seconds = float(scenario.draft_machine.predicted_s(ops, batch * missed))
-    p = predict(scenario, Workload.of(batch, context, k), k)
-    saved = float(p.ar_tpot_s - p.tpot_s)
-    return CatchUp(int(batch), k, missed, seconds, math.ceil(seconds / saved) if saved > 0 else None)
-
-
-def _checked(max_batch: int, hysteresis: float) -> int:
-    if not 1 <= max_batch <= MAX_BATCH:
-        raise refuse("--max-batch", None, f"a whole number from 1 to {MAX_BATCH}", max_batch)
-    if not 0 <= hysteresis <= 1:
-        raise refuse("--hysteresis", None, "a share of time from 0 to 1", hysteresis)
-    return max_batch
-
-
-def _longest(scenario: Scenario, max_tokens: int) -> int:
-    if not 1 <= max_tokens <= 256:
-        raise refuse("--max-gamma", None, "a whole number from 1 to 256", max_tokens)
-    known = (max_tokens, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-    return min(end for end in known if end is not None)
-
-
-def _inside(low: int, high: int) -> Array:
-    return np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
-
-
-def _weights(shares: Sequence[float] | None, max_batch: int) -> Array:
-    if shares is None:
-        by_octave: Array = np.diff(np.log(np.arange(1.0, max_batch + 2)))
-        return by_octave / by_octave.sum()
-    given = np.asarray(shares, float)
-    if given.shape != (max_batch,) or not (np.all(given >= 0) and 0 < given.sum() < np.inf):
-        raise refuse("--shares", None, f"{max_batch} shares of time, 0 or more, not all 0", f"{given.size} of them")
-    return given / given.sum()
-
-
-def _slowness(scenario: Scenario, contexts: Sequence[float] | Array, max_batch: int, longest: int) -> Array:
-    """1/speedup over ``[batch, K]``, the mean over the contexts."""
-    at = np.asarray(contexts, float)
-    if at.ndim != 1 or at.size == 0 or not np.all((at >= 1) & (at <= 2**40)):
-        raise refuse("--context", None, "numbers of tokens from 1 to 2^40", list(at.ravel()[:4]))
-    batches = np.arange(1.0, max_batch + 1)[:, None]
-    return np.asarray(np.mean(1.0 / speedups(scenario, batches, at, np.arange(longest + 1)), axis=1))
-
-
-def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> Schedule:
-    cost = slowness * weights[:, None]
-    chosen = _walk(cost, hysteresis)
-    ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True))
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    ranges = []
-    for start, end in zip(starts, ends, strict=True):
-        k, inside = int(chosen[start]), slice(start, end + 1)
-        share = weights[inside].sum()
-        gained = share / cost[inside, k].sum() if share > 0 else 1.0 / slowness[inside, k].mean()
-        ranges.append(Range(int(start) + 1, int(end) + 1, k, float(gained)))
-    constants = 1.0 / cost.sum(0)
-    best = int(np.argmax(constants))
-    expected = float(1.0 / np.take_along_axis(cost, chosen[:, None], 1).sum())
+    assert isinstance(question.context, tuple)
+    contexts = tuple(int(context) for context in question.context)
+    query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
+    scenario = resolve(query, _acceptance(question))
+    most = _fitting(scenario, contexts[-1], query) if question.max_batch is None else int(query.batch)
+    tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
+    served = Served(
+        question.model_path or scenario.target.hf_id or query.model,
+        int(query.tp),
+        "bf16" if query.weights is None else scenario.precision.weights.name,  # the checkpoint's own needs no flag
+        "bf16" if query.kv_dtype is None else scenario.precision.kv.name,
+        float(query.memory_fraction),
+        scenario.target.vocab_size,
+        _lookup(question.lookup, "--lookup"),
+    )
+    missed = int(question.missed)
+    rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
-        ranges=tuple(ranges),
-        context_low=low,
-        context_high=high,
-        speedup=max(expected, float(constants[best])) if len(ranges) == 1 else expected,
-        best_constant=best,
-        constant_speedup=float(constants[best]),
-        by_constant=tuple(float(c) for c in constants),
+        model=scenario.target.name,
+        hardware=scenario.machine.gpu.name,
+        tp=int(query.tp),
+        draft=scenario.draft.name,
+        draft_kv=scenario.draft.kv.label(),
+        acceptance_source=scenario.acceptance.source,
+        tables=tuple(
+            ScheduleTable(
+                **{f.name: getattr(table, f.name) for f in fields(table)},
+                catch_up=catch_up(scenario, table, float(table.context_high), missed),
+                export=export(table, scenario.draft, served, question.draft_path),
+            )
+            for table in tables
+        ),
+        num_speculative_tokens_per_batch_and_context=None if rows is None else tuple(map(tuple, rows)),
+        calibration=Calibrated.of(scenario),
+        warnings=_warnings(scenario, query, tables),
     )
 
 
-def _walk(cost: Array, toll: float) -> NDArray[np.int64]:
-    """K by batch size: the least sum of costs plus a toll per change (Viterbi); on a tie no change, then fewer."""
-    batches, choices = cost.shape
-    came = np.zeros((batches, choices), np.int64)
-    total = cost[0].copy()
-    for b in range(1, batches):
-        cheapest = int(np.argmin(total))
-        change = total[cheapest] + toll < total
-        came[b] = np.where(change, cheapest, np.arange(choices))
-        total = np.where(change, total[cheapest] + toll, total) + cost[b]
-    path = np.empty(batches, np.int64)
-    path[-1] = int(np.argmin(total))
-    for b in range(batches - 1, 0, -1):
-        path[b - 1] = came[b, path[b]]
-    return path
+def _acceptance(question: ScheduleQuery) -> Acceptance | None:
+    """`rate`, where that is given."""
+    if question.rate is None:
+        return None
+    return parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
+
+
+def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:
+    """Of the largest batch at the longest context."""
+    longest = tables[-1]
+    batch, context = longest.ranges[-1].high, float(longest.context_high)
+    gamma = max(t.max_tokens for t in tables)
+    room = memory_of(scenario, float(batch), context, float(gamma), float(query.memory_fraction))
+    return warnings(scenario, batch, context, gamma, Room.of(room))
+
+
+def _tables(
+    scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], most: int, max_gamma: int
+) -> tuple[LengthTable, ...]:
+    shares: Sequence[float] | None = None if isinstance(question.shares, str) else question.shares
+    if question.shares == "equal":
+        shares = [1.0] * most
+    hysteresis = float(question.hysteresis)
+    if len(contexts) == 1:
+        return (length_table(scenario, contexts, most, max_gamma, shares, hysteresis),)
+    return length_tables(scenario, contexts, most, max_gamma, shares, hysteresis)
+
+
+def _fitting(scenario: Scenario, context: int, query: Query) -> int:
+    """The largest batch that fits speculating at the longest context. Raises InputError where not one sequence does."""
+    room = memory_of(scenario, 1.0, float(context), float(query.max_gamma), float(query.memory_fraction))
+    if room.max_batch < 1:
+        raise InputError(f"--context: not one sequence of {context} tokens fits on this device; give --max-batch")
+    return min(int(room.max_batch), MAX_BATCHES)

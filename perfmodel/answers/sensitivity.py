@@ -1,9 +1,10 @@
 """What a verdict hangs on: each uncertain input moved on its own by a stated amount, ranked by what that does."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
+from perfmodel.answers.answer import Answer, Rows
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Constant
@@ -18,36 +19,43 @@ BANDWIDTH_STEP = 0.10
 FIXED_STEP = 0.30
 
 
-def sensitivity(query: Query) -> list[dict[str, Any]]:
-    """What moves the speedup of a query, most first: ``{"input", "low", "high", "speedup_low", "speedup_high", "swing",
-    "flips"}``. `low` and `high` are the moved values in words, `flips` says whether the speedup crosses 1 between them.
+@dataclass(frozen=True, repr=False)
+class Move(Answer):
+    """One input moved by itself: its low and high value in words, the speedup at each, their distance (`swing`), and
+    whether the speedup crosses 1 between them (`flips`).
+    """
+
+    input: str
+    low: str
+    high: str
+    speedup_low: float
+    speedup_high: float
+    swing: float
+    flips: bool
+
+
+@asks(Query)
+def sensitivity(query: Query) -> Rows[Move]:
+    """What moves the speedup of a question, the largest swing first.
 
     gamma stays at the query's, or at the best one where the query seeks it. Raises InputError.
     """
     scenario = resolve(query)
-    gamma = query.gamma
-    if gamma is None:
-        gamma = int(predict(scenario, Workload.of(query.batch, query.context, 0), query.max_gamma).gamma_optimal)
+    max_gamma = int(query.max_gamma)
+    if query.gamma is None:
+        gamma = int(predict(scenario, Workload.of(query.batch, query.context, 0), max_gamma).gamma_optimal)
+    else:
+        gamma = int(query.gamma)
 
     def speedup(changed: Scenario) -> float:
         workload = Workload.of(query.batch, query.context, gamma)
         return float(predict(changed, workload, min(gamma, DEFAULT_MAX_GAMMA)).speedup)
 
-    rows = []
+    moves = []
     for name, low, high, below, above in _moves(scenario, gamma):
-        pair = speedup(below), speedup(above)
-        rows.append(
-            {
-                "input": name,
-                "low": low,
-                "high": high,
-                "speedup_low": pair[0],
-                "speedup_high": pair[1],
-                "swing": abs(pair[1] - pair[0]),
-                "flips": (pair[0] > 1.0) != (pair[1] > 1.0),
-            }
-        )
-    return sorted(rows, key=lambda row: -row["swing"])
+        one, two = speedup(below), speedup(above)
+        moves.append(Move(name, low, high, one, two, swing=abs(two - one), flips=(one > 1.0) != (two > 1.0)))
+    return Rows(tuple(sorted(moves, key=lambda move: -move.swing)))
 
 
 def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scenario, Scenario]]:

@@ -2,22 +2,31 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import Query, resolve
-from perfmodel.errors import InputError
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
+from perfmodel.answers.arguments import asks, listed
+from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+REMEDY = "pip install 'perfmodel[notebooks]'"
+MAX_ROWS = 10_000_000
+"""Of a sweep that is held in memory."""
 BLOCK_ROWS = 2**16
-MOST_CASES = 10_000
+MAX_CASES = 10_000
 LABELS = ("model", "hardware", "tp", "draft", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration", "alpha")
 WHOLE = ("batch", "context_tokens", "gamma", "gamma_optimal", "fits", "max_batch", "ar_max_batch")
 COLUMNS = (
@@ -35,7 +44,8 @@ COLUMNS = (
     *("tpot_s", "ar_tpot_s", "throughput_tokens_per_s", "ar_throughput_tokens_per_s", "gamma_optimal"),
     *("speedup_at_gamma_optimal", "fits", "max_batch", "ar_max_batch"),
 )
-AXES = ("model", "hardware", "tp", "draft_kv", "alpha", "batch", "context", "gamma")
+HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
+AXES = (*HEADS, "batch", "context", "gamma")
 Column = NDArray[np.float64]
 
 
@@ -53,28 +63,38 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Every combination of the axes; `template` holds all that does not vary. A gamma of None is the best one."""
+class Grid(Options):
+    """Every combination of the lists; the rest does not vary. A gamma of None is the best one of its point."""
 
-    template: Query
-    model: tuple[str, ...]
-    hardware: tuple[str, ...]
-    tp: tuple[int, ...]
-    draft_kv: tuple[str, ...]
-    alpha: tuple[float | None, ...]
-    batch: tuple[float, ...]
-    context: tuple[float, ...]
-    gamma: tuple[int | None, ...]
+    model: Annotated[arg.Names, listed(arg.Model)]
+    hardware: Annotated[arg.Names, listed(arg.Hardware)]
+    batch: Annotated[arg.Numbers, listed(arg.Batch)]
+    context: Annotated[arg.Numbers, listed(arg.Context)]
+    gamma: Annotated[str | int | Sequence[str | int | None] | None, listed(arg.Gamma)] = "auto"
+    tp: Annotated[arg.Numbers, listed(arg.TP)] = 1
+    draft_kv: Annotated[arg.Names, listed(arg.DraftKV)] = "full"
+    alpha: Annotated[arg.Numbers | None, listed(arg.Alpha)] = None
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        if self.tokens_per_iteration is not None and len(self.axis("gamma")) > 1:
+            raise InputError("--tokens-per-iteration: needs one --gamma N, the draft length at which it was measured")
+
+    def axis(self, name: str) -> tuple[Any, ...]:
+        """The values of one of `AXES`."""
+        given = getattr(self, name)
+        return given if isinstance(given, tuple) else (given,)
 
     @property
     def rows(self) -> int:
         """Number of rows of the whole grid."""
-        return math.prod(len(getattr(self, name)) for name in AXES)
+        return math.prod(len(self.axis(name)) for name in AXES)
 
     def queries(self) -> Iterator[Query]:
         """One question per point, gamma varying fastest, then context, then batch."""
         for query in self._heads():
-            for batch, context, gamma in itertools.product(self.batch, self.context, self.gamma):
+            for batch, context, gamma in itertools.product(*map(self.axis, ("batch", "context", "gamma"))):
                 yield replace(query, batch=batch, context=context, gamma=gamma)
 
     def cases(self) -> Iterator[tuple[Query, tuple[float, ...]]]:
@@ -82,32 +102,28 @@ class Grid:
 
         An acceptance that is looked up belongs to one context, so that each context is then a case of its own.
         """
-        looked_up = (
-            self.alpha == (None,) and self.template.tokens_per_iteration is None and any(g != 0 for g in self.gamma)
-        )
-        groups = [(context,) for context in self.context] if looked_up else [self.context]
+        every, gammas = self.axis("context"), self.axis("gamma")
+        looked_up = self.axis("alpha") == (None,) and self.tokens_per_iteration is None and any(g != 0 for g in gammas)
+        # a gamma that makes `resolve` look the acceptance up where any row needs it
+        longest = max(gammas, key=lambda gamma: math.inf if gamma is None else gamma)
         for query in self._heads():
-            for contexts in groups:
-                yield replace(query, batch=self.batch[0], context=contexts[0], gamma=self._gamma_of_lookup()), contexts
+            for contexts in [(context,) for context in every] if looked_up else [every]:
+                yield replace(query, context=contexts[0], gamma=longest), contexts
 
     def _heads(self) -> Iterator[Query]:
-        axes = itertools.product(self.model, self.hardware, self.tp, self.draft_kv, self.alpha)
-        for model, hardware, tp, kv, alpha in axes:
-            yield replace(self.template, model=model, hardware=hardware, tp=tp, draft_kv=kv, alpha=alpha)
-
-    def _gamma_of_lookup(self) -> int | None:
-        """A gamma that makes `resolve` look the acceptance up where any row needs it."""
-        return max(self.gamma, key=lambda gamma: float("inf") if gamma is None else gamma)
+        point = {"batch": self.axis("batch")[0], "context": self.axis("context")[0], "gamma": self.axis("gamma")[0]}
+        for values in itertools.product(*map(self.axis, HEADS)):
+            yield self.query(**point, **dict(zip(HEADS, values, strict=True)))
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
         """The cases with what they name, read. Raises InputError where there are too many or one is impossible."""
-        Workload.of(self.batch, 1)
-        Workload.of(1, self.context)
-        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in self.gamma])
+        Workload.of(self.axis("batch"), 1)
+        Workload.of(1, self.axis("context"))
+        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in self.axis("gamma")])
         for number, (query, contexts) in enumerate(self.cases()):
-            if number == MOST_CASES:
+            if number == MAX_CASES:
                 raise InputError(
-                    f"sweep: at most {MOST_CASES} combinations beside batch, context and gamma "
+                    f"sweep: at most {MAX_CASES} combinations beside batch, context and gamma "
                     "(without --alpha every context is one, its acceptance being looked up)"
                 )
             yield query, contexts, resolve(query)
@@ -116,8 +132,7 @@ class Grid:
         """Changes with the grid, the columns and the contents of every file that is named. Raises as `resolved`."""
         import hashlib  # takes a while to load, and a what-if needs none
 
-        axes = {name: getattr(self, name) for name in AXES}
-        made = hashlib.sha256(repr((self.template, axes, LABELS, COLUMNS, BLOCK_ROWS)).encode())
+        made = hashlib.sha256(repr((self.as_dict(), LABELS, COLUMNS, BLOCK_ROWS)).encode())
         for _, _, scenario in self.resolved():
             made.update(repr(scenario).encode())
         return made.hexdigest()
@@ -128,26 +143,30 @@ def blocks(grid: Grid, skip: int = 0) -> Iterator[Block]:
     number = 0
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)
-        pairs = len(grid.batch) * len(contexts)
-        step = max(BLOCK_ROWS // len(grid.gamma), 1)
-        batches, lengths = np.asarray(grid.batch, float), np.asarray(contexts, float)
+        batches, lengths, gammas = (
+            np.asarray(grid.axis("batch"), float),
+            np.asarray(contexts, float),
+            grid.axis("gamma"),
+        )
+        pairs = len(batches) * len(contexts)
+        step = max(BLOCK_ROWS // len(gammas), 1)
         for start in range(0, pairs, step):
             number += 1
             if number > skip:
                 index = np.arange(start, min(start + step, pairs))
                 batch, context = batches[index // len(contexts)], lengths[index % len(contexts)]
-                yield Block(labels, _columns(scenario, query, batch[:, None], context[:, None], grid.gamma))
+                yield Block(labels, _columns(scenario, query, batch[:, None], context[:, None], gammas))
 
 
 def _columns(
     scenario: Scenario, query: Query, batch: Column, context: Column, gammas: tuple[int | None, ...]
 ) -> dict[str, Column]:
-    gamma = np.array([[0 if g is None else g for g in gammas]])
+    gamma, max_gamma = np.array([[0 if g is None else g for g in gammas]]), int(query.max_gamma)
     if None in gammas:
-        best = predict(scenario, Workload.of(batch, context), query.max_gamma).gamma_optimal
+        best = predict(scenario, Workload.of(batch, context), max_gamma).gamma_optimal
         gamma = np.where([[g is None for g in gammas]], best, gamma)
-    p = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
-    room = capacity.memory_of(scenario, batch, context, gamma, query.memory_fraction)
+    p = predict(scenario, Workload.of(batch, context, gamma), max_gamma)
+    room = capacity.memory_of(scenario, batch, context, gamma, float(query.memory_fraction))
     found: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
     found |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
     found |= {name: getattr(p, name) for name in COLUMNS if name not in found}
@@ -160,7 +179,7 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
     return {
         "model": scenario.target.name,
         "hardware": scenario.machine.gpu.name,
-        "tp": query.tp,
+        "tp": int(query.tp),
         "draft": draft.name,
         "draft_tp": draft.tensor_parallel,
         "draft_kv": draft.kv.label(),
@@ -169,6 +188,74 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
         "calibration": scenario.machine.calibration.name,
         "alpha": None if alpha is None else float(alpha),
     }
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(Answer):
+    """The answers of a grid in order: a row per point, `LABELS` and `COLUMNS` with units in their names."""
+
+    blocks: tuple[Block, ...]
+
+    def __len__(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    def column(self, name: str) -> Any:
+        """One label or figure of all rows, as an array."""
+        parts = [
+            block.columns[name] if name in COLUMNS else np.full(block.rows, block.labels[name], object)
+            for block in self.blocks
+        ]
+        return np.concatenate(parts)
+
+    def to_frame(self) -> "DataFrame":
+        """The rows as a pandas DataFrame. Raises InputError where pandas is not installed."""
+        return pandas().concat(list(map(frame_of, self.blocks)), ignore_index=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `Answer.as_dict`; whole numbers as such."""
+        rows = []
+        for block in self.blocks:
+            columns = {n: v.astype(np.int64) if n in WHOLE else v for n, v in block.columns.items()}
+            figures = zip(*(columns[name].tolist() for name in COLUMNS), strict=True)
+            rows += [block.labels | dict(zip(COLUMNS, row, strict=True)) for row in figures]
+        return {"schema_version": SCHEMA_VERSION, "rows": plain(rows)}
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        speedup = self.column("speedup")
+        return f"{len(self)} rows, speedup {speedup.min():.2f}x to {speedup.max():.2f}x"
+
+
+@asks(Grid)
+def sweep(grid: Grid) -> Sweep:
+    """Answer every combination of the lists; `Sweep.to_frame` makes a table of it.
+
+    model, hardware, tp, draft_kv, alpha, batch, context and gamma take lists, or text with commas and ranges:
+    ``1..16``, ``1000..64000+1000``, ``1..256x2``. Raises InputError.
+    """
+    if grid.rows > MAX_ROWS:
+        raise refuse(
+            "sweep", "rows", f"at most {MAX_ROWS} in memory; `perfmodel sweep` writes more to a file", grid.rows
+        )
+    return Sweep(tuple(blocks(grid)))
+
+
+def frame_of(block: Block) -> "DataFrame":
+    """One block as a table."""
+    labels: dict[str, Any] = {name: block.labels[name] for name in LABELS}
+    labels["alpha"] = np.nan if labels["alpha"] is None else labels["alpha"]
+    columns: dict[str, Any] = {n: v.astype(np.int64) if n in WHOLE else v for n, v in block.columns.items()}
+    columns["fits"] = columns["fits"].astype(np.bool_)
+    return pandas().DataFrame(labels | columns, index=range(block.rows))
+
+
+def pandas() -> Any:
+    """The library. Raises InputError with the remedy where it is not installed."""
+    try:
+        import pandas as library
+    except ModuleNotFoundError:
+        raise InputError(f"to_frame: needs pandas, which is not installed: {REMEDY}") from None
+    return library
 
 
 class Sink(Protocol):
@@ -185,16 +272,17 @@ def run(
     *,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> int:
-    """Answer the grid into a sink and return its number of rows; `progress` is told of rows as they are written.
+    """Answer the grid into a sink and return its number of rows; `progress` is told how many are written, of how many.
 
     What was written before an interruption stays, and `resume` goes on from there. Raises InputError for a question
     that cannot be answered, and where the interrupted file belongs to another one.
     """
-    done = sink.open(grid.fingerprint(), resume=resume, overwrite=overwrite)
-    for block in blocks(grid, done):
+    written = 0
+    for block in blocks(grid, sink.open(grid.fingerprint(), resume=resume, overwrite=overwrite)):
         sink.write(block)
-        progress(block.rows)
+        written += block.rows
+        progress(written, grid.rows)
     sink.close()
     return grid.rows

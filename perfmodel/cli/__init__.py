@@ -19,8 +19,8 @@ COMMANDS = {
     "explore": ("perfmodel.cli.explore", "Speedup surfaces to explore in a browser: one HTML file."),
     "ops": ("perfmodel.cli.ops", "Every operation of one pass: FLOPs, bytes, time and what limits it."),
     "inflection": ("perfmodel.cli.inflection", "The three context lengths where something turns."),
-    "inverse": ("perfmodel.cli.inverse", "What must hold for speculation to reach a wanted speedup."),
-    "advise": ("perfmodel.cli.advise", "Which draft, cache, length and devices are best, or is plain decoding?"),
+    "inverse": ("perfmodel.cli.inverse", "What must hold for speculation to reach a target speedup."),
+    "advise": ("perfmodel.cli.advise", "Which draft, cache, length and devices are best, or is the baseline?"),
     "schedule": ("perfmodel.cli.schedule", "Draft length by batch size and context, for vLLM and SGLang."),
     "tree": ("perfmodel.cli.tree", "Which tree of drafted tokens, for each batch and context."),
     "hierarchy": ("perfmodel.cli.hierarchy", "Two levels: a small model before the sparse self-draft."),
@@ -32,7 +32,7 @@ COMMANDS = {
     "models": ("perfmodel.cli.models", "The models: list, show, check."),
     "kv": ("perfmodel.cli.kv", "The draft's KV methods: list, show, check."),
     "calibrations": ("perfmodel.cli.calibrations", "The calibrations: list, show, check."),
-    "validate": ("perfmodel.validate.cli", "Measure, calibrate and compare against a clock (extra: validate)."),
+    "validate": ("perfmodel.validate.cli", "Measure, calibrate and compare with measurements (extra: validate)."),
 }
 """Verb -> (module that holds its `app`, what it is for)."""
 
@@ -66,8 +66,8 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(asked: bool) -> None:
+    if asked:
         from importlib.metadata import version
 
         typer.echo(f"perfmodel {version('perfmodel')}")
@@ -136,11 +136,11 @@ def _print_nowhere() -> None:
 
 
 def _sentence(error: Any) -> str:
-    """One line for a mistake; typer's own message about a number does not say what was given."""
+    """One line for a mistake, arguments as flags; typer's own message about a number does not say what was given."""
     faults = getattr(error.__cause__, "errors", None)
     if faults is not None and getattr(error, "param", None) is not None:
         fault = faults()[0]
         allowed = fault["msg"].partition(",")[0].removeprefix("Input should be ")
-        return str(refuse(error.param.opts[0], None, allowed, fault["input"]))
-    text = error.format_message() if hasattr(error, "format_message") else str(error)
+        return refuse(error.param.opts[0], None, allowed, fault["input"]).as_flags
+    text = error.as_flags if isinstance(error, InputError) else error.format_message()
     return " ".join(text.split())

@@ -27,7 +27,7 @@ def _faults(c: Calibration) -> list[str]:
         if c.gpu is not None:
             load_gpu(c.gpu, "gpu")
     except InputError as error:
-        faults.append(str(error))
+        faults.append(error.as_flags)
     return faults
 
 

@@ -1,6 +1,5 @@
 """``list``, ``show`` and ``check`` of one kind of data file; each kind says what its columns and its checks are."""
 
-import json as json_module
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from perfmodel.cli.options import Json
+from perfmodel.answers.answer import SCHEMA_VERSION
+from perfmodel.cli import output
+from perfmodel.cli.options import PLAIN, Json
 from perfmodel.errors import InputError, unknown_name
 
 
@@ -24,13 +25,16 @@ class Verbs(TyperGroup):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: key in JSON, heading, value of a spec, how people read it, and whether it is text."""
+    """One column of a table: key in JSON, heading, value of a spec, how people read it, whether it is text, and whether
+    a narrow terminal may do without it (see `output.Column`).
+    """
 
     key: str
     heading: str
     value: Callable[[Any], Any]
     show: Callable[[Any], str] = str
     left: bool = False
+    spare: int = 0
 
     def text(self, spec: Any) -> str:
         """The cell."""
@@ -68,27 +72,16 @@ class Catalogue:
 def app_of(catalogue: Catalogue) -> typer.Typer:
     """The three verbs of one kind."""
     argument = catalogue.argument
-    app = typer.Typer(
-        cls=Verbs,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        no_args_is_help=True,
-        help=f"The {catalogue.noun}s: list, show, check.",
-    )
+    app = typer.Typer(**PLAIN, cls=Verbs, no_args_is_help=True, help=f"The {catalogue.noun}s: list, show, check.")
 
     @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.")
     def listed(json: Json = False) -> None:
         if json:
-            return _print_json(catalogue.rows())
-        from perfmodel.cli import panel
-
-        made = panel.grid(
-            *(c.heading for c in catalogue.columns), left=[c.heading for c in catalogue.columns if c.left]
-        )
-        for cells in catalogue.cells():
-            made.add_row(*cells)
-        panel.console().print(made)
+            return output.print_json({"schema_version": SCHEMA_VERSION, "rows": catalogue.rows()})
+        columns = [
+            output.Column(c.heading, c.left or not number, c.spare) for number, c in enumerate(catalogue.columns)
+        ]
+        output.table(columns, catalogue.cells())
 
     @app.command(help=f"Everything that is known of one {catalogue.noun}, with sources.")
     def show(
@@ -97,7 +90,7 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
     ) -> None:
         described = catalogue.describe(catalogue.load(name, argument))
         if json:
-            return _print_json(described)
+            return output.print_json({"schema_version": SCHEMA_VERSION} | _finite(described))
         for key, text in flat(described):
             typer.echo(f"{key}: {text}")
 
@@ -115,7 +108,7 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
             for name in names or catalogue.names()
         ]
         if json:
-            _print_json(found)
+            output.print_json({"schema_version": SCHEMA_VERSION, "rows": found})
         else:
             for row in found:
                 typer.echo(f"{row['name']}: {'; '.join(row['faults']) or 'ok'}")
@@ -123,6 +116,13 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
             raise typer.Exit(1)
 
     return app
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: the word for it, as the files spell it."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return ".inf" if value == float("inf") else value
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -139,7 +139,3 @@ def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         elif value not in (None, "", [], ()):
             lines.append((prefix + key, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)))
     return lines
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(json_module.dumps(data, indent=2))

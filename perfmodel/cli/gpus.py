@@ -26,7 +26,7 @@ def _faults(gpu: GPUSpec) -> list[str]:
     try:
         load_calibration(gpu.calibration, "calibration")
     except InputError as error:
-        return [str(error)]
+        return [error.as_flags]
     return []
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from perfmodel.answers.text import count
 from perfmodel.cli.catalogue import Catalogue, Column, app_of
-from perfmodel.cli.units import count
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.model import ModelSpec, load_model
 

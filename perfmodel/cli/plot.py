@@ -1,18 +1,19 @@
 """``perfmodel plot``: pictures of what the other verbs print, as .png or .svg."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfmodel import plots
-from perfmodel.answers.query import Query, resolve
-from perfmodel.cli.advise import Search
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.arguments import COUNTS, Argument, Numbers, counts, listed
+from perfmodel.answers.candidates import AdviseQuery
+from perfmodel.answers.query import UNUSED, Options, Query, resolve
 from perfmodel.cli.catalogue import Verbs
-from perfmodel.cli.counts import parse_counts
-from perfmodel.cli.options import COUNTS, Question, _option, asks
+from perfmodel.cli.options import PLAIN, takes
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -21,17 +22,15 @@ from perfmodel.speculation.workload import Workload
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-app = typer.Typer(
-    cls=Verbs, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
-    help="Pictures of the answers, as .png or .svg.",
-)  # fmt: skip
-MOST_LINES, MOST_BARS = 8, 6
+app = typer.Typer(**PLAIN, cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .png or .svg.")
+MAX_LINES, MAX_BARS = 8, 6
 SPAN = "LOW..HIGH"
-DEFAULTS = {
-    "context": {"batch": "1,16,64,256", "context": "1k..128k"},
-    "batch": {"batch": "1..256", "context": "2k,8k,32k,128k"},
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "context": {"batch": (1, 16, 64, 256), "context": (1024, 131072)},
+    "batch": {"batch": (1, 256), "context": (2048, 8192, 32768, 131072)},
+    "gamma": {"batch": (64,), "context": (2048, 8192, 32768, 131072)},
+    "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
-ALL = {"gamma": {"batch": "64", "context": "2k,8k,32k,128k"}, "both": {"batch": "1..256", "context": "1k..128k"}}
 """What is drawn over -> batches and contexts where none are typed."""
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: a .png or .svg file.")]
 Over = Annotated[
@@ -49,14 +48,21 @@ NoIdeal = Annotated[bool, typer.Option("--no-ideal", help="Leave the ideal roofl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points(Question):
+class Points(Options):
     """A question at many batches and contexts at once, all else being one value."""
 
+    model: arg.Model
+    hardware: arg.Hardware
+    batch: Annotated[Numbers | None, listed(arg.Batch)]
+    context: Annotated[Numbers | None, listed(arg.Context)]
+    gamma: arg.Gamma = None
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = "full"
+    alpha: arg.Alpha = None
+
     def one(self) -> Query:
-        """The question at its first batch and context. Raises InputError."""
-        first = {name: str(self.counts(name)[0]) for name in ("batch", "context")}
-        (query,) = Question(**{f.name: getattr(self, f.name) for f in fields(Question)} | first).queries()
-        return query
+        """The question at its first batch and context."""
+        return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
 
     def accepted(self) -> Query:
         """As `one`. Raises InputError where acceptance would be looked up, which belongs to one context."""
@@ -64,137 +70,137 @@ class Points(Question):
             raise InputError("--alpha: must be given here: an acceptance that is looked up belongs to one context")
         return self.one()
 
-    def counts(self, name: str) -> tuple[int, ...]:
+    def values(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``."""
-        return parse_counts(getattr(self, name), f"--{name}")
+        return getattr(self, name) or ()
 
     def span(self, name: str) -> tuple[float, float]:
         """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are the same."""
-        values = self.counts(name)
-        low, high = float(min(values)), float(max(values))
+        low, high = float(min(self.values(name))), float(max(self.values(name)))
         if not low < high:
             raise refuse(f"--{name}", None, "a span such as 1..256 here", f"{low:g}")
         return low, high
 
     def lines(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``, for a line each. Raises InputError where they are too many."""
-        values = self.counts(name)
-        if len(values) > MOST_LINES:
-            raise refuse(f"--{name}", None, f"at most {MOST_LINES} values here, a line each", len(values))
+        values = self.values(name)
+        if len(values) > MAX_LINES:
+            raise refuse(f"--{name}", None, f"at most {MAX_LINES} values here, a line each", len(values))
         return values
+
+    def points(self) -> list[tuple[float, float]]:
+        """Every batch with every context."""
+        return [(b, c) for b in self.lines("batch") for c in self.lines("context")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(Points):
     """Points over the whole plane: the least and the largest batch and context typed are the ends."""
 
-    batch: Annotated[str, _option("--batch --batch-size -b", SPAN, "Ends of the batches.")] = "1..256"
-    context: Annotated[str, _option("--context --context-length -c", SPAN, "Ends of the contexts.")] = "1k..128k"
+    batch: Annotated[Numbers, Argument("Ends of the batches.", SPAN, "--batch-size -b", counts)] = "1..256"
+    context: Annotated[Numbers, Argument("Ends of the contexts.", SPAN, "--context-length -c", counts)] = "1k,128k"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lengths(Points):
-    """Points of the draft length: a line each, or with --map the ends of a plane."""
+class Lines(Points):
+    """Points with a line each, or the ends of a plane; by default those of `DEFAULTS`."""
 
-    batch: Annotated[str, _option("--batch --batch-size -b", COUNTS, "Batches, a line each.")] = ""
-    context: Annotated[str, _option("--context --context-length -c", COUNTS, "Contexts, a line each.")] = ""
+    batch: Annotated[Numbers | None, Argument("Batches, a line each.", COUNTS, "--batch-size -b", counts)] = None
+    context: Annotated[Numbers | None, Argument("Contexts, a line each.", COUNTS, "--context-length -c", counts)] = None
 
-
-@dataclass(frozen=True, kw_only=True)
-class Costs(Lengths):
-    """Points of cost ratios: a gamma, and nothing of what is accepted."""
-
-    gamma: Annotated[str, _option("--gamma -g", "N", "Drafted tokens per iteration.")] = field()
+    def over(self, what: str) -> "Lines":
+        """With the batches and contexts that were not typed."""
+        given: dict[str, Any] = {name: self.values(name) or default for name, default in DEFAULTS[what].items()}
+        return replace(self, **given)
 
 
 @app.command()
-@asks
-def roofline(question: Question, output: Output) -> None:
+@takes(Query)
+def roofline(query: Query, output: Output) -> None:
     """The passes of one question under the roofline of the device: what limits what."""
-    (query,) = question.queries()
+    batch, context = float(query.batch), float(query.context)
     given = (query.alpha, query.tokens_per_iteration, query.acceptance)
-    if query.gamma is not None and given == (None, None, None):
-        query = replace(query, alpha=0.0)  # a pass costs the same whatever is accepted: none is looked up
-    scenario, length = _at_gamma(query, [(query.batch, query.context)])
-    _save(plots.roofline(scenario, query.batch, query.context, length), output)
+    # a pass costs the same whatever is accepted: none is looked up where gamma is known
+    acceptance = UNUSED if query.gamma is not None and given == (None, None, None) else None
+    scenario = resolve(query, acceptance)
+    _save(plots.roofline(scenario, batch, context, _best_gamma(scenario, query, [(batch, context)])), output)
 
 
 @app.command()
-@asks
+@takes(Spans)
 def surface(question: Spans, output: Output, measured: Measured = False) -> None:
     """Speedup over batch and context, with the break-even line, S_inflection and what does not fit in memory."""
     query = question.accepted()
+    if query.gamma == 0:
+        raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 everywhere", 0)
     made = plots.surface(
         resolve(query),
-        gamma=_one_or_best(query),
+        gamma=None if query.gamma is None else int(query.gamma),
         batch=question.span("batch"),
         context=question.span("context"),
-        max_gamma=query.max_gamma,
-        batch_range=query.batch_range,
-        memory_fraction=query.memory_fraction,
+        max_gamma=int(query.max_gamma),
+        batch_range=query.ends,
+        memory_fraction=float(query.memory_fraction),
         measured=_published(query) if measured else (),
     )
     _save(made, output)
 
 
 @app.command()
-@asks
-def ratios(question: Costs, output: Output, over: Over = "context", no_ideal: NoIdeal = False) -> None:
+@takes(Lines)
+def ratios(question: Lines, output: Output, over: Over = "context", no_ideal: NoIdeal = False) -> None:
     """T_D/T_T and T_V/T_T over the context, a line for each batch, or the other way round."""
-    if over not in DEFAULTS:
-        raise unknown_name("--over", "axis", over, DEFAULTS)
-    asked = replace(question, alpha="0", **_filled(question, over))  # what is accepted does not matter
-    query = asked.one()
-    if not query.gamma:
-        raise refuse("--gamma", None, "a whole number from 1 on here", question.gamma)
+    if over not in ("context", "batch"):
+        raise unknown_name("--over", "axis", over, ("context", "batch"))
+    if not question.gamma:
+        raise refuse("--gamma", None, "a whole number from 1 on here", "auto" if question.gamma is None else 0)
+    asked = question.over(over)
+    scenario = resolve(asked.one(), UNUSED)  # what is accepted does not matter
     lines = asked.lines("batch" if over == "context" else "context")
-    made = plots.ratios(resolve(query), lines, asked.span(over), query.gamma, over=over, ideal=not no_ideal)
+    made = plots.ratios(scenario, lines, asked.span(over), int(question.gamma), over=over, ideal=not no_ideal)
     _save(made, output)
 
 
 @app.command()
-@asks
+@takes(Points)
 def breakdown(question: Points, output: Output) -> None:
     """What the predicted time of each pass and of a token is spent on, for a few batches or contexts."""
-    points = [(b, c) for b in question.lines("batch") for c in question.lines("context")]
-    if len(points) > MOST_BARS:
-        raise refuse("--batch, --context", None, f"at most {MOST_BARS} points together", len(points))
+    points = question.points()
+    if len(points) > MAX_BARS:
+        raise refuse("--batch, --context", None, f"at most {MAX_BARS} points together", len(points))
     query = question.one() if len(question.lines("context")) == 1 else question.accepted()
-    scenario, length = _at_gamma(query, points)
+    scenario = resolve(query)
+    length = _best_gamma(scenario, query, points)
     if not length:
         raise InputError("--gamma: must be 1 or more here, and no draft pays at any of these points")
     _save(plots.breakdown(scenario, points, length), output)
 
 
 @app.command()
-@asks
-def gamma(question: Lengths, output: Output, map: Map = False) -> None:
+@takes(Lines)
+def gamma(question: Lines, output: Output, map: Map = False) -> None:
     """Speedup over the draft length, a line for each batch and context, or the best length over all of them."""
-    asked = replace(question, **_filled(question, "both" if map else "gamma"))
+    asked = question.over("both" if map else "gamma")
     query = asked.accepted()
+    scenario, max_gamma = resolve(query), int(query.max_gamma)
     if map:
-        made = plots.gamma_map(
-            resolve(query),
-            batch=asked.span("batch"),
-            context=asked.span("context"),
-            max_gamma=query.max_gamma,
-            memory_fraction=query.memory_fraction,
-        )
+        ends: dict[str, Any] = {name: asked.span(name) for name in ("batch", "context")}
+        made = plots.gamma_map(scenario, **ends, max_gamma=max_gamma, memory_fraction=float(query.memory_fraction))
     else:
-        points = [(b, c) for b in asked.lines("batch") for c in asked.lines("context")]
-        if len(points) > MOST_LINES:
-            raise refuse("--batch, --context", None, f"at most {MOST_LINES} lines together, or --map", len(points))
-        made = plots.gamma_curves(resolve(query), points, max_gamma=query.max_gamma)
+        points = asked.points()
+        if len(points) > MAX_LINES:
+            raise refuse("--batch, --context", None, f"at most {MAX_LINES} lines together, or --map", len(points))
+        made = plots.gamma_curves(scenario, points, max_gamma=max_gamma)
     _save(made, output)
 
 
 @app.command()
-@asks
-def pareto(search: Search, output: Output) -> None:
-    """Throughput against time per token: the fronts of plain decoding and of speculation, as `perfmodel advise`."""
+@takes(AdviseQuery)
+def pareto(question: AdviseQuery, output: Output) -> None:
+    """Throughput against time per token: the fronts of the baseline and of speculation, as `perfmodel advise`."""
     from perfmodel.answers.advise import advise
 
-    _save(plots.pareto(advise(search.request())), output)
+    _save(plots.pareto(advise(question)), output)
 
 
 @app.command()
@@ -215,24 +221,12 @@ def _save(figure: "Figure", output: Path) -> None:
     typer.echo(f"wrote {output}", err=True)
 
 
-def _filled(question: Lengths, over: str) -> dict[str, Any]:
-    """Batches and contexts, those that were not typed by default."""
-    return {name: getattr(question, name) or default for name, default in (DEFAULTS | ALL)[over].items()}
-
-
-def _one_or_best(query: Query) -> int | None:
-    if query.gamma == 0:
-        raise refuse("--gamma", None, "1 or more, or auto: plain decoding has speedup 1 everywhere", 0)
-    return query.gamma
-
-
-def _at_gamma(query: Query, points: Sequence[tuple[float, float]]) -> tuple[Scenario, int]:
-    """The scenario and its gamma; where that is left open, the best one of the point with the largest speedup."""
-    scenario = resolve(query)
+def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, float]]) -> int:
+    """The question's gamma; where that is left open, the best one of the point with the largest speedup."""
     if query.gamma is not None:
-        return scenario, query.gamma
-    best = predict(scenario, Workload.of(*zip(*points, strict=True)), query.max_gamma)
-    return scenario, int(best.gamma_optimal[best.speedup_at_gamma_optimal.argmax()])
+        return int(query.gamma)
+    best = predict(scenario, Workload.of(*zip(*points, strict=True)), int(query.max_gamma))
+    return int(best.gamma_optimal[best.speedup_at_gamma_optimal.argmax()])
 
 
 def _published(query: Query) -> list[tuple[float, float, float]]:

@@ -1,17 +1,18 @@
 """``perfmodel sweep``: a grid of answers into a file."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from perfmodel.answers import sweep as grids
+from perfmodel.answers.sweep import Grid
 from perfmodel.answers.sweep_files import sink_for
-from perfmodel.cli.options import Question, asks
+from perfmodel.cli.options import PLAIN, takes
+from perfmodel.cli.output import Progress
 from perfmodel.errors import InputError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(**PLAIN)
 Output = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: a .csv or a .parquet file (pyarrow).")
 ]
@@ -20,8 +21,8 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file, 
 
 
 @app.command()
-@asks
-def sweep(question: Question, output: Output, resume: Resume = False, overwrite: Overwrite = False) -> None:
+@takes(Grid)
+def sweep(grid: Grid, output: Output, resume: Resume = False, overwrite: Overwrite = False) -> None:
     """Answer every combination of the comma lists into a file, at flat memory.
 
     --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists; counts also take ranges:
@@ -29,8 +30,7 @@ def sweep(question: Question, output: Output, resume: Resume = False, overwrite:
     """
     if resume and overwrite:
         raise InputError("--resume and --overwrite: only one of them may be given")
-    grid = question.grid()
-    bar = _Progress(grid.rows)
+    bar = Progress("rows")
     try:
         grids.run(grid, sink_for(output), resume=resume, overwrite=overwrite, progress=bar)
     except OSError as error:
@@ -38,19 +38,3 @@ def sweep(question: Question, output: Output, resume: Resume = False, overwrite:
     finally:
         bar.end()
     typer.echo(f"{grid.rows} rows in {output}", err=True)
-
-
-class _Progress:
-    """Rows so far on stderr, where that is a terminal."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.shown = total, 0, sys.stderr.isatty()
-
-    def __call__(self, rows: int) -> None:
-        self.done += rows
-        if self.shown:
-            print(f"\r{self.done:,} of {self.total:,} rows", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self.shown and self.done:
-            print(file=sys.stderr)

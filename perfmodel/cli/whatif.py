@@ -1,44 +1,34 @@
 """``perfmodel whatif``: one question, or a few beside each other."""
 
-import json as json_module
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from perfmodel.answers.whatif import answer
-from perfmodel.cli.measured import measured
-from perfmodel.cli.options import Json, Question, asks
+from perfmodel.answers.query import Query
+from perfmodel.answers.sensitivity import sensitivity as ranked
+from perfmodel.answers.whatif import whatif as answer
+from perfmodel.cli import panel
+from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.output import show, show_rows
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-
+app = typer.Typer(**PLAIN)
 Sensitivity = Annotated[
     bool, typer.Option("--sensitivity", help="Also move each uncertain input by itself and rank what that does.")
 ]
 
 
 @app.command()
-@asks
-def whatif(question: Question, sensitivity: Sensitivity = False, json: Json = False) -> None:
+@takes(Query, "batch", "context", "gamma")
+def whatif(queries: list[Query], sensitivity: Sensitivity = False, json: Json = False) -> None:
     """Does speculation pay for this model, device, batch and context, and why?
 
-    Several --batch, --context or --gamma values give a table (with --json a list).
+    Several --batch, --context or --gamma values give a table.
     """
-    answers = []
-    for query in question.queries("batch", "context", "gamma"):
-        found = answer(query)
-        found |= {"measured": measured(query, found)}
-        if sensitivity:
-            from perfmodel.answers.sensitivity import sensitivity as ranked
-
-            found["sensitivity"] = ranked(query)
-        answers.append(found)
-    if json:
-        typer.echo(json_module.dumps(answers if len(answers) > 1 else answers[0], indent=2, allow_nan=False))
-        return
-    from perfmodel.cli import panel  # loads rich
-
+    answers = [answer(query) for query in queries]
+    if sensitivity:
+        answers = [replace(a, sensitivity=tuple(ranked(query))) for query, a in zip(queries, answers, strict=True)]
     if len(answers) > 1:
-        panel.table(answers)
+        show_rows(answers, json, panel.several)
     else:
-        panel.panel(answers[0])
+        show(answers[0], json, panel.single)

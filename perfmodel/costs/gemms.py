@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 from perfmodel.specs.formats import Format, Precision
 from perfmodel.specs.parts import Heads, Indexer, LinearAttention
 from perfmodel.specs.shape import ModelSpec

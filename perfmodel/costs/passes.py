@@ -7,7 +7,7 @@ import numpy as np
 from perfmodel.costs.gemms import Experts, Linear
 from perfmodel.costs.shards import Attention, Shard, Small, States, span
 from perfmodel.kv.base import SCORE_BYTES, KVMethod
-from perfmodel.ops import Cost, Floats, Op
+from perfmodel.operations import Cost, Floats, Op
 from perfmodel.specs.formats import Format
 
 UNBOUNDED = 2.0**60

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.ops import Floats, Op
+from perfmodel.operations import Floats, Op
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.constants import Term
 from perfmodel.specs.gpu import GPUSpec

@@ -8,7 +8,7 @@ import numpy as np
 from perfmodel.costs.gemms import Experts, Linear, experts, linear, linears
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 from perfmodel.specs.formats import WEIGHT_FORMATS, Precision
 from perfmodel.specs.model import ModelSpec
 

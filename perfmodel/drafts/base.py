@@ -5,7 +5,7 @@ from typing import ClassVar, Protocol
 
 from perfmodel import costs
 from perfmodel.kv.base import KVMethod
-from perfmodel.ops import Cost, Floats, Op
+from perfmodel.operations import Cost, Floats, Op
 from perfmodel.specs.formats import Precision, Weights
 from perfmodel.specs.model import ModelSpec
 

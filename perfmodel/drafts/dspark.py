@@ -9,7 +9,7 @@ from perfmodel import costs
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.errors import refuse
-from perfmodel.ops import Floats, Op
+from perfmodel.operations import Floats, Op
 from perfmodel.specs.model import ModelSpec
 
 

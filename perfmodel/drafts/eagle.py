@@ -6,7 +6,7 @@ from typing import ClassVar
 from perfmodel import costs
 from perfmodel.drafts.base import DraftFields, dense
 from perfmodel.errors import InputError, refuse
-from perfmodel.ops import Floats, Op
+from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
 

@@ -8,7 +8,7 @@ import numpy as np
 from perfmodel import costs
 from perfmodel.drafts.base import DraftFields, dense
 from perfmodel.errors import refuse
-from perfmodel.ops import Floats, Op
+from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import BF16, Weights
 from perfmodel.specs.model import ModelSpec
 

@@ -7,7 +7,7 @@ from perfmodel import costs
 from perfmodel.drafts.base import DraftFields, dense
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
-from perfmodel.ops import Floats, Op
+from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import Weights
 from perfmodel.specs.model import ModelSpec
 

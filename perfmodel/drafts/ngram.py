@@ -6,7 +6,7 @@ from typing import ClassVar
 from perfmodel import costs
 from perfmodel.drafts.base import DraftFields
 from perfmodel.errors import refuse
-from perfmodel.ops import Floats, Op
+from perfmodel.operations import Floats, Op
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.drafts.model_draft import ModelDraft
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,6 @@
 "use strict";
 // The reading, the breakdown and the controls; all is drawn again on every change.
 
-const VERDICTS = {
-  pays: "Speculation pays:",
-  does_not_pay: "Speculation does not pay:",
-  too_close_to_call: "Too close to call:",
-};
 const TERMS = {
   param_load: ["weights", "parameter load"],
   kv_load: ["KV", "cache load"],
@@ -17,7 +12,8 @@ const TERMS = {
 
 // --- the reading
 
-function verdict(speedup, interval, gamma) {
+function verdict(speedup, interval, gamma, fits) {
+  if (!fits) return "does_not_fit";
   if (gamma === 0) return "does_not_pay";
   const [low, high] = interval ?? [speedup, speedup];
   if (low > 1) return "pays";
@@ -31,8 +27,8 @@ function read(cells, b, c, inflection) {
   const [batch, context] = [batches[b], contexts[c]];
   const best = surface.best(alpha, b, c);
   const interval = surface.interval(speedup, b, c, gamma);
-  const word = verdict(speedup, interval, gamma);
-  const plain = surface.pass("plain", "predicted_s", b, c, 0);
+  const word = verdict(speedup, interval, gamma, surface.fits(b, c, gamma));
+  const baseline = surface.pass("baseline", "predicted_s", b, c, 0);
   const omega = tokensPerIteration(alpha, gamma);
   const each = surface.iteration(b, c, gamma) / omega;
   const drafter = kase.draft === "self" ? "itself" : kase.draft;
@@ -40,7 +36,7 @@ function read(cells, b, c, inflection) {
     + `${kase.method}; batch ${batch.toLocaleString("en-US")}, context ${context.toLocaleString("en-US")}, `
     + `gamma ${gamma}${state.gamma === null ? " (the best)" : ""}`;
   element("verdict").className = word;
-  element("word").textContent = VERDICTS[word];
+  element("word").textContent = `${content.verdicts[word]}:`;
   element("speedup").textContent = times(speedup);
   element("interval").textContent = gamma === 0 ? "" : interval === null
     ? "(no interval: this calibration states no scatter)"
@@ -48,12 +44,12 @@ function read(cells, b, c, inflection) {
   element("why").textContent = why(b, c, gamma, omega);
   const drafted = gamma || surface.best(alpha, b, c, 1);
   const even = surface.breakEven(alpha, b, drafted);
-  const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / plain).toFixed(3);
+  const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / baseline).toFixed(3);
   const facts = {
-    "time per token": `${seconds(plain)} plain, ${seconds(each)} speculating`,
-    throughput: `${(batch / plain).toFixed(0)} tokens/s plain, ${(batch / each).toFixed(0)} speculating`,
+    "time per token": `${seconds(plain)} baseline, ${seconds(each)} speculating`,
+    throughput: `${(batch / baseline).toFixed(0)} tokens/s baseline, ${(batch / each).toFixed(0)} speculating`,
     "best gamma": `${best} (${times(surface.speedup(alpha, b, c, best))})`,
-    "cost ratios": `draft/plain ${ratio("draft")}, verification/plain ${ratio("verify")}${gamma ? "" : " at gamma 1"}`,
+    "cost ratios": `draft/target ${ratio("draft")}, verification/target ${ratio("verify")}${gamma ? "" : " at gamma 1"}`,
     acceptance: `alpha ${alpha.toFixed(3)}, ${omega.toFixed(2)} tokens per iteration`,
     "break-even context": `${even === null ? `none up to ${contexts[COLUMNS - 1].toLocaleString("en-US")}`
       : even === 0 ? `${contexts[0].toLocaleString("en-US")} or below` : `about ${about(even)}`} at gamma ${drafted}`,
@@ -73,10 +69,10 @@ function read(cells, b, c, inflection) {
 
 function why(b, c, gamma, omega) {
   const { surface, alpha } = state;
-  if (gamma === 0) return `No draft length up to ${surface.lastGamma} is faster than plain decoding; gamma 1 would give ${times(surface.speedup(alpha, b, c, 1))}.`;
-  const plain = surface.pass("plain", "predicted_s", b, c, 0);
-  const [gained, added] = [(omega - 1) * plain, surface.iteration(b, c, gamma) - plain];
-  return `An iteration saves ${seconds(gained)} of plain decoding (limited by ${limiter("plain", b, c, 0)}), `
+  if (gamma === 0) return `No draft length up to ${surface.lastGamma} is faster than the baseline; gamma 1 would give ${times(surface.speedup(alpha, b, c, 1))}.`;
+  const baseline = surface.pass("baseline", "predicted_s", b, c, 0);
+  const [gained, added] = [(omega - 1) * baseline, surface.iteration(b, c, gamma) - baseline];
+  return `An iteration saves ${seconds(gained)} of baseline decoding (limited by ${limiter("baseline", b, c, 0)}), `
     + `${gained > added ? "more" : "no more"} than the ${seconds(added)} it adds.`;
 }
 
@@ -84,7 +80,7 @@ function memoryText(b, c, gamma) {
   const { surface } = state;
   if (surface.case.available_bytes === null) return "unknown";
   return `${surface.fits(b, c, gamma) ? "fits" : "does not fit"}; largest batch ${whole(surface.largestBatch(c, gamma))} `
-    + `(${whole(surface.largestBatch(c, 0))} plain)`;
+    + `(${whole(surface.largestBatch(c, 0))} baseline)`;
 }
 
 function notes(b, c, gamma) {
@@ -124,7 +120,7 @@ function breakDown(cells, b, c) {
   const g = chosen || 1;
   const passes = surface.case.draft_passes[g];
   const iteration = (term) => passes * surface.pass("draft", term, b, c, g) + surface.pass("verify", term, b, c, g);
-  const columns = (term) => [...["plain", "draft", "verify"].map((pass) => surface.pass(pass, term, b, c, g)), iteration(term)];
+  const columns = (term) => [...["baseline", "draft", "verify"].map((pass) => surface.pass(pass, term, b, c, g)), iteration(term)];
   element("breakdown-at").textContent = `at batch ${content.batch[b].toLocaleString("en-US")}, context `
     + `${content.context[c].toLocaleString("en-US")}, gamma ${g}${chosen ? "" : " (the best is none)"}; `
     + `${passes} draft ${passes === 1 ? "step" : "steps"} an iteration`;
@@ -138,7 +134,7 @@ function breakDown(cells, b, c) {
     line(["outside the passes", ""], ["", "", "", seconds(overhead)]),
     line(["lower bound", ""], columns("lower_s").map(seconds)),
     line(["predicted", ""], predicted.map(seconds), "total"),
-    line(["limited by", ""], [...["plain", "draft", "verify"].map((pass) => limiter(pass, b, c, g)), ""]));
+    line(["limited by", ""], [...["baseline", "draft", "verify"].map((pass) => limiter(pass, b, c, g)), ""]));
   race(alpha, b, c, g, passes, overhead);
 }
 
@@ -153,13 +149,13 @@ function amount(value, most) {
   return make("div", { class: "amount" }, make("span", {}, seconds(value)), bar);
 }
 
-/** Two bars on one scale: plain decoding of the tokens that an iteration gains, and the iteration. */
+/** Two bars on one scale: the baseline for the tokens that an iteration gains, and the iteration. */
 function race(alpha, b, c, g, passes, overhead) {
   const { surface } = state;
   const omega = tokensPerIteration(alpha, g);
-  const plain = omega * surface.pass("plain", "predicted_s", b, c, 0);
+  const baseline = omega * surface.pass("baseline", "predicted_s", b, c, 0);
   const lanes = {
-    [`${omega.toFixed(2)} tokens, plain`]: [["--plain", "plain steps", plain]],
+    [`${omega.toFixed(2)} tokens, baseline`]: [["--baseline", "baseline steps", baseline]],
     [`${omega.toFixed(2)} tokens, drafted`]: [
       ["--draft", "draft steps", passes * surface.pass("draft", "predicted_s", b, c, g)],
       ["--verify", "verification", surface.pass("verify", "predicted_s", b, c, g)],

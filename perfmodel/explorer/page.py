@@ -7,21 +7,22 @@ it holds are the engine's own numbers at the points of the grid, in 32 bits; not
 
 import base64
 import json
-import os
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.answers.answer import plain
+from perfmodel.answers.arguments import COUNTS, Argument, Names, Numbers, counts, gammas, methods, names, numbers
 from perfmodel.answers.inflection import inflection_context
 from perfmodel.answers.query import Query
 from perfmodel.answers.sweep import Grid
-from perfmodel.answers.whatif import calibration_dict
+from perfmodel.answers.verdict import SENTENCES, Calibrated
 from perfmodel.costs.roofline import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance_rows import find_acceptance
@@ -29,11 +30,52 @@ from perfmodel.speculation import capacity
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import COVERAGE, Z, is_transferred, log_error
 
-MOST_POINTS = 4096
-MOST_VALUES = 5_000_000
+MAX_POINTS = 4096
+MAX_VALUES = 5_000_000
 PARTS = ("page.css", "surface.js", "map.js", "page.js")
 POINT = ("model", "hardware", "tp", "draft_kv", "batch", "context", "gamma", "alpha")
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Exploration(Grid):
+    """A question about surfaces: all of it has a default, batch and context rise, acceptance is the page's slider."""
+
+    model: Annotated[Names, Argument("Target models, with commas.", "NAME|PATH,...", "-m", names)] = (
+        "llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b"
+    )
+    hardware: Annotated[Names, Argument("Devices, with commas.", "NAME|PATH,...", "--gpu --device", names)] = (
+        "a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb"
+    )
+    batch: Annotated[Numbers, Argument("Rows of the map.", COUNTS, "--batch-size -b", counts)] = "1..256x2,3..192x2"
+    context: Annotated[Numbers, Argument("Columns of the map.", COUNTS, "--context-length -c", counts)] = (
+        "1k..128kx2,1536..96kx2"
+    )
+    gamma: Annotated[
+        str | int | Sequence[str | int | None] | None,
+        Argument("Where the draft-length slider starts.", "N|auto", "-g", gammas, default="auto"),
+    ] = None
+    tp: Annotated[Numbers, Argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", counts)] = 8
+    draft_kv: Annotated[Names, Argument("What the draft reads of the cache.", "METHOD[:BUDGET],...", read=methods)] = (
+        "streamingllm:512,snapkv:2k,quest:1k"
+    )
+    alpha: Annotated[
+        Numbers | None, Argument("Where the acceptance slider starts.", "RATE", "--acceptance-rate", numbers)
+    ] = 0.8
+
+    def check(self) -> None:
+        """Refuse (InputError) what a page with sliders cannot take."""
+        super().check()
+        for flag, given in (("--tokens-per-iteration", self.tokens_per_iteration), ("--acceptance", self.acceptance)):
+            if given is not None:
+                raise InputError(f"{flag}: the page has a slider for acceptance; --alpha says where it starts")
+        if self.accounting != "ragged":
+            raise refuse("--accounting", None, "ragged here", self.accounting)
+        for name in ("alpha", "gamma"):
+            if len(self.axis(name)) > 1:
+                raise refuse(f"--{name}", None, "one value, where its slider starts", len(self.axis(name)))
+        for name in ("batch", "context"):
+            object.__setattr__(self, name, tuple(sorted(set(self.axis(name)))))
 
 
 class Pool:
@@ -59,22 +101,22 @@ class Pool:
         return number
 
 
-def payload(grid: Grid, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Any]:
+def payload(grid: Exploration, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Any]:
     """All that the page shows, in JSON types; `progress` is told how many cases are done, of how many.
 
-    `grid` has one alpha and one gamma, where the sliders start; batch and context rise. Raises InputError for a
-    question that cannot be answered, and for more than a page can hold.
+    Raises InputError for a question that cannot be answered, and for more than a page can hold.
     """
+    batches, contexts = grid.axis("batch"), grid.axis("context")
     heads = list(_heads(grid))
     last = [_last_gamma(query, scenario) for query, scenario in heads]
-    points = len(grid.batch) * len(grid.context)
-    if points > MOST_POINTS:
-        raise refuse("--batch, --context", None, f"at most {MOST_POINTS} points a surface", points)
+    points = len(batches) * len(contexts)
+    if points > MAX_POINTS:
+        raise refuse("--batch, --context", None, f"at most {MAX_POINTS} points a surface", points)
     everywhere = points * sum(end + 1 for end in last)
-    if everywhere > MOST_VALUES:
+    if everywhere > MAX_VALUES:
         lists = "--model, --hardware, --tp, --draft-kv, --batch, --context, --max-gamma"
-        raise refuse(lists, None, f"at most {MOST_VALUES} points of all surfaces", everywhere)
-    start, pool = grid.gamma[0], Pool()
+        raise refuse(lists, None, f"at most {MAX_VALUES} points of all surfaces", everywhere)
+    start, pool = grid.axis("gamma")[0], Pool()
     cases: list[dict[str, Any]] = []
     if start is not None and not 1 <= start <= min(last):
         raise refuse("--gamma", None, f"auto or from 1 to {min(last)}, where the slider of draft lengths ends", start)
@@ -86,10 +128,11 @@ def payload(grid: Grid, progress: Callable[[int, int], None] = lambda done, of: 
         "version": version("perfmodel"),
         "coverage": COVERAGE,
         "z": Z,
-        "batch": grid.batch,
-        "context": grid.context,
+        "batch": batches,
+        "context": contexts,
+        "verdicts": SENTENCES,
         "limiters": list(LIMITERS.values()),
-        "start": {"alpha": grid.alpha[0], "gamma": start},
+        "start": {"alpha": grid.axis("alpha")[0], "gamma": start},
         "cases": cases,
         "pool": pool.arrays,
     }
@@ -106,24 +149,11 @@ def page(content: dict[str, Any]) -> str:
     return text
 
 
-def write(path: Path, text: str) -> None:
-    """Put a page where it belongs, whole or not at all. Raises InputError where that place cannot be written."""
-    fresh = path.with_name(f"{path.name}.new")
-    try:
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(fresh, path)
-    except OSError as error:
-        raise InputError(f"--output: {path}: {error.strerror or error}") from None
-    finally:
-        if fresh.is_file():
-            fresh.unlink()
-
-
-def _heads(grid: Grid) -> Iterator[tuple[Query, Scenario]]:
+def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
     """One question for each surface. Raises InputError where two of them would read the same in the page."""
     seen = set()
     for query, _, scenario in grid.resolved():
-        name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
+        name = (scenario.target.name, scenario.machine.gpu.name, int(query.tp), scenario.draft.kv.label())
         if name in seen:
             flags = "--model, --hardware, --tp, --draft-kv"
             raise InputError(f"{flags}: {name[0]} on {name[2]} x {name[1]} through {name[3]} is given twice")
@@ -132,30 +162,30 @@ def _heads(grid: Grid) -> Iterator[tuple[Query, Scenario]]:
 
 
 def _last_gamma(query: Query, scenario: Scenario) -> int:
-    ends = (query.max_gamma, scenario.draft.max_gamma)
+    ends = (int(query.max_gamma), scenario.draft.max_gamma)
     last = min(end for end in ends if end is not None)
     if last < 1:
         raise refuse("--max-gamma", None, "a whole number from 1", query.max_gamma)
     return last
 
 
-def _case(pool: Pool, grid: Grid, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
+def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
     """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; the pass at 0 is the plain step."""
-    batch = np.asarray(grid.batch, float)[:, None, None]
-    context = np.asarray(grid.context, float)[None, :, None]
+    batch = np.asarray(grid.axis("batch"), float)[:, None, None]
+    context = np.asarray(grid.axis("context"), float)[None, :, None]
     gammas: Array = np.arange(last + 1.0)
     draft, target, kv = scenario.draft, scenario.target, scenario.draft.kv
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
-    room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
+    room = capacity.memory_of(scenario, batch, context, gammas, float(query.memory_fraction))
     return {
         "model": target.name,
         "hardware": scenario.machine.gpu.name,
-        "tp": query.tp,
+        "tp": int(query.tp),
         "draft": draft.name,
         "draft_kv": kv.label(),
         "method": query.draft_kv,
         "flags": _flags(query),
-        "calibration": calibration_dict(scenario) | {"stack": scenario.machine.calibration.stack},
+        "calibration": plain(Calibrated.of(scenario)),
         "transferred_from": scenario.machine.calibration.gpu if is_transferred(scenario) else None,
         "max_context": {m.name: m.max_position_embeddings for m in (target, draft.model)},
         "vocabulary": {m.name: m.vocab_size for m in (target, draft.model)},
@@ -168,8 +198,8 @@ def _case(pool: Pool, grid: Grid, query: Query, scenario: Scenario, last: int) -
         "overhead_s": pool.add(scenario.overhead_s(batch, context)),
         "max_batch": pool.add(np.where(gammas > 0, room.max_batch, room.ar_max_batch)),
         "log_error": None if error is None else pool.add(error),
-        "inflection_context": [inflection_context(scenario, g, query.batch_range) for g in range(last + 1)],
-        "published": [_published(scenario, float(length)) for length in grid.context],
+        "inflection_context": [inflection_context(scenario, g, query.ends) for g in range(last + 1)],
+        "published": [_published(scenario, float(length)) for length in grid.axis("context")],
     }
 
 
@@ -196,6 +226,6 @@ def _flags(query: Query) -> str:
         if field.name not in POINT and value != field.default:
             given[field.name] = value
     if "batch_range" in given:
-        given["batch_range"] = "..".join(f"{end:.0f}" for end in query.batch_range)
+        given["batch_range"] = "..".join(f"{end:.0f}" for end in query.ends)
     parts = [("--" + name.replace("_", "-"), str(value)) for name, value in given.items()]
     return shlex.join(text for part in parts for text in part)

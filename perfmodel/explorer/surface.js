@@ -1,5 +1,5 @@
 "use strict";
-// The arithmetic of the page: the engine's seconds in, tokens per iteration and speedups out (perfmodel/speculative.py).
+// The arithmetic of the page: the engine's seconds in, tokens per iteration and speedups out (perfmodel/speculation/chain.py).
 
 /** The payload's arrays over [batch, context, gamma]; an axis of length 1 holds for all. Little-endian, as browsers are. */
 function decode(pool) {
@@ -30,26 +30,26 @@ class Surface {
     return values[((batches > 1 ? b : 0) * contexts + (contexts > 1 ? c : 0)) * gammas + (gammas > 1 ? g : 0)];
   }
 
-  /** One term of a plain step, draft step or verification, in seconds. */
+  /** One term of a baseline step, draft step or verification, in seconds. */
   pass(name, term, b, c, g) {
     const arrays = name === "draft" ? this.case.draft_step : this.case.target;
-    return this.at(arrays[term], b, c, name === "plain" ? 0 : g);
+    return this.at(arrays[term], b, c, name === "baseline" ? 0 : g);
   }
 
   overhead(b, c) {
     return this.at(this.case.overhead_s, b, c, 0);
   }
 
-  /** Draft steps, verification and overhead in seconds; a plain step where nothing is drafted. */
+  /** Draft steps, verification and overhead in seconds; a baseline step where nothing is drafted. */
   iteration(b, c, g) {
-    if (g === 0) return this.pass("plain", "predicted_s", b, c, 0);
+    if (g === 0) return this.pass("baseline", "predicted_s", b, c, 0);
     const drafting = this.case.draft_passes[g] * this.pass("draft", "predicted_s", b, c, g);
     return drafting + this.pass("verify", "predicted_s", b, c, g) + this.overhead(b, c);
   }
 
   speedup(alpha, b, c, g) {
     if (g === 0) return 1;
-    return (tokensPerIteration(alpha, g) * this.pass("plain", "predicted_s", b, c, 0)) / this.iteration(b, c, g);
+    return (tokensPerIteration(alpha, g) * this.pass("baseline", "predicted_s", b, c, 0)) / this.iteration(b, c, g);
   }
 
   /** The draft length with the largest speedup, the smaller one on a tie: from 0 (do not speculate), or from 1. */
@@ -92,7 +92,7 @@ class Surface {
    */
   breakEven(alpha, b, g) {
     const gained = tokensPerIteration(alpha, g);
-    const saved = this.content.context.map((_, c) => gained * this.pass("plain", "predicted_s", b, c, 0) - this.iteration(b, c, g));
+    const saved = this.content.context.map((_, c) => gained * this.pass("baseline", "predicted_s", b, c, 0) - this.iteration(b, c, g));
     const c = saved.findIndex((here) => here >= 0);
     if (c <= 0) return c === 0 ? 0 : null;
     const [from, to] = [this.content.context[c - 1], this.content.context[c]];

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.errors import refuse
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 
 SCORE_BYTES = 4.0
 """Bytes of one attention score or one token index as a selection kernel keeps it (fp32, int32)."""

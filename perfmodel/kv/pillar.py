@@ -7,7 +7,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.kv.base import KVLayout, KVMethod, Step
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 
 SCALE_BYTES = 4.0
 """A scale and a zero point of one group, fp16 each."""

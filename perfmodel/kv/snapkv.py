@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step, gather
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step, gather
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,26 @@
-"""The model against a clock: predicted beside measured, and how sure a prediction is."""
+"""The model against measurements: predicted beside measured, and how sure a prediction is."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from perfmodel.answers.query import Query
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, DARK, GREY, STAGES, above, canvas, canvases, caption, label, log_axis, styled
+from perfmodel.plots.theme import (
+    BRIGHT,
+    DARK,
+    GREY,
+    STAGES,
+    above,
+    canvas,
+    canvases,
+    caption,
+    label,
+    log_axis,
+    scenario_of,
+    styled,
+)
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import COVERAGE, speedup_interval
@@ -18,13 +32,13 @@ if TYPE_CHECKING:
     from perfmodel.plots.surfaces import Span
 
 QUANTITIES = {
-    "target_s": ("plain step T_T", STAGES["plain"]),
+    "target_s": ("baseline step T_T", STAGES["baseline"]),
     "draft_s": ("draft step T_D", STAGES["draft"]),
     "verify_s": ("verification T_V", STAGES["verify"]),
     "speedup": ("speedup", BRIGHT[5]),
 }
 MARKERS = "osD^vP"
-MOST_ERROR = 0.4
+MAX_ERROR = 0.4
 
 
 class Cell(Protocol):
@@ -61,15 +75,15 @@ def residuals(cells: Iterable[Cell], *, note: str = "", axes: "Sequence[Axes] | 
     own = axes is None
     figure, (left, right) = canvases(axes, 1, 2, (8.6, 4.4))
     marks = dict(zip(dict.fromkeys(c.hardware for c in shown), MARKERS * 8, strict=False))
-    most = min(max(abs(c.error) for c in shown) * 1.1, MOST_ERROR)
+    limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
     for c in shown:
         colour, marker = QUANTITIES[c.quantity][1], marks[c.hardware]
         if c.quantity != "speedup":
             left.plot(1e3 * c.measured, 1e3 * c.predicted, marker, color=colour, markersize=4, alpha=0.75, mew=0)
-        beyond = abs(c.error) > most
+        beyond = abs(c.error) > limit
         arrow = (6 if c.error > 0 else 7) if beyond else marker  # matplotlib's caret up and caret down
-        right.plot(c.context, 100 * np.clip(c.error, -most, most), marker=arrow, color=colour, markersize=4, alpha=0.75,
-                   mew=0, clip_on=not beyond)  # fmt: skip
+        error = 100 * np.clip(c.error, -limit, limit)
+        right.plot(c.context, error, marker=arrow, color=colour, markersize=4, alpha=0.75, mew=0, clip_on=not beyond)
     times = [1e3 * t for c in shown if c.quantity != "speedup" for t in (c.measured, c.predicted)] or [1.0, 10.0]
     ends = np.array([min(times) / 1.5, max(times) * 1.5])
     left.fill_between(ends, 0.9 * ends, 1.1 * ends, color=GREY, alpha=0.4, linewidth=0, zorder=0.2)
@@ -81,7 +95,7 @@ def residuals(cells: Iterable[Cell], *, note: str = "", axes: "Sequence[Axes] | 
     right.axhline(0, color="black", linewidth=0.8, zorder=1)
     contexts = [c.context for c in shown]
     log_axis(right, "x", min(contexts) / 1.3, max(contexts) * 1.3, "context, cached tokens per sequence", 7)
-    right.set(ylabel="predicted over measured, error in %", ylim=(-100 * most, 100 * most))
+    right.set(ylabel="predicted over measured, error in %", ylim=(-100 * limit, 100 * limit))
     seen = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
     above(left, 2, [Line2D([], [], marker="o", linestyle="none", color=QUANTITIES[q][1], label=QUANTITIES[q][0])
                     for q in seen])  # fmt: skip
@@ -90,13 +104,13 @@ def residuals(cells: Iterable[Cell], *, note: str = "", axes: "Sequence[Axes] | 
         2,
         [Line2D([], [], marker=mark, linestyle="none", color=DARK, label=name) for name, mark in marks.items()],
     )
-    label(left, own, "The model against a clock", _summary(shown, note))
+    label(left, own, "The model against measurements", _summary(shown, note))
     return figure
 
 
 @styled
 def band(
-    scenario: Scenario,
+    asked: Query | Scenario,
     batch: float,
     span: "Span",
     gamma: int,
@@ -109,6 +123,7 @@ def band(
 
     Where the calibration states no observed error there is no interval. Returns the figure.
     """
+    scenario = scenario_of(asked)
     own = axes is None
     figure, axes = canvas(axes, (7.2, 3.8))
     contexts = np.geomspace(*span, points)
@@ -120,7 +135,7 @@ def band(
     if len(sure) == points:
         axes.fill_between(contexts, [i.low for i in sure], [i.high for i in sure], color=BRIGHT[4], alpha=0.35,
                           linewidth=0, label=f"{COVERAGE:.0%} interval")  # fmt: skip
-    axes.plot(contexts, values, color=STAGES["plain"], label="predicted")
+    axes.plot(contexts, values, color=STAGES["baseline"], label="predicted")
     if dots := list(measured):
         axes.plot([c for c, _ in dots], [s for _, s in dots], "o", color="black", label="measured")
     axes.axhline(1.0, color="black", linewidth=1.0)

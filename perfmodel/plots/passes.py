@@ -1,4 +1,4 @@
-"""Single passes: operations under the roofline, what the time is spent on, and what a pass costs in plain steps."""
+"""Single passes: operations under the roofline, what the time is spent on, and what a pass costs in baseline steps."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perfmodel.ops import Op
+from perfmodel.answers.query import Query
+from perfmodel.costs.roofline import LIMITERS, Machine
+from perfmodel.operations import Op
 from perfmodel.plots.theme import (
     DARK,
     PARTS,
@@ -19,12 +21,12 @@ from perfmodel.plots.theme import (
     figure_of,
     label,
     log_axis,
+    scenario_of,
     shades,
     styled,
     tokens,
     told_apart,
 )
-from perfmodel.costs.roofline import LIMITERS, Machine
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
@@ -37,21 +39,24 @@ if TYPE_CHECKING:
 
     from perfmodel.plots.surfaces import Span
 
-SHIFTS = {"plain": -0.28, "draft": 0.0, "verify": 0.28}
+SHIFTS = {"baseline": -0.28, "draft": 0.0, "verify": 0.28}
 """Where the bar of a pass stands beside its point."""
 MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), "pass": ("whole pass", "o")}
 TERA = 1e12
 
 
 @styled
-def roofline(scenario: Scenario, batch: float, context: float, gamma: int, *, axes: "Axes | None" = None) -> "Figure":
+def roofline(
+    asked: Query | Scenario, batch: float, context: float, gamma: int, *, axes: "Axes | None" = None
+) -> "Figure":
     """FLOP/s over FLOPs per byte of the linear layers, of attention and of whole passes, on one device.
 
     The lines are what the device can do at best, one for each peak that is computed at; points lie below them by what
-    the calibration says of the software. Rings are the plain step, so that a draft step equal to it shows in them.
-    Passes that are not made (a draft without a model, all but the plain step at gamma 0) have no points. Returns the
+    the calibration says of the software. Rings are the baseline step, so that a draft step equal to it shows in them.
+    Passes that are not made (a draft without a model, all but the baseline step at gamma 0) have no points. Returns the
     figure.
     """
+    scenario = scenario_of(asked)
     from matplotlib.lines import Line2D
 
     own = axes is None
@@ -59,7 +64,7 @@ def roofline(scenario: Scenario, batch: float, context: float, gamma: int, *, ax
     passes = _passes(scenario, batch, context, gamma)
     reached, shown = [], []
     for stage, (timer, ops, new) in passes.items():
-        ring = stage == "plain"
+        ring = stage == "baseline"
         look: dict[str, Any] = {
             "linestyle": "none",
             "color": STAGES[stage],
@@ -95,7 +100,7 @@ def roofline(scenario: Scenario, batch: float, context: float, gamma: int, *, ax
 
 @styled
 def breakdown(
-    scenario: Scenario,
+    asked: Query | Scenario,
     points: Iterable[tuple[float, float]],
     gamma: int,
     *,
@@ -105,6 +110,7 @@ def breakdown(
 
     The parts add up to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns the figure.
     """
+    scenario = scenario_of(asked)
     from matplotlib.patches import Patch
 
     where, own = list(points), axes is None
@@ -121,8 +127,8 @@ def breakdown(
             left.plot([place + shift - 0.12, place + shift + 0.12], [bound, bound], color="black", linewidth=1.4)
         _per_token(right, place, p)
     for one, bars, unit in (
-        (left, ("plain", "draft", "verify"), "one pass, ms"),
-        (right, ("plain", "spec."), "time per token, ms"),
+        (left, ("baseline", "draft", "verify"), "one pass, ms"),
+        (right, ("baseline", "spec."), "time per token, ms"),
     ):
         _bar_names(one, names, bars)
         one.set(ylabel=unit)
@@ -137,7 +143,7 @@ def breakdown(
 
 @styled
 def ratios(
-    scenario: Scenario,
+    asked: Query | Scenario,
     lines: Sequence[float],
     span: "Span",
     gamma: int,
@@ -151,6 +157,7 @@ def ratios(
 
     ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
     """
+    scenario = scenario_of(asked)
     from matplotlib.lines import Line2D
 
     own = axes is None
@@ -182,14 +189,14 @@ def ratios(
     if len(kinds) > 1:
         styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
         above(panels[1], 2, [Line2D([], [], color=DARK, linestyle=dash, label=word) for dash, word in styles])
-    label(panels[0], own, "Cost of a draft step and of verification, in plain steps",
+    label(panels[0], own, "Cost of a draft step and of verification, in baseline steps",
           caption(scenario, gamma, acceptance=False))  # fmt: skip
     return figure
 
 
 def _passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, tuple[Machine, list[Op], float]]:
     """Stage -> machine, ops and new tokens of its pass, of those that are made."""
-    passes = {"plain": (scenario.machine, scenario.target_ops(batch, context), batch)}
+    passes = {"baseline": (scenario.machine, scenario.target_ops(batch, context), batch)}
     if np.any(scenario.draft.passes(gamma)):
         query = float(scenario.draft.query(gamma))
         passes["draft"] = (scenario.draft_machine, scenario.draft_ops(batch, context, query), batch * query)
@@ -227,7 +234,7 @@ def _stack(axes: "Axes", place: float, width: float, spent: dict[str, float]) ->
 
 
 def _per_token(axes: "Axes", place: float, p: Prediction) -> None:
-    axes.bar(place - 0.18, 1e3 * float(p.target_s), 0.32, color=STAGES["plain"], zorder=2)
+    axes.bar(place - 0.18, 1e3 * float(p.target_s), 0.32, color=STAGES["baseline"], zorder=2)
     gained, bottom = float(p.tokens_per_iteration), 0.0
     stages = {"draft": p.gamma * p.draft_s, "verify": p.verify_s, "overhead": p.overhead_s}
     for stage, seconds in stages.items():

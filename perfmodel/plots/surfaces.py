@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.speculation import capacity
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.answers.inflection import DEFAULT_BATCH_RANGE, inflection_context
-from perfmodel.ops import Array
+from perfmodel.answers.inflection import inflection_context
+from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Query
+from perfmodel.operations import Array
 from perfmodel.plots.theme import (
     ABOVE,
     BELOW,
@@ -20,10 +19,13 @@ from perfmodel.plots.theme import (
     label,
     limits,
     log_axis,
+    scenario_of,
     shades,
     styled,
     told_apart,
 )
+from perfmodel.speculation import capacity
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
@@ -37,7 +39,7 @@ POINTS = 65
 SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FASTER = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0)
 LEVELS = (*SLOWER, *FASTER)
-MOST_TICKS = 16
+MAX_TICKS = 16
 HEADROOM = 0.06
 """Share of the height that a number above its dot needs."""
 Span = tuple[float, float]
@@ -47,7 +49,7 @@ Measured = tuple[float, float, float]
 
 @styled
 def surface(
-    scenario: Scenario,
+    asked: Query | Scenario,
     *,
     gamma: int | None = None,
     batch: Span = BATCHES,
@@ -64,6 +66,7 @@ def surface(
     The black line is break even; dashed is S_inflection, from which on a larger batch of `batch_range` costs no speedup
     (one gamma only); what does not fit in memory is paler. Returns the figure.
     """
+    scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
     gammas = _gammas(scenario, max_gamma)[1:] if gamma is None else np.array([gamma])
     every = speedups(scenario, batches[:, None], contexts, gammas)
@@ -81,9 +84,9 @@ def surface(
     _axes(axes, batch, context)
     handles += _dots(axes, measured, batch, context)
     above(axes, 4, handles)
-    every_so_many = -(-len(levels) // MOST_TICKS)
+    every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
-    bar = figure.colorbar(filled, ax=axes, label="predicted speedup over plain decoding", ticks=ticks, pad=0.02)
+    bar = figure.colorbar(filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02)
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
     ranged = [f"S_inflection over batches {batch_range[0]:g} to {batch_range[1]:g}"]
@@ -94,7 +97,7 @@ def surface(
 
 @styled
 def gamma_map(
-    scenario: Scenario,
+    asked: Query | Scenario,
     *,
     batch: Span = BATCHES,
     context: Span = CONTEXTS,
@@ -104,6 +107,7 @@ def gamma_map(
     axes: "Axes | None" = None,
 ) -> "Figure":
     """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey. Returns the figure."""
+    scenario = scenario_of(asked)
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
@@ -119,7 +123,7 @@ def gamma_map(
     above(axes, 4, _memory(axes, scenario, batches, contexts, best, memory_fraction))
     _axes(axes, batch, context)
     bar = figure.colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
-    bar.ax.set_yticklabels(["0 (plain)", *map(str, range(1, top + 1))])
+    bar.ax.set_yticklabels(["0 (baseline)", *map(str, range(1, top + 1))])
     bar.ax.tick_params(length=0)
     told = [caption(scenario), *limits(max_gamma, memory_fraction)]
     label(axes, own, "Draft length with the largest speedup", "; ".join(told))
@@ -128,13 +132,14 @@ def gamma_map(
 
 @styled
 def gamma_curves(
-    scenario: Scenario,
+    asked: Query | Scenario,
     points: Iterable[tuple[float, float]],
     *,
     max_gamma: int = DEFAULT_MAX_GAMMA,
     axes: "Axes | None" = None,
 ) -> "Figure":
     """Speedup over the draft length, a line for each (batch, context), its best length marked. Returns the figure."""
+    scenario = scenario_of(asked)
     where = list(points)
     batch, context = (np.asarray(values)[:, None] for values in zip(*where, strict=True))
     gammas = _gammas(scenario, max_gamma)

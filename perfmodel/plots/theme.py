@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.verdict import Calibrated
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.kv import parse_kv
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.answers.whatif import calibration_kind
+from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,9 +34,14 @@ T = TypeVar("T")
 BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 """For lines and points, in this order (Tol's "bright")."""
 GREY, DARK, PALE = "#bbbbbb", "#444444", "#eeeeee"
-STAGES = {"plain": BRIGHT[0], "draft": BRIGHT[1], "verify": BRIGHT[2], "overhead": GREY}
+STAGES = {"baseline": BRIGHT[0], "draft": BRIGHT[1], "verify": BRIGHT[2], "overhead": GREY}
 """The parts of an iteration, in every picture."""
-STAGE_NAMES = {"plain": "plain step", "draft": "draft step", "verify": "verification", "overhead": "outside the passes"}
+STAGE_NAMES = {
+    "baseline": "baseline step",
+    "draft": "draft step",
+    "verify": "verification",
+    "overhead": "outside the passes",
+}
 PARTS = {
     "linear": ("linear layers: weights", "#77aadd"),
     "attention": ("attention: KV", "#ee8866"),
@@ -95,12 +102,18 @@ def style() -> Iterator[None]:
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
     """A drawing function in the style."""
 
+    @in_names
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> T:
         with style():
             return draw(*args, **kwargs)
 
     return drawn
+
+
+def scenario_of(asked: Query | Scenario) -> Scenario:
+    """What a picture is of: a question in the user's words, or what it resolved to."""
+    return resolve(asked) if isinstance(asked, Query) else asked
 
 
 def canvas(axes: "Axes | None", size: tuple[float, float] = (7.2, 4.4)) -> "tuple[Figure, Axes]":
@@ -169,7 +182,7 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     if draft.tensor_parallel != degree:
         parts[1] += f" on {draft.tensor_parallel}"
     if gamma is not None:
-        parts.append(f"γ {gamma}" if gamma else "γ 0: plain decoding")
+        parts.append(f"γ {gamma}" if gamma else "γ 0: baseline")
     if acceptance:
         parts.append(accepted(scenario.acceptance.alpha, scenario.acceptance.source))
     parts.append(formats(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
@@ -184,7 +197,8 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
         parts.append("verification replays states")
     if scenario.core_ops:
         parts.append("linear layers and attention alone")
-    made, kind = machine.calibration.name, calibration_kind(scenario)
+    used = Calibrated.of(scenario)
+    made, kind = used.name, used.kind
     return "; ".join([*parts, f"calibration {made}" if made == kind else f"calibration {made} ({kind})"])
 
 
@@ -248,18 +262,18 @@ def tokens(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def octaves(low: float, high: float, most: int = 8) -> list[float]:
-    """Powers of two within a span, thinned out evenly to about `most`; its ends where it holds fewer than two."""
+def octaves(low: float, high: float, count: int = 8) -> list[float]:
+    """Powers of two within a span, thinned out evenly to about `count`; its ends where it holds fewer than two."""
     first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
-    step = max(1, -(-(last - first + 1) // most))
+    step = max(1, -(-(last - first + 1) // count))
     return [float(2**power) for power in range(first, last + 1, step)] if last > first else [low, high]
 
 
-def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, most: int = 8) -> None:
+def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count: int = 8) -> None:
     """Make x or y logarithmic over a span, with ticks at powers of two."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.set(**{f"{which}scale": "log", f"{which}lim": (low, high), f"{which}label": name})
-    ticks = octaves(low, high, most)
+    ticks = octaves(low, high, count)
     axis.set_ticks(ticks, [tokens(tick) for tick in ticks])
     axis.set_ticks([], minor=True)
 
@@ -272,15 +286,11 @@ def shades(count: int) -> list[Any]:
     return [ramp(place) for place in np.linspace(0.1, 1.0, count)] if count > 1 else [ramp(0.55)]
 
 
+@in_names
 def save(figure: "Figure", path: str | Path) -> Path:
     """Write a picture as .png or .svg; the same numbers give the same bytes. Raises InputError for a wrong path."""
-    where = Path(path)
-    if where.suffix.lower() not in FORMATS:
-        raise refuse("--output", None, f"a file name ending in {' or '.join(FORMATS)}", where.name)
+    where = destination(path, *FORMATS)
     undated: dict[str, None] = {"Date": None} if where.suffix.lower() == ".svg" else {"Software": None}
     with style():
-        try:
-            figure.savefig(where, dpi=DPI, metadata=undated)
-        except OSError as error:
-            raise InputError(f"--output: {where}: {error.strerror or error}") from None
+        write(where, lambda fresh: figure.savefig(fresh, dpi=DPI, metadata=undated))
     return where

@@ -10,11 +10,12 @@ from html import escape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.answers.candidates import smaller_models
+from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.kv import methods
-from perfmodel.plots.theme import style
 from perfmodel.plots.surfaces import gamma_map, surface
-from perfmodel.answers.query import Query, resolve
+from perfmodel.plots.theme import style
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.model import load_model
 
@@ -25,7 +26,7 @@ DEFAULT = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32768, tp=8, draft_kv="stre
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 DEGREES = (1, 2, 4, 8)
 MAPS = ("speedup", "best draft length")
-MOST_GAMMA = 8
+MAX_GAMMA = 8
 DPI = 110
 
 
@@ -54,7 +55,7 @@ class Sliders:
         )
 
     def redraw(self, change: object = None) -> None:
-        """Answer and draw; what cannot be asked is told instead, in the words of the command line."""
+        """Answer and draw; what cannot be asked is told instead, in one line."""
         try:
             figure = self.figure()
         except InputError as error:
@@ -69,8 +70,8 @@ class Sliders:
         """The picture of the question. Raises InputError."""
         query = self.query()
         if self.controls["shows"].value == MAPS[1]:
-            return gamma_map(resolve(query), max_gamma=query.max_gamma)
-        return surface(resolve(query), gamma=query.gamma, max_gamma=query.max_gamma)
+            return gamma_map(resolve(query), max_gamma=int(query.max_gamma))
+        return _surface(query)
 
     def follow(self, change: object = None) -> None:
         """Offer the drafts of the model, and draw."""
@@ -97,7 +98,7 @@ def sliders(start: Query = DEFAULT) -> "Sliders | Figure":
     try:
         import ipywidgets
     except ModuleNotFoundError:
-        return surface(resolve(start), gamma=start.gamma, max_gamma=start.max_gamma)
+        return _surface(start)
     made = _made(ipywidgets, start)
     made.controls["model"].observe(made.follow, "value")
     for name, control in made.controls.items():
@@ -105,6 +106,11 @@ def sliders(start: Query = DEFAULT) -> "Sliders | Figure":
             control.observe(made.redraw, "value")
     made.redraw()
     return made
+
+
+def _surface(query: Query) -> "Figure":
+    gamma = None if query.gamma is None else int(query.gamma)
+    return surface(resolve(query), gamma=gamma, max_gamma=int(query.max_gamma))
 
 
 def png(figure: "Figure") -> bytes:
@@ -125,10 +131,7 @@ def kv_at(method: str, budget: int) -> str:
 @cache
 def drafts_of(model: str) -> tuple[str, ...]:
     """The target itself, and every bundled model of its vocabulary with less than half its parameters."""
-    target = load_model(model)
-    found = [load_model(name) for name in bundled_names("models")]
-    smaller = [m.name for m in found if m.vocab_size == target.vocab_size and 2 * m.total_params < target.total_params]
-    return ("self", *smaller)
+    return ("self", *smaller_models(load_model(model)))
 
 
 def _made(widgets: Any, start: Query) -> Sliders:
@@ -155,7 +158,7 @@ def _made(widgets: Any, start: Query) -> Sliders:
             value=start.alpha, min=0.3, max=0.99, step=0.01, description="α", continuous_update=False, **look
         ),
         "gamma": widgets.IntSlider(
-            value=start.gamma or 0, min=0, max=MOST_GAMMA, description="γ (0: best)", continuous_update=False, **look
+            value=start.gamma or 0, min=0, max=MAX_GAMMA, description="γ (0: best)", continuous_update=False, **look
         ),
         "shows": one_of("show", MAPS, MAPS[0]),
     }

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from pydantic import Field, model_validator
 
-from perfmodel.ops import Array
+from perfmodel.operations import Array
 from perfmodel.specs.constants import Frozen
 
 MAX_LOG_RMS = 10.0

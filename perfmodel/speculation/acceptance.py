@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.ops import Array, Floats
+from perfmodel.operations import Array, Floats
 from perfmodel.specs.acceptance_rows import AcceptanceRow
 
 MAX_GAMMA = 4096

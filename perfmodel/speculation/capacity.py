@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from perfmodel.costs import Shard, span
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
-from perfmodel.ops import Floats
+from perfmodel.operations import Floats
 from perfmodel.specs.gpu import GPUSpec
 
 DEFAULT_MEMORY_FRACTION = 0.9

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
-from perfmodel.ops import Array, Floats
+from perfmodel.operations import Array, Floats
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload

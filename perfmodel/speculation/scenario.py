@@ -13,7 +13,7 @@ from perfmodel import costs
 from perfmodel.costs.roofline import Machine, PassTime
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
-from perfmodel.ops import Array, Floats, Op
+from perfmodel.operations import Array, Floats, Op
 from perfmodel.specs.formats import Precision
 from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration

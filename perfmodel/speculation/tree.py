@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.errors import refuse
-from perfmodel.ops import Array
+from perfmodel.operations import Array
 from perfmodel.speculation.acceptance import Acceptance, conditional_from_survival
 
 MAX_SIZE = 1024

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import refuse
-from perfmodel.ops import Array, Floats
+from perfmodel.operations import Array, Floats
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import Growth, Tree, TreeAcceptance
 

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.ops import Array, Floats
+from perfmodel.operations import Array, Floats
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.chain import check_draft_length, predict

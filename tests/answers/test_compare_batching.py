@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.answers.compare import chunked, compare, compose, crossover_context, disaggregate, idle_tokens
+from perfmodel.answers.batching import both_ways, chunked, compose, crossover_cache_bytes, disaggregate, idle_tokens
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance
@@ -18,11 +18,11 @@ def scenario(model="llama-3.1-8b", hardware="h100-sxm-80gb", **flags):
 
 def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
     """m = 10, Omega = 4, W = 2 x 7,504,924,672 bytes, kappa = 131,072: W (10 - 4) / (kappa x 10 x 3)."""
-    assert crossover_context(2 * 7_504_924_672, 131_072, 10, 4.0) == pytest.approx(22_903, abs=1)
-    found = compare(scenario(), 23_000, 10)
+    assert crossover_cache_bytes(2 * 7_504_924_672, 10, 4.0) / 131_072 == pytest.approx(22_903, abs=1)
+    found = both_ways(scenario(), 23_000, 10)
     assert found.speculating.tokens == pytest.approx(4.0)
     assert found.crossover_context == pytest.approx(22_900, rel=2e-3)  # norms are not projections
-    at = compare(scenario(), found.crossover_context, 10)
+    at = both_ways(scenario(), found.crossover_context, 10)
     assert at.bytes_per_token_ratio == pytest.approx(1.0, rel=1e-9)
 
 
@@ -30,18 +30,18 @@ def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
 def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
     """Also where layers slide, whose cache stops growing; None where all do, before there is enough of it."""
     s = scenario(model)
-    crossover = compare(s, 2048, 10).crossover_context
+    crossover = both_ways(s, 2048, 10).crossover_context
     if crossover is None:
         assert model == "phi-3-mini-4k"
-        assert compare(s, 10**9, 10).bytes_per_token_ratio > 1
+        assert both_ways(s, 10**9, 10).bytes_per_token_ratio > 1
     else:
-        assert compare(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
-    assert compare(s, 100, 2).bytes_per_token_ratio > 1
+        assert both_ways(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
+    assert both_ways(s, 100, 2).bytes_per_token_ratio > 1
 
 
 def test_ten_tokens_either_way_move_ten_times_the_cache() -> None:
     """1,000 cached tokens, equal activations: all that differs is the KV traffic, tenfold."""
-    found = compare(scenario(), 1000, 10)
+    found = both_ways(scenario(), 1000, 10)
     assert found.kv_ratio == pytest.approx(10.0, rel=1e-12)
     assert found.batching.weight_bytes == found.speculating.weight_bytes
     assert found.batching.activation_bytes == pytest.approx(found.speculating.activation_bytes, rel=1e-12)
@@ -49,7 +49,7 @@ def test_ten_tokens_either_way_move_ten_times_the_cache() -> None:
 
 @pytest.mark.parametrize(("context", "per_pass", "per_token"), [(2048, 1.04, 2.4), (131_072, 3.12, 0.80)])
 def test_llama_70b_is_about_equal_at_2_k_and_far_apart_at_128_k(context, per_pass, per_token) -> None:
-    found = compare(scenario("llama-3.1-70b"), context, 10)
+    found = both_ways(scenario("llama-3.1-70b"), context, 10)
     assert found.bytes_per_pass_ratio == pytest.approx(per_pass, rel=5e-3)
     assert found.bytes_per_token_ratio == pytest.approx(per_token, rel=5e-3)
     assert found.crossover_context == pytest.approx(85_000, rel=5e-3)
@@ -57,15 +57,15 @@ def test_llama_70b_is_about_equal_at_2_k_and_far_apart_at_128_k(context, per_pas
 
 def test_time_per_token_includes_the_draft() -> None:
     s = scenario(draft="llama-3.2-1b")
-    found = compare(s, 8192, 5)
+    found = both_ways(s, 8192, 5)
     iteration = 4 * float(s.draft_pass_s(1, 8192)) + float(s.target_pass_s(1, 8192, 5)) + float(s.overhead_s(1, 8192))
-    assert found.speculating.predicted_s + found.draft_s == pytest.approx(iteration, rel=1e-12)
+    assert found.speculating.predicted_s + found.speculating.draft_s == pytest.approx(iteration, rel=1e-12)
     plain = float(s.target_pass_s(5, 8192)) / 5
     assert found.seconds_per_token_ratio == pytest.approx(iteration / found.speculating.tokens / plain, rel=1e-12)
 
 
 def test_batching_never_loses_where_nothing_is_accepted() -> None:
-    assert compare(scenario(alpha=0.0), 10**6, 10).crossover_context is None
+    assert both_ways(scenario(alpha=0.0), 10**6, 10).crossover_context is None
 
 
 def test_both_compose_under_capacity() -> None:
@@ -127,5 +127,5 @@ def test_what_speculation_leaves_to_chunked_prefill() -> None:
 
 @pytest.mark.parametrize("tokens", [1, 2000])
 def test_refusals(tokens: int) -> None:
-    with pytest.raises(InputError, match="--gamma"):
-        compare(scenario(), 1000, tokens)
+    with pytest.raises(InputError, match="gamma"):
+        both_ways(scenario(), 1000, tokens)

@@ -20,15 +20,14 @@ from perfmodel.speculation.workload import Workload
 BATCH, CONTEXT, GAMMA = [[[1.0]], [[64.0]]], [[1000.0], [32000.0], [64000.0]], [0, 2, 4]
 ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 GRID = Grid(
-    ASK,
-    model=("llama-3.1-8b",),
-    hardware=("a100-sxm-80gb", "h100-sxm-80gb"),
-    tp=(8,),
+    "llama-3.1-8b",
+    ["a100-sxm-80gb", "h100-sxm-80gb"],
+    batch=[1, 64],
+    context="4k,32768",
+    gamma=["auto", 2],
+    tp=8,
     draft_kv=("streamingllm:512", "snapkv:2048"),
-    alpha=(0.8,),
-    batch=(1, 64),
-    context=(4096, 32768),
-    gamma=(None, 2),
+    alpha=0.8,
 )
 
 
@@ -112,9 +111,7 @@ def test_an_acceptance_that_is_no_constant_stays_empty(tmp_path: Path) -> None:
     rows.write_text(
         f"schema_version: 1\nsource: a test's own\nrows:\n  - {subject}, positions: [0.9, 0.7]}}\n", encoding="utf-8"
     )
-    asked = Query(**{**ASK.as_dict(), "alpha": None, "acceptance": str(rows)})
-    one = ("a100-sxm-80gb",), (8,), ("streamingllm:512",), (None,), (64,), (32000,), (2,)
-    frame = perfmodel.to_frame(Grid(asked, ("llama-3.1-8b",), *one))
+    frame = perfmodel.sweep(ASK, alpha=None, acceptance=str(rows)).to_frame()
     assert frame["alpha"].isna().all()
     perfmodel.write_frame(frame, tmp_path / "one.csv")
     pd.testing.assert_frame_equal(perfmodel.read_frame(tmp_path / "one.csv"), frame)

@@ -8,8 +8,8 @@ import pytest
 from perfmodel.answers.inflection import (
     SEARCH_TO,
     break_even_context,
+    context_lengths,
     first_where,
-    inflection,
     inflection_context,
     last_where,
     memory_bound_context,
@@ -109,7 +109,7 @@ def test_gamma_zero_is_even_everywhere():
 
 def test_wanting_more_takes_longer():
     s = scenario(tp=8)
-    lengths = [break_even_context(s, 64.0, 3, wanted) for wanted in (1.0, 1.2, 1.5)]
+    lengths = [break_even_context(s, 64.0, 3, target) for target in (1.0, 1.2, 1.5)]
     assert None not in lengths
     assert lengths == sorted(set(lengths))
     assert break_even_context(s, 64.0, 3, 2.952) is None
@@ -135,7 +135,7 @@ def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
 
 def test_all_three_at_once():
     s = scenario(tp=8)
-    found = inflection(s, 64.0, 3, (16.0, 128.0))
+    found = context_lengths(s, 64.0, 3, (16.0, 128.0))
     assert found.memory_bound_context == memory_bound_context(s, 64.0)
     assert found.break_even_context == break_even_context(s, 64.0, 3)
     assert found.inflection_context == inflection_context(s, 3, (16.0, 128.0))

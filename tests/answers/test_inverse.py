@@ -1,11 +1,11 @@
-"""Answers to the question turned round reach the wanted speedup when put back, and a little less does not."""
+"""Answers to the question turned round reach the target speedup when put back, and a little less does not."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from perfmodel.answers.inverse import solve
+from perfmodel.answers.inverse import inverse
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
@@ -22,7 +22,7 @@ QUESTIONS = [
     replace(BASE, draft_kv="retrieval:4096,every=8", hardware="h100-sxm-80gb"),
     replace(BASE, accounting="lock-step", batch=4, alpha=0.95),
 ]
-WANTED = [0.8, 1.0, 1.3, 2.6]
+TARGETS = [0.8, 1.0, 1.3, 2.6]
 
 
 def speedup(query: Query, scenario=None, context: float | None = None) -> float:
@@ -32,51 +32,51 @@ def speedup(query: Query, scenario=None, context: float | None = None) -> float:
 
 
 @pytest.mark.parametrize("query", QUESTIONS)
-@pytest.mark.parametrize("wanted", WANTED)
-def test_answers_put_back_reach_what_was_wanted(query, wanted):
-    r = solve(query, wanted)
+@pytest.mark.parametrize("target", TARGETS)
+def test_answers_put_back_reach_what_was_wanted(query, target):
+    r = inverse(query, speedup=target)
     s = resolve(query)
-    assert (r.wanted, r.gamma) == (wanted, query.gamma)
+    assert (r.target_speedup, r.gamma) == (target, query.gamma)
     assert r.speedup == pytest.approx(speedup(query), rel=1e-12)
 
     def at_alpha(alpha: float) -> float:
         return speedup(query, replace(s, acceptance=Acceptance.from_alpha(alpha)))
 
     if r.smallest_alpha is None:
-        assert at_alpha(1.0) < wanted
+        assert at_alpha(1.0) < target
     else:
-        assert at_alpha(r.smallest_alpha) >= wanted * (1 - 1e-12)
-        assert r.smallest_alpha == 0 or at_alpha(r.smallest_alpha - 1e-9) < wanted
+        assert at_alpha(r.smallest_alpha) >= target * (1 - 1e-12)
+        assert r.smallest_alpha == 0 or at_alpha(r.smallest_alpha - 1e-9) < target
 
     p = predict(s, Workload.of(query.batch, query.context, query.gamma))
     gained = float(p.tokens_per_iteration)
     rest = float(p.verify_to_target + p.overhead_s / p.target_s)
     if r.largest_draft_to_target is None:
-        assert gained / rest <= wanted
+        assert gained / rest <= target
     else:
-        assert gained / (query.gamma * r.largest_draft_to_target + rest) == pytest.approx(wanted, rel=1e-12)
-        assert (r.largest_draft_to_target >= p.draft_to_target) == (r.speedup >= wanted)
+        assert gained / (query.gamma * r.largest_draft_to_target + rest) == pytest.approx(target, rel=1e-12)
+        assert (r.largest_draft_to_target >= p.draft_to_target) == (r.speedup >= target)
 
     def at_reread(factor: float) -> float:
         machine = Machine(s.machine.gpu, s.machine.calibration, s.machine.tensor_parallel, factor)
         return speedup(query, replace(s, machine=machine))
 
     if r.largest_kv_reread is None:
-        assert at_reread(1.0) < wanted
+        assert at_reread(1.0) < target
     else:
         assert 1 <= r.largest_kv_reread <= query.gamma + 1
-        assert at_reread(r.largest_kv_reread) >= wanted
-        assert r.largest_kv_reread == query.gamma + 1 or at_reread(r.largest_kv_reread + 1e-6) < wanted
+        assert at_reread(r.largest_kv_reread) >= target
+        assert r.largest_kv_reread == query.gamma + 1 or at_reread(r.largest_kv_reread + 1e-6) < target
 
     if r.smallest_context is None:
-        assert max(speedup(query, context=c) for c in np.geomspace(1, 1e7, 50)) < wanted
+        assert max(speedup(query, context=c) for c in np.geomspace(1, 1e7, 50)) < target
     else:
-        assert speedup(query, context=r.smallest_context) >= wanted
-        assert r.smallest_context == 1 or speedup(query, context=0.9999 * r.smallest_context) < wanted
+        assert speedup(query, context=r.smallest_context) >= target
+        assert r.smallest_context == 1 or speedup(query, context=0.9999 * r.smallest_context) < target
 
 
 def test_each_kind_of_answer_and_of_none_is_among_them():
-    found = [solve(query, wanted) for query in QUESTIONS for wanted in WANTED]
+    found = [inverse(query, speedup=target) for query in QUESTIONS for target in TARGETS]
     for name in ("smallest_alpha", "largest_draft_to_target", "largest_kv_reread", "smallest_context"):
         values = [getattr(r, name) for r in found]
         assert None in values, name
@@ -86,7 +86,7 @@ def test_each_kind_of_answer_and_of_none_is_among_them():
 def test_worked_alpha():
     # ideal, B=64, S=32000, gamma 1: T_T 139.0117 ms, T_D 9.4675 ms; T_V: 128 tokens still load, as T_T.
     # 1 + alpha >= (9.4675 + 139.0117) / 139.0117 = 1.068106; activation traffic adds a little
-    r = solve(replace(BASE, tp=1, gamma=1, calibration="ideal"))
+    r = inverse(BASE, tp=1, gamma=1, calibration="ideal")
     assert 0.0681 < r.smallest_alpha < 0.075
 
 
@@ -94,19 +94,19 @@ def test_open_gamma_takes_the_best():
     query = replace(BASE, gamma=None)
     best = int(predict(resolve(query), Workload.of(64, 32_000, 0)).gamma_optimal)
     assert best > 0
-    assert solve(query).gamma == best
+    assert inverse(query).gamma == best
     # where it is best not to speculate, one token is asked about
-    hopeless = solve(replace(BASE, gamma=None, alpha=0.01))
+    hopeless = inverse(BASE, gamma=None, alpha=0.01)
     assert hopeless.gamma == 1
     assert hopeless.speedup < 1
 
 
-@pytest.mark.parametrize("wanted", [0.0, -1.0, float("nan"), float("inf")])
-def test_impossible_wishes_are_refused(wanted):
-    with pytest.raises(InputError, match="--speedup: must be a finite number above 0"):
-        solve(BASE, wanted)
+@pytest.mark.parametrize("target", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_wishes_are_refused(target):
+    with pytest.raises(InputError, match="speedup: must be a finite number above 0"):
+        inverse(BASE, speedup=target)
 
 
 def test_gamma_zero_is_refused():
-    with pytest.raises(InputError, match="--gamma: must be 1 or more"):
-        solve(replace(BASE, gamma=0))
+    with pytest.raises(InputError, match="gamma: must be 1 or more"):
+        inverse(BASE, gamma=0)

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from perfmodel.answers.draft_lengths import _table, catch_up, length_table, length_tables
 from perfmodel.answers.engine_lines import Served, export, five_item_rows
 from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.schedule import _table, catch_up, schedule, schedule_by_context
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.specs import files
@@ -47,7 +47,7 @@ def expected_speedup(s, contexts, tokens_of, shares) -> float:
 def test_never_below_a_constant_by_its_own_measure(draft: dict) -> None:
     s, contexts = scenario(**draft), (2048.0, 16384.0)
     shares = [1.0 + (b % 7) for b in range(1, 129)]
-    table = schedule(s, contexts, 128, 8, shares)
+    table = length_table(s, contexts, 128, 8, shares)
     assert_covers(table, 128)
     assert table.speedup == pytest.approx(expected_speedup(s, contexts, table.tokens, shares), rel=1e-12)
     for k in range(9):
@@ -93,21 +93,21 @@ def test_unless_told_every_doubling_of_the_batch_counts_alike() -> None:
     s = scenario()
     shares = [np.log(1 + 1 / b) for b in range(1, 64)]
     assert sum(shares[:1]) == pytest.approx(sum(shares[1:3])) == pytest.approx(sum(shares[31:63]))
-    default, given = schedule(s, (4096.0,), 63, 4), schedule(s, (4096.0,), 63, 4, shares)
+    default, given = length_table(s, (4096.0,), 63, 4), length_table(s, (4096.0,), 63, 4, shares)
     assert default.speedup == pytest.approx(given.speedup, rel=1e-12)
     assert default.by_constant == pytest.approx(given.by_constant, rel=1e-12)
 
 
 def test_hysteresis_takes_borders_away() -> None:
     s = scenario()
-    counts = [len(schedule(s, (4096.0,), 256, 10, hysteresis=h).ranges) for h in (0.0, 0.002, 0.02, 1.0)]
+    counts = [len(length_table(s, (4096.0,), 256, 10, hysteresis=h).ranges) for h in (0.0, 0.002, 0.02, 1.0)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1] == 1
 
 
 def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
     s = scenario(draft="self", draft_kv="streamingllm:512", calibration="ideal", alpha=0.8)
-    tables = schedule_by_context(s, (4096, 16384, 65536, 131072), 64, 6, hysteresis=0.0)
+    tables = length_tables(s, (4096, 16384, 65536, 131072), 64, 6, hysteresis=0.0)
     assert len(tables) >= 2
     rows = five_item_rows(tables)
     assert [rows[0][0], rows[0][2]] == [1, 0]
@@ -124,13 +124,13 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
 
 def test_context_ranges_that_gain_nothing_apart_are_one() -> None:
     s = scenario(draft="ngram", alpha=0.9)
-    assert len(schedule_by_context(s, (4096, 4200, 4300), 8, 4, hysteresis=0.05)) == 1
+    assert len(length_tables(s, (4096, 4200, 4300), 8, 4, hysteresis=0.05)) == 1
 
 
 def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of its own."""
     s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.6)
-    table = schedule(s, (1024.0,), 256, 5)
+    table = length_table(s, (1024.0,), 256, 5)
     assert table.ranges[-1].tokens == 0
     last = table.ranges[-2]
     found = catch_up(s, table, 1024.0, 256)
@@ -149,14 +149,14 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
         views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.6)
         assert catch_up(views, table, 1024.0, 256).seconds == 0.0
-    assert catch_up(s, schedule(s, (1024.0,), 4, 3), 1024.0, 256) is None
+    assert catch_up(s, length_table(s, (1024.0,), 4, 3), 1024.0, 256) is None
     with pytest.raises(InputError, match="--missed"):
         catch_up(s, table, 1024.0, -1)
 
 
 def handed(draft: dict, path: str | None = None, **flags):
     s = scenario(**draft)
-    table = schedule(s, (4096.0,), 64, 6, **flags)
+    table = length_table(s, (4096.0,), 64, 6, **flags)
     return table, export(table, s.draft, Served("meta-llama/Llama-3.1-8B"), path)
 
 
@@ -205,7 +205,7 @@ def test_medusa_heads_have_no_line() -> None:
 
 def test_a_file_is_no_name_that_an_engine_serves() -> None:
     s = scenario(draft="ngram")
-    out = export(schedule(s, (4096.0,), 64, 6), s.draft, Served("some/config.json"))
+    out = export(length_table(s, (4096.0,), 64, 6), s.draft, Served("some/config.json"))
     assert (out.vllm_line, out.sglang_line) == (None, None)
     assert out.notes == ("no engine serves some/config.json: give --model-path",)
 
@@ -213,7 +213,7 @@ def test_a_file_is_no_name_that_an_engine_serves() -> None:
 def test_no_method_is_invented_for_a_sparse_draft() -> None:
     for draft in ({"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "llama-3.2-1b", "draft_kv": "snapkv:1024"}):
         s = scenario(**draft, alpha=0.95)
-        table = schedule(s, (65536.0,), 16, 4)
+        table = length_table(s, (65536.0,), 16, 4)
         out = export(table, s.draft, Served("x"))
         assert (out.vllm, out.vllm_line, out.sglang) == (None, None, None)
         assert any("open RFC" in note for note in out.notes)
@@ -227,7 +227,7 @@ def test_a_head_without_a_path_is_asked_for() -> None:
 
 def test_the_line_serves_what_was_modelled() -> None:
     s = scenario()
-    table = schedule(s, (4096.0,), 64, 6)
+    table = length_table(s, (4096.0,), 64, 6)
     served = Served("x", 4, "fp8", "fp8", 0.5)
     out = export(table, replace(s.draft, tensor_parallel=4), served, "some/head")
     assert out.vllm_line.startswith(
@@ -243,13 +243,13 @@ def test_the_line_serves_what_was_modelled() -> None:
 
 def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
     s = scenario()
-    table = schedule(s, (4096.0,), 64, 6)
+    table = length_table(s, (4096.0,), 64, 6)
     for degree, fine in ((1, True), (2, False), (4, True)):
         out = export(table, replace(s.draft, tensor_parallel=degree), Served("x", 4), "some/head")
         assert (out.vllm is not None) == fine
         assert any("on 1 or 4 devices, not on 2" in note for note in out.notes) == (not fine)
     small = scenario(draft="llama-68m")
-    table = schedule(small, (1024.0,), 64, 6)
+    table = length_table(small, (1024.0,), 64, 6)
     out = export(table, small.draft, Served("x", vocab_size=128_256))
     assert (out.vllm, out.sglang) == (None, None)
     assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
@@ -272,7 +272,7 @@ def test_every_bundled_pair_gets_a_table(model: str) -> None:
                 resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
             continue
         s = resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
-        table = schedule(s, (2048.0,), 64, 5)
+        table = length_table(s, (2048.0,), 64, 5)
         assert_covers(table, 64)
         assert max(table.by_constant) * (1 - 1e-12) <= table.speedup < 6
         assert table.by_constant[0] == pytest.approx(1.0)
@@ -299,7 +299,7 @@ def test_any_bundled_pair_draft_and_acceptance(model, gpu, draft, alpha, context
     assume(kinds()[draft].suits(load_model(model)))
     kv = "streamingllm:512" if draft == "self" else "full"
     s = resolve(Query(model, gpu, 1, 1, draft=draft, draft_kv=kv, alpha=alpha))
-    tables = [schedule(s, (float(context),), most, longest, hysteresis=toll) for longest in (2, 5)]
+    tables = [length_table(s, (float(context),), most, longest, hysteresis=toll) for longest in (2, 5)]
     for table in tables:
         assert_covers(table, most)
         assert all(0 <= r.tokens <= 5 and r.speedup > 0 for r in table.ranges)
@@ -392,13 +392,13 @@ def test_the_sglang_schema_refuses(change: dict) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda s: schedule(s, (4096.0,), 0, 4), "--max-batch"),
-        (lambda s: schedule(s, (4096.0,), 8, 0), "--max-gamma"),
-        (lambda s: schedule(s, (), 8, 4), "--context"),
-        (lambda s: schedule(s, (4096.0,), 8, 4, shares=[1.0]), "8 shares"),
-        (lambda s: schedule(s, (4096.0,), 2, 4, shares=[-1.0, 2.0]), "--shares"),
-        (lambda s: schedule(s, (4096.0,), 8, 4, hysteresis=-0.1), "--hysteresis"),
-        (lambda s: schedule_by_context(s, (4096, 1024), 8, 4), "rising"),
+        (lambda s: length_table(s, (4096.0,), 0, 4), "--max-batch"),
+        (lambda s: length_table(s, (4096.0,), 8, 0), "--max-gamma"),
+        (lambda s: length_table(s, (), 8, 4), "context"),
+        (lambda s: length_table(s, (4096.0,), 8, 4, shares=[1.0]), "8 shares"),
+        (lambda s: length_table(s, (4096.0,), 2, 4, shares=[-1.0, 2.0]), "shares"),
+        (lambda s: length_table(s, (4096.0,), 8, 4, hysteresis=-0.1), "--hysteresis"),
+        (lambda s: length_tables(s, (4096, 1024), 8, 4), "rising"),
     ],
 )
 def test_refusals(call, words: str) -> None:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.serving import (
+from perfmodel.answers.mixed import (
     VLLM_GRAPH_SIZES,
     alternating_s,
     best_gamma,
@@ -18,6 +17,7 @@ from perfmodel.answers.serving import (
     served,
     tokens_per_slot_iteration,
 )
+from perfmodel.answers.query import Query, resolve
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
@@ -170,10 +170,10 @@ def test_mixed_steps_load_the_weights_fewer_times() -> None:
         (lambda: padded(4.0, (4, 2)), "rising"),
         (lambda: mixed_target_s(scenario(), []), "one context"),
         (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
-        (lambda: mixed_speedup(scenario(accounting="lock-step"), [1000.0], [0.5], 3), "--accounting: must be ragged"),
+        (lambda: mixed_speedup(scenario(accounting="lock-step"), [1000.0], [0.5], 3), "accounting: must be ragged"),
         (
             lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
-            "--gamma: must be at most 3 with medusa, given 9",
+            "gamma: must be at most 3 with medusa, given 9",
         ),
         (lambda: tokens_per_slot_iteration([Acceptance.from_alpha(0.5)], [0.0], 3), "one share"),
     ],

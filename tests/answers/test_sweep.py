@@ -14,11 +14,10 @@ import pytest
 from perfmodel import cli
 from perfmodel.answers import sweep, sweep_files
 from perfmodel.answers.sweep import COLUMNS, LABELS, Block, Grid, blocks
-from perfmodel.answers.whatif import answer
-from perfmodel.cli.options import Question
+from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
 
-QUESTION = Question(
+QUESTION = Grid(
     model="llama-3.1-8b,qwen3-30b-a3b",
     hardware="a100,h100",
     tp="4",
@@ -54,12 +53,12 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_grid_equals_loop(small_blocks: None) -> None:
-    grid = QUESTION.grid()
+    grid = QUESTION
     rows = list(rows_of(grid))
     queries = list(grid.queries())
     assert len(rows) == len(queries) == grid.rows == 2 * 2 * 2 * 2 * 3 * 3
     for row, query in zip(rows, queries, strict=True):
-        alone = answer(query)
+        alone = whatif(query).as_dict()
         expected = {
             "batch": query.batch,
             "context_tokens": query.context,
@@ -83,8 +82,8 @@ def test_grid_equals_loop(small_blocks: None) -> None:
 def test_a_fingerprint_is_the_same_in_every_process() -> None:
     from perfmodel.answers.query import resolve
 
-    grid = QUESTION.grid()
-    assert grid.fingerprint() == QUESTION.grid().fingerprint() != replace(QUESTION, alpha="0.7").grid().fingerprint()
+    grid = QUESTION
+    assert grid.fingerprint() == QUESTION.fingerprint() != replace(QUESTION, alpha="0.7").fingerprint()
     assert " at 0x" not in repr(resolve(next(grid.queries())))
 
 
@@ -92,14 +91,14 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
     question = replace(
         QUESTION, model="llama-3.1-8b", hardware="a100", draft_kv="streamingllm:512", alpha=None, gamma="2"
     )
-    rows = list(rows_of(replace(question, context="4000,8000").grid()))
+    rows = list(rows_of(replace(question, context="4000,8000")))
     assert [(row["context_tokens"], row["alpha"]) for row in rows] == [(4000, 0.84)] * 2 + [(8000, 0.83)] * 2
     with pytest.raises(InputError, match="was measured at"):
-        list(blocks(replace(question, context="4000,1m").grid()))
+        list(blocks(replace(question, context="4000,1m")))
 
 
 def test_csv_holds_every_row_to_twelve_digits(tmp_path: Path, small_blocks: None) -> None:
-    grid, path = QUESTION.grid(), tmp_path / "grid.csv"
+    grid, path = QUESTION, tmp_path / "grid.csv"
     assert sweep.run(grid, sweep_files.sink_for(path)) == grid.rows
     assert [entry.name for entry in tmp_path.iterdir()] == ["grid.csv"]
     with path.open(encoding="utf-8", newline="") as file:
@@ -113,7 +112,7 @@ def test_csv_holds_every_row_to_twelve_digits(tmp_path: Path, small_blocks: None
 
 def test_parquet_equals_csv(tmp_path: Path, small_blocks: None) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    grid = QUESTION.grid()
+    grid = QUESTION
     sweep.run(grid, sweep_files.sink_for(tmp_path / "grid.parquet"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["grid.parquet"]
     assert parquet.read_table(tmp_path / "grid.parquet").to_pylist() == list(rows_of(grid))
@@ -149,7 +148,7 @@ def interrupt(path: Path, grid: Grid, after: int) -> None:
 def test_resuming_gives_the_same_bytes(suffix: str, after: int, tmp_path: Path, small_blocks: None) -> None:
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")
-    grid, whole, path = QUESTION.grid(), tmp_path / f"whole{suffix}", tmp_path / f"grid{suffix}"
+    grid, whole, path = QUESTION, tmp_path / f"whole{suffix}", tmp_path / f"grid{suffix}"
     sweep.run(grid, sweep_files.sink_for(whole))
     interrupt(path, grid, after)
     assert not path.exists()
@@ -159,7 +158,7 @@ def test_resuming_gives_the_same_bytes(suffix: str, after: int, tmp_path: Path, 
             file.write("llama-3.1-8b,a100-sx")  # a row that was cut off
     else:
         (part / f"{after:08d}.parquet").write_bytes(b"PAR1 torn")
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="resume"):
         sweep.run(grid, sweep_files.sink_for(path))
     sweep.run(grid, sweep_files.sink_for(path), resume=True)
     assert path.read_bytes() == whole.read_bytes()
@@ -168,15 +167,15 @@ def test_resuming_gives_the_same_bytes(suffix: str, after: int, tmp_path: Path, 
 
 def test_resuming_another_question_is_refused(tmp_path: Path, small_blocks: None) -> None:
     path = tmp_path / "grid.csv"
-    interrupt(path, QUESTION.grid(), 2)
+    interrupt(path, QUESTION, 2)
     kept = (tmp_path / "grid.csv.part").read_bytes()
     for changed in ({"alpha": "0.81"}, {"batch": "1,65"}, {"memory_fraction": 0.8}, {"hardware": "a100"}):
         with pytest.raises(InputError, match="another question"):
-            sweep.run(replace(QUESTION, **changed).grid(), sweep_files.sink_for(path), resume=True)  # type: ignore[arg-type]
+            sweep.run(replace(QUESTION, **changed), sweep_files.sink_for(path), resume=True)  # type: ignore[arg-type]
     assert (tmp_path / "grid.csv.part").read_bytes() == kept
     (tmp_path / "grid.csv.part.json").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="damaged"):
-        sweep.run(QUESTION.grid(), sweep_files.sink_for(path), resume=True)
+        sweep.run(QUESTION, sweep_files.sink_for(path), resume=True)
 
 
 def test_resuming_after_a_changed_file_is_refused(tmp_path: Path, small_blocks: None) -> None:
@@ -185,7 +184,7 @@ def test_resuming_after_a_changed_file_is_refused(tmp_path: Path, small_blocks: 
     gpu = tmp_path / "mine.yaml"
     text = (data_directory("gpus") / "a100-sxm-80gb.yaml").read_text(encoding="utf-8")
     gpu.write_text(text, encoding="utf-8")
-    grid = replace(QUESTION, hardware=str(gpu)).grid()
+    grid = replace(QUESTION, hardware=str(gpu))
     interrupt(tmp_path / "grid.csv", grid, 1)
     gpu.write_text(text.replace("value: 2039", "value: 2040"), encoding="utf-8")
     with pytest.raises(InputError, match="another question"):
@@ -195,8 +194,8 @@ def test_resuming_after_a_changed_file_is_refused(tmp_path: Path, small_blocks: 
 def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
     path = tmp_path / "grid.csv"
     path.write_text("mine", encoding="utf-8")
-    grid = replace(QUESTION, model="llama-3.1-8b", hardware="a100").grid()
-    with pytest.raises(InputError, match="--overwrite"):
+    grid = replace(QUESTION, model="llama-3.1-8b", hardware="a100")
+    with pytest.raises(InputError, match="overwrite"):
         sweep.run(grid, sweep_files.sink_for(path))
     assert path.read_text(encoding="utf-8") == "mine"
     sweep.run(grid, sweep_files.sink_for(path), overwrite=True)
@@ -206,8 +205,8 @@ def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
 def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     wrong = {"tp": "4,3", "gamma": "0,1,2000", "batch": f"1,{2**41}", "context": f"1k,{2**41}"}
     for name, values in wrong.items():
-        grid = replace(QUESTION, **{name: values}).grid()
-        with pytest.raises(InputError, match=f"--{name}: .* given {values.rpartition(',')[2]}$|--tp: "):
+        grid = replace(QUESTION, **{name: values})
+        with pytest.raises(InputError, match=f"{name}: .* given {values.rpartition(',')[2]}$|tp: "):
             sweep.run(grid, sweep_files.sink_for(tmp_path / "grid.csv"))
         assert not list(tmp_path.iterdir())
 

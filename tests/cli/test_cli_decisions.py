@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perfmodel.specs.engine_config import ContextTable, VLLMConfig
-from tests.commands import read, run
+from tests.commands import read, read_row, run
 
 ADVISE = (
     *("advise", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "32k", "--batch", "1..32"),
@@ -95,30 +95,30 @@ def test_acceptance_by_position_or_of_an_ngram_draft(capsys: pytest.CaptureFixtu
 
 
 def test_tree(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
-    one, sixteen = read(capsys, *TREE)
+    one, sixteen = read(capsys, *TREE)["rows"]
     assert one["size"] > sixteen["size"] > 1
     assert one["speedup"] >= one["first_order_rule"]["speedup"]
     assert sum(one["widths"]) == one["size"] == len(one["parents"])
     assert "-".join(map(str, one["widths"])) in run(capsys, *TREE)
     path = tmp_path / "rates.yaml"
     path.write_text("source: a test\nrates: [0.6, 0.1, 0.05]\n", encoding="utf-8")
-    from_file = read(capsys, *TREE[:-1], str(path))
+    from_file = read(capsys, *TREE[:-1], str(path))["rows"]
     assert [t["parents"] for t in from_file] == [one["parents"], sixteen["parents"]]
     assert from_file[0]["source"].startswith("a test")
     path.write_text("source: a test\nrates: [[0.6, 0.1], [0.5, 0.1]]\n", encoding="utf-8")
-    assert read(capsys, *TREE[:-1], str(path))[0]["levels"] <= 3
+    assert read(capsys, *TREE[:-1], str(path))["rows"][0]["levels"] <= 3
 
 
 def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
-    found, text = read(capsys, *COMPARE), run(capsys, *COMPARE)
+    found, text = read_row(capsys, *COMPARE), run(capsys, *COMPARE)
     assert found["kv_ratio"] == pytest.approx(10.0)
     assert "10.0 times the KV bytes" in text
     assert found["composition"]["both"] >= found["composition"]["batched"]
     idle, chunk = found["idle_tokens"], found["chunked_prefill"]
-    assert (idle["plain"], idle["verifying"]) == (chunk["plain"]["tokens"], chunk["speculating"]["tokens"])
-    assert f"prefill of {idle['plain']:.0f} tokens" in text
+    assert (idle["baseline"], idle["verifying"]) == (chunk["baseline"]["tokens"], chunk["speculating"]["tokens"])
+    assert f"prefill of {idle['baseline']:.0f} tokens" in text
     assert "of its time" in text
-    large = read(
+    large = read_row(
         capsys, *("compare", "-m", "llama-3.1-405b", "--hardware", "h100", "-c", "1k", "-g", "3", "--alpha", "0.7")
     )
     assert large["composition"] is None
@@ -147,7 +147,7 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
             "give --alpha",
         ),
         (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
-        ((*TREE, "--alpha", "0.5"), "a tree takes --rates"),
+        ((*TREE, "--alpha", "0.5"), "No such option: --alpha"),
         ((*TREE, "--size", "9999"), "tree size"),
         ((*TREE, "--levels", "0"), "tree levels"),
         ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
@@ -190,7 +190,7 @@ def test_the_other_verbs_take_every_kind_of_draft(
     assert listed["total"]["predicted_s"] == pytest.approx(step, rel=1e-12)
     assert listed["query_tokens"] == (3 if draft.startswith(("medusa", "parallel")) else 1)
     assert draft.partition(":")[0] in run(capsys, "whatif", *asked)
-    read(capsys, "inverse", *asked)
+    read_row(capsys, "inverse", *asked)
     table = tmp_path / "grid.csv"
     run(capsys, "sweep", *asked, "--output", str(table))
     assert len(table.read_text(encoding="utf-8").splitlines()) >= 2

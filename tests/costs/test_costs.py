@@ -6,7 +6,7 @@ import pytest
 from perfmodel.costs import Shard, core, forward, selection, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.ops import Op
+from perfmodel.operations import Op
 from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model

@@ -7,7 +7,7 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.ops import Op
+from perfmodel.operations import Op
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.capacity import memory_of
@@ -114,7 +114,7 @@ def test_reuse_is_a_flag() -> None:
     none, all_ = resolve(asked), resolve(Query(**(asked.__dict__ | {"topk_reuse": 1.0})))
     assert float(all_.target_pass_s(8.0, 6e4, 4.0)) < float(none.target_pass_s(8.0, 6e4, 4.0))
     assert float(all_.target_pass_s(8.0, 6e4)) == float(none.target_pass_s(8.0, 6e4))
-    with pytest.raises(InputError, match="--topk-reuse: must be a number from 0 to 1"):
+    with pytest.raises(InputError, match="topk_reuse: must be a number from 0 to 1"):
         resolve(Query(**(asked.__dict__ | {"topk_reuse": 1.5})))
 
 
@@ -150,7 +150,7 @@ def test_verification_keeps_every_state_or_replays() -> None:
     more = memory_of(keep, 1.0, 8000.0, 3.0, 0.9).kv_bytes - memory_of(replay, 1.0, 8000.0, 3.0, 0.9).kv_bytes
     assert more == 3 * STATE  # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
     assert memory_of(keep, 1.0, 8000.0, 0.0, 0.9).kv_bytes == p.stored_kv_bytes(8001.0)
-    with pytest.raises(InputError, match="--state-rollback: must be one of keep, replay"):
+    with pytest.raises(InputError, match="state_rollback: must be one of keep, replay"):
         resolve(Query(**(asked.__dict__ | {"state_rollback": "guess"})))
 
 

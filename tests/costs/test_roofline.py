@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import LIMITERS, Machine
 from perfmodel.errors import InputError
-from perfmodel.ops import Cost, Op
+from perfmodel.operations import Cost, Op
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.constants import AllReduce

@@ -11,9 +11,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from perfmodel.answers.draft_lengths import LengthTable, Range
 from perfmodel.answers.engine_lines import Export, Served, export
 from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.schedule import Range, Schedule
 from perfmodel.specs.engine_config import CHECKED
 
 RECORD = Path(__file__).with_name("lines.json")
@@ -48,7 +48,7 @@ def emitted() -> dict[str, Export]:
         question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 4096, "alpha": 0.7, **asked}
         draft = resolve(Query(**question)).draft  # type: ignore[arg-type]
         rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
-        table = Schedule(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
+        table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
         served = Served("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
         path = HEAD if str(asked["draft"]).startswith(HEADS) else None
         found[name] = export(table, draft, served, path)

@@ -15,11 +15,11 @@ import pytest
 
 from perfmodel import cli
 from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import answer
-from perfmodel.cli.explore import Exploration
-from perfmodel.cli.units import seconds
+from perfmodel.answers.text import seconds
+from perfmodel.answers.whatif import whatif
 from perfmodel.costs.roofline import LIMITERS
 from perfmodel.explorer import page as explore
+from perfmodel.explorer.page import Exploration
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import log_error, speedup_interval
 from perfmodel.speculation.workload import Workload
@@ -88,7 +88,7 @@ def of_pass(step: dict[str, Any]) -> dict[str, float]:
 def test_every_time_is_the_engines(content: dict[str, Any]) -> None:
     for case in content["cases"][::3]:
         for place, query in list(queries(content, case))[::4]:
-            alone, gamma = answer(query), place[2]
+            alone, gamma = whatif(query).as_dict(), place[2]
             expected = [("target", "target_step", (*place[:2], 0)), ("target", "verify_step", place)]
             expected += [("draft_step", "draft_step", place)]
             for ours, theirs, at in expected:
@@ -128,7 +128,7 @@ def test_every_kind_of_draft_adds_up(draft: str) -> None:
     question = Exploration(
         model="llama-3.1-8b", hardware="a100", draft=draft, draft_kv="full", batch="1,64", context="4k,64k", tp="4"
     )
-    content = json.loads(json.dumps(explore.payload(question.grid())))
+    content = json.loads(json.dumps(explore.payload(question)))
     (case,) = content["cases"]
     for (b, c, g), query in queries(content, case):
         if g:
@@ -243,12 +243,12 @@ def test_bad_input_is_one_line(
 
 def test_a_page_appears_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "page.html"
-    (tmp_path / "page.html.new").mkdir()  # where the unfinished page would go
+    (tmp_path / ".page.new.html").mkdir()  # where the unfinished page would go
     path.write_text("the old one", encoding="utf-8")
     assert cli.run([*SMALL, "-o", str(path)]) == 2
     assert "error: --output" in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == "the old one"
-    (tmp_path / "page.html.new").rmdir()
+    (tmp_path / ".page.new.html").rmdir()
     assert cli.run([*SMALL, "-o", str(path)]) == 0
     assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
     (tmp_path / "folder.html").mkdir()  # what a page cannot take the place of
@@ -297,20 +297,7 @@ def shown(browser: Browser) -> dict[str, Any]:
     words = shlex.split(browser.text("command"))
     assert words[:2] == ["perfmodel", "whatif"]
     flags = dict(zip(words[2::2], words[3::2], strict=True))
-    gamma = None if flags["--gamma"] == "auto" else int(flags["--gamma"])
-    found = answer(
-        Query(
-            flags["--model"],
-            flags["--hardware"],
-            int(flags["--batch"]),
-            int(flags["--context"]),
-            gamma=gamma,
-            tp=int(flags["--tp"]),
-            draft_kv=flags["--draft-kv"],
-            alpha=float(flags["--alpha"]),
-            max_gamma=int(flags["--max-gamma"]),
-        )
-    )
+    found = whatif(**{flag[2:].replace("-", "_"): value for flag, value in flags.items()}).as_dict()
     assert browser.text("speedup") in spellings("{:.2f}x".format, found["speedup"])
     query, room = found["query"], found["memory"]
     point = f"batch {query['batch']}, context {query['context']:,}, gamma {query['gamma']}"
@@ -318,14 +305,14 @@ def shown(browser: Browser) -> dict[str, Any]:
     names, texts = (browser.texts(f"#facts {kind}") for kind in ("dt", "dd"))
     facts = dict(zip(names, texts, strict=True))
     assert facts["time per token"] in spellings(
-        lambda plain, drafted: f"{seconds(plain)} plain, {seconds(drafted)} speculating",
+        lambda baseline, drafted: f"{seconds(baseline)} baseline, {seconds(drafted)} speculating",
         found["ar_tpot_s"],
         found["tpot_s"],
     )
     best = found["gamma_optimal"]
     assert facts["best gamma"] in spellings(lambda gain: f"{best} ({gain:.2f}x)", found["speedup_at_gamma_optimal"])
     assert facts["memory"].startswith("fits" if room["fits"] else "does not fit")
-    assert facts["memory"].endswith(f"largest batch {room['max_batch']:,} ({room['ar_max_batch']:,} plain)")
+    assert facts["memory"].endswith(f"largest batch {room['max_batch']:,} ({room['ar_max_batch']:,} baseline)")
     assert facts["calibration"] == f"{found['calibration']['name']} ({found['calibration']['kind']})"
     assert browser.run("document.getElementById('verdict').className") == found["verdict"]
     if query["gamma"]:
@@ -451,14 +438,14 @@ class TestInABrowser:
         for place, batch in enumerate((16, 64)):
             found = browser.run(f"state.surface.breakEven(0.8, {place}, 2)")
             query = Query("llama-3.1-8b", "a100", batch, 8000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8)
-            exact = answer(query)["inflection"]["break_even_context"]
+            exact = whatif(query).inflection.break_even_context
             assert 8000 < exact < 24000
             assert found == pytest.approx(exact, rel=1e-3)
         assert len(browser.run("document.getElementById('break-even').getAttribute('d')")) > 20
 
     def test_the_largest_batch_fits_and_one_more_does_not(self, browser: Browser, tmp_path: Path) -> None:
         query = Query("llama-3.1-8b", "a100", 1, 100_000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8)
-        largest = answer(query)["memory"]["max_batch"]
+        largest = whatif(query).memory.max_batch
         path = tmp_path / "full.html"
         axes = ("--batch", f"{largest},{largest + 1}", "--context", "100000", "--gamma", "2", "--hardware", "a100")
         written(path, *axes)

@@ -18,16 +18,16 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from perfmodel import cli, plots
+from perfmodel.answers.advise import advise
+from perfmodel.answers.candidates import AdviseQuery
+from perfmodel.answers.inflection import break_even_context
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import whatif
+from perfmodel.errors import InputError
 from perfmodel.plots import passes as plots_passes
 from perfmodel.plots import surfaces as plots_surface
 from perfmodel.plots import theme as plots_style
-from perfmodel.answers.advise import advise
-from perfmodel.answers.advise_space import Request
-from perfmodel.errors import InputError
-from perfmodel.answers.inflection import break_even_context
-from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.chain import predict, speedups
-from perfmodel.answers.whatif import answer
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import compare
 
@@ -37,7 +37,7 @@ LONG = replace(ASK, model="qwen3-235b-a22b", hardware="h200-sxm-141gb", draft_kv
                "iterations=10", calibration="ideal")  # fmt: skip
 SCENARIO = resolve(ASK)
 POINTS = [(64, 2048), (64, 8192), (64, 32768)]
-REQUEST = Request("llama-3.1-8b", "a100", 32768, batches=(1, 8, 64), tps=(8,), rates={"self@streamingllm:512": "0.8"})
+REQUEST = AdviseQuery("llama-3.1-8b", "a100", 32768, batch=(1, 8, 64), tp=8, rate={"self@streamingllm:512": "0.8"})
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),
     "surface": lambda: plots.surface(SCENARIO, gamma=2, points=33, measured=[(64, 32000, 1.28), (32, 100_000, 1.64)]),
@@ -52,8 +52,8 @@ DRAWINGS: dict[str, Callable[[], Figure]] = {
     "gamma-map": lambda: plots.gamma_map(SCENARIO, points=33),
     "pareto": lambda: plots.pareto(advise(REQUEST)),
     "alpha-needed": lambda: plots.alpha_needed(replace(ASK, gamma=3), [512, 4096, 16384], (1.0, 1.5)),
-    "devices": lambda: plots.devices([answer(ASK), answer(replace(ASK, hardware="b200-sxm-180gb"))]),
-    "devices-ideal": lambda: plots.devices([answer(replace(ASK, calibration="ideal"))]),
+    "devices": lambda: plots.devices([whatif(ASK), whatif(replace(ASK, hardware="b200-sxm-180gb"))]),
+    "devices-ideal": lambda: plots.devices([whatif(replace(ASK, calibration="ideal"))]),
     "residuals": lambda: plots.residuals(compare(["magicdec", "speculation_other"]), note="a note"),
     "band": lambda: plots.band(SCENARIO, 64, (2048, 131072), 2, measured=[(32000, 1.28)], points=7),
 }
@@ -146,7 +146,7 @@ def test_curves_and_ratios_are_the_engine_s() -> None:
 def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
     scenario = resolve(query)
     steps = {
-        "plain": scenario.target_step(64.0, 32000.0),
+        "baseline": scenario.target_step(64.0, 32000.0),
         "draft": scenario.draft_step(64.0, 32000.0),
         "verify": scenario.target_step(64.0, 32000.0, 3.0),
     }
@@ -197,14 +197,14 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, pass
     assert axes.bbox.contains(boxes[-1].x0, boxes[-1].y0)
 
 
-def test_a_plain_step_equal_to_a_draft_step_is_a_ring_around_it() -> None:
+def test_a_baseline_step_equal_to_a_draft_step_is_a_ring_around_it() -> None:
     axes = plots.roofline(resolve(MOE), MOE.batch, MOE.context, 1).axes[0]
-    plain, draft = ([line for line in axes.lines if line.get_color() == plots_style.STAGES[stage]]
-                    for stage in ("plain", "draft"))  # fmt: skip
-    for ring, point in zip(plain, draft, strict=True):
+    baseline, draft = ([line for line in axes.lines if line.get_color() == plots_style.STAGES[stage]]
+                    for stage in ("baseline", "draft"))  # fmt: skip
+    for ring, point in zip(baseline, draft, strict=True):
         assert ring.get_markerfacecolor() == "none" != point.get_markerfacecolor()
         assert ring.get_markersize() > point.get_markersize() + 2 * ring.get_markeredgewidth()
-    np.testing.assert_allclose(plain[0].get_xydata(), draft[0].get_xydata())
+    np.testing.assert_allclose(baseline[0].get_xydata(), draft[0].get_xydata())
 
 
 @pytest.mark.parametrize(("batches", "contexts"), [((16, 64), (8192, 32768)), ((1, 4096), (1024, 131072))])
@@ -254,31 +254,31 @@ def test_an_alpha_that_is_needed_suffices() -> None:
 def test_a_front_is_drawn_as_advised() -> None:
     found = advise(REQUEST)
     lines = {line.get_label(): line for line in plots.pareto(found).axes[0].lines}
-    tokens = [p["throughput_tokens_per_s"] for p in found["pareto"]["speculating"]]
+    tokens = [p.throughput_tokens_per_s for p in found.pareto.speculating]
     np.testing.assert_allclose(lines["speculating"].get_ydata(), tokens)
     assert any(str(name).startswith("chosen: self streamingllm:512") for name in lines)
 
 
-def test_infeasible_and_plain_answers_are_drawn() -> None:
+def test_infeasible_and_baseline_answers_are_drawn() -> None:
     with pytest.raises(InputError, match="pareto: nothing fits"):
-        plots.pareto(advise(replace(REQUEST, tps=(1,), model="llama-3.1-405b", rates={})))
-    missed = plots.pareto(advise(replace(REQUEST, max_tpot_s=1e-3)))
+        plots.pareto(advise(replace(REQUEST, tp=1, model="llama-3.1-405b", rate={})))
+    missed = plots.pareto(advise(replace(REQUEST, max_tpot_ms=1)))
     assert "within 1 ms per token" in missed.get_supxlabel()
     assert [line.get_label() for line in missed.axes[0].lines][-1] == "bound"
-    plain = plots.pareto(advise(replace(REQUEST, rates={"self@streamingllm:512": "0.05"})))
-    assert "chosen: plain" in str([line.get_label() for line in plain.axes[0].lines])
+    plain = plots.pareto(advise(replace(REQUEST, rate={"self@streamingllm:512": "0.05"})))
+    assert "chosen: baseline" in str([line.get_label() for line in plain.axes[0].lines])
 
 
 def test_a_chosen_point_names_its_devices_and_its_cost() -> None:
-    found = advise(replace(REQUEST, tps=(1, 8), objective="cost", price_per_gpu_hour=2.5))
+    found = advise(replace(REQUEST, tp=(1, 8), objective="cost", price=2.5))
     (star,) = (line for line in plots.pareto(found).axes[0].lines if line.get_marker() == "*")
-    cost = f"${found['chosen']['cost_per_million_tokens']:.3g} per million tokens"
-    assert str(star.get_label()).endswith(f"TP {found['chosen']['tp']}, {cost}")
+    cost = f"${found.chosen.cost_per_million_tokens:.3g} per million tokens"
+    assert str(star.get_label()).endswith(f"TP {found.chosen.tp}, {cost}")
 
 
 @pytest.mark.parametrize("rate", ["0.1", "0.8"])
 def test_batches_along_fronts_stay_apart_and_inside(rate: str) -> None:
-    request = Request("llama-3.1-8b", "a100", 131072, batches=(1, 2, 3, 4), rates={"eagle": rate})
+    request = AdviseQuery("llama-3.1-8b", "a100", 131072, batch=(1, 2, 3, 4), rate={"eagle": rate})
     figure = plots.pareto(advise(request))
     with plots.style():
         figure.draw_without_rendering()
@@ -380,7 +380,7 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
 
 @pytest.mark.parametrize("field", ["alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "accounting"])
 def test_devices_side_by_side_say_what_was_asked(field: str) -> None:
-    one, two = (plots.devices([answer(query)]).get_supxlabel()
+    one, two = (plots.devices([whatif(query)]).get_supxlabel()
                 for query in (ASK, replace(ASK, **{field: CHANGES[field][1]})))  # fmt: skip
     assert one != two
 
@@ -390,9 +390,9 @@ def test_the_options_of_a_draft_are_in_the_caption() -> None:
     assert "drafted by medusa:heads=3 through" in plots_style.caption(medusa)
 
 
-@pytest.mark.parametrize("change", [{"rates": {"eagle": "0.7"}}, {"max_tpot_s": 0.02}, {"kv_dtype": "fp8"},
-                                    {"draft_tps": (1,)}, {"max_gamma": 4}, {"memory_fraction": 0.8},
-                                    {"batches": (1, 8)}])  # fmt: skip
+@pytest.mark.parametrize("change", [{"rate": {"eagle": "0.7"}}, {"max_tpot_ms": 20}, {"kv_dtype": "fp8"},
+                                    {"draft_tp": 1}, {"max_gamma": 4}, {"memory_fraction": 0.8},
+                                    {"batch": (1, 8)}])  # fmt: skip
 def test_a_front_says_what_was_asked(change: dict[str, Any]) -> None:
     one, two = (plots.pareto(advise(r)).get_supxlabel() for r in (REQUEST, replace(REQUEST, **change)))
     assert one != two
@@ -448,7 +448,7 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
         ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline?"),
         (f"surface {MODEL} -o x.png", "--alpha: must be given here"),
         (f"surface {MODEL} --alpha 0.8 -o x.pdf", "--output: must be a file name ending in .png or .svg"),
-        (f"surface {MODEL} --alpha 0.8 -o none/x.png", "--output: none/x.png: No such file"),
+        (f"surface {MODEL} --alpha 0.8 -o none/x.png", "--output: must be in a folder that exists, given 'none/x.png'"),
         (f"surface {MODEL} --alpha 0.8 --batch 4 -o x.png", "--batch: must be a span such as 1..256 here, given '4'"),
         (f"surface {MODEL} --alpha 0.8 --gamma 0 -o x.png", "--gamma: must be 1 or more, or auto"),
         (f"surface {MODEL} --alpha 0.8,0.9 -o x.png", "--alpha: must be one value here"),

@@ -10,7 +10,7 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.ops import Op
+from perfmodel.operations import Op
 from perfmodel.specs.formats import PARTS, Precision, kv_format, weight_format
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.model import load_model, precision_of

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.sensitivity import sensitivity
-from perfmodel.answers.whatif import answer
+from perfmodel.answers.whatif import whatif
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.fits import Scatter
 from perfmodel.speculation.uncertainty import (
@@ -27,9 +27,9 @@ ASKED = Query("llama-3.1-8b", "h100-sxm-80gb", 64, 32000, 3, tp=8, draft_kv="str
 
 
 def width(hardware: str, calibration: str | None = None) -> float:
-    a = answer(Query(**(ASKED.as_dict() | {"hardware": hardware, "calibration": calibration})))
-    low, high = a["speedup_interval"]
-    assert low < a["speedup"] < high
+    a = whatif(ASKED, hardware=hardware, calibration=calibration)
+    low, high = a.speedup_interval
+    assert low < a.speedup < high
     return float(math.log(high / low))
 
 
@@ -66,15 +66,15 @@ def test_wider_where_less_is_known() -> None:
 
 
 def test_ideal_has_no_interval_and_gamma_zero_no_doubt() -> None:
-    ideal = answer(Query(**(ASKED.as_dict() | {"calibration": "ideal"})))
-    assert ideal["speedup_interval"] is None
-    plain = answer(Query(**(ASKED.as_dict() | {"gamma": 0})))
-    assert plain["speedup_interval"] == [1.0, 1.0]
+    ideal = whatif(ASKED, calibration="ideal")
+    assert ideal.speedup_interval is None
+    plain = whatif(ASKED, gamma=0)
+    assert plain.speedup_interval == (1.0, 1.0)
 
 
 def test_verdicts() -> None:
     def verdict(alpha: float) -> str:
-        return str(answer(Query(**(ASKED.as_dict() | {"alpha": alpha})))["verdict"])
+        return str(whatif(ASKED, alpha=alpha).verdict)
 
     assert [verdict(a) for a in (0.3, 0.8)] == ["does_not_pay", "pays"]
     assert "too_close_to_call" in {verdict(a) for a in np.linspace(0.3, 0.8, 51)}
@@ -126,21 +126,21 @@ def test_bad_statements_are_refused(change: dict[str, object], message: str) -> 
 
 def test_sensitivity_ranks_and_says_what_flips() -> None:
     rows = sensitivity(Query("llama-3.1-8b", "a100", 64, 16000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.78))
-    assert {row["input"] for row in rows} == {
+    assert {row.input for row in rows} == {
         "acceptance alpha", "memory bandwidth", "fixed costs", "KV re-read factor of verification",
     }  # fmt: skip
-    assert [row["swing"] for row in rows] == sorted((row["swing"] for row in rows), reverse=True)
-    by = {row["input"]: row for row in rows}
-    assert by["acceptance alpha"]["low"] == "0.73"
-    assert by["acceptance alpha"]["speedup_high"] > by["acceptance alpha"]["speedup_low"]
-    assert by["fixed costs"]["speedup_low"] > by["fixed costs"]["speedup_high"]
-    assert by["KV re-read factor of verification"]["flips"]
+    assert [row.swing for row in rows] == sorted((row.swing for row in rows), reverse=True)
+    by = {row.input: row for row in rows}
+    assert by["acceptance alpha"].low == "0.73"
+    assert by["acceptance alpha"].speedup_high > by["acceptance alpha"].speedup_low
+    assert by["fixed costs"].speedup_low > by["fixed costs"].speedup_high
+    assert by["KV re-read factor of verification"].flips
 
 
 def test_sensitivity_of_the_ideal_has_no_fixed_costs_and_of_gamma_zero_nothing() -> None:
     asked = Query(
         "llama-3.1-8b", "a100", 64, 16000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.78, calibration="ideal"
     )
-    assert "fixed costs" not in {row["input"] for row in sensitivity(asked)} - {"fixed costs"}
+    assert "fixed costs" not in {row.input for row in sensitivity(asked)} - {"fixed costs"}
     plain = Query("llama-3.1-8b", "a100", 64, 16000, 0, tp=8)
-    assert all(row["speedup_low"] == row["speedup_high"] == 1.0 for row in sensitivity(plain))
+    assert all(row.speedup_low == row.speedup_high == 1.0 for row in sensitivity(plain))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Place = tuple[float, float]
 """Batch and context."""
-BARS = {"target_s": SHIFTS["plain"], "draft_s": SHIFTS["draft"], "verify_s": SHIFTS["verify"]}
+BARS = {"target_s": SHIFTS["baseline"], "draft_s": SHIFTS["draft"], "verify_s": SHIFTS["verify"]}
 MAX_POINTS = 6
 
 

@@ -34,7 +34,7 @@ def acceptance(
     out: Annotated[Path | None, typer.Option(help="File for `whatif --acceptance` [stdout].")] = None,
 ) -> int:
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures."""
-    from perfmodel.cli.counts import parse_counts
+    from perfmodel.parse import parse_counts
     from perfmodel.validate.engine.acceptance import Subject, import_file
     from perfmodel.validate.harness import acceptance as observe
 

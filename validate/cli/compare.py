@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.cli.output import Column, table
 from perfmodel.errors import unknown_name
-from perfmodel.validate.cli.tables import show
 from perfmodel.writing import destination
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
     for name, part in module.partitions(cells, by).items():
         e = module.error(part)
         rows.append([name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"])
-    show(["partition", "rows", "mean %", "bias %", "worst %"], rows)
+    table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
     right, of = module.right_side(cells)
     if of:
         typer.echo(f"side of 1.0 right: {right} of {of}")
@@ -71,11 +71,9 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
         typer.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
     if worst:
         typer.echo("\nlargest errors")
-        show(
-            ["row", "device", "target", "draft", "batch", "context", "figure", "measured", "predicted", "error %"],
-            [_row(c) for c in module.worst(cells, worst)],
-            left=("device", "target", "draft", "figure"),
-        )
+        left = ("row", "device", "target", "draft", "figure")
+        heads = ("row", "device", "target", "draft", "batch", "context", "figure", "measured", "predicted", "error %")
+        table([Column(head, head in left) for head in heads], [_row(c) for c in module.worst(cells, worst)])
 
 
 def _row(c: "Cell") -> list[str]:

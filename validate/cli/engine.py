@@ -51,7 +51,7 @@ def engine(
     becomes the interval of every answer.
     """
     from perfmodel.answers.query import Query
-    from perfmodel.cli.counts import parse_count, parse_counts
+    from perfmodel.parse import parse_count, parse_counts
     from perfmodel.validate.harness.micro.write import destination_of
 
     _check_label(machine)
@@ -216,7 +216,7 @@ def _print_plan(
     method = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}.get(word)
     lengths = (2, 7) if not gamma else (gamma,)
     served = load_model(query.model).hf_id or query.model
-    asked = Asked(served, engine, query.tp, method or "draft_model", draft_path, lengths, *places, new_tokens)
+    asked = Asked(served, engine, int(query.tp), method or "draft_model", draft_path, lengths, *places, new_tokens)
     for line in commands(asked):
         typer.echo(line)
     typer.echo("perfmodel validate engine --model ... --hardware ... --from K*.json   # then")

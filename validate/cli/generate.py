@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli.counts import parse_count, parse_numbers
 from perfmodel.errors import InputError, refuse
+from perfmodel.parse import parse_count, parse_numbers
 from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.cli.output import Column, table
 from perfmodel.errors import refuse
 from perfmodel.reading import read_text
-from perfmodel.validate.cli.tables import show
 from perfmodel.validate.records.store import RESULTS, Record, read_record
 from perfmodel.validate.records.summary import is_quiet, quiet_line
 from perfmodel.writing import write
@@ -33,7 +33,8 @@ def plans() -> None:
     from perfmodel.validate.records.plan import load_plan, plan_names
 
     found = [load_plan(name) for name in plan_names()]
-    show(["plan", "points", "what"], [[p.name, str(len(p.points())), p.title] for p in found], left=("what",))
+    columns = ("plan", "points", Column("what", left=True))
+    table(columns, [[p.name, str(len(p.points())), p.title] for p in found])
 
 
 def measure(
@@ -208,7 +209,7 @@ def _show_plan(plan: "Plan", calibration: str | None) -> None:
         for e in found
     ]  # fmt: skip
     typer.echo(f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}")
-    show(["point", "memory", "plain step", "iteration", "speedup", "time"], rows)
+    table(["point", "memory", "plain step", "iteration", "speedup", "time"], rows)
     total = sum(e.seconds for e in found)
     typer.echo(f"{len(found)} points, {len(plan.runs())} rows, about {total / 60:.1f} min, "
                f"at most {max(e.needed_bytes for e in found) / 1e9:.1f} GB a device")  # fmt: skip
@@ -221,8 +222,8 @@ def _show_record(record: Record, calibration: str | None) -> None:
     used = calibration_of(record, None, calibration)
     cells = compare_record(record, used)
     typer.echo(f"{record.name}: predicted with {used.name} / measured / error")
-    show(*point_table(cells, SHOWN))
-    show(*error_table(cells, SHOWN))
+    table(*point_table(cells, SHOWN))
+    table(*error_table(cells, SHOWN))
     for line in below_bounds(cells):
         typer.echo(f"WARNING: {line}", err=True)
     typer.echo(quiet_line(record), err=True)

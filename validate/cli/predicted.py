@@ -24,10 +24,10 @@ def predicted(job: "Job", run: "Run", hardware: str | None) -> "Predicted | None
     query = _query(job, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
     if request.tree is not None:
         return Predicted(*_tree(query, request.tree, run.generation.tokens_per_iteration))
-    from perfmodel.answers.whatif import answer
+    from perfmodel.answers.whatif import whatif
 
-    told = answer(query)
-    return Predicted(told["ar_throughput_tokens_per_s"], told["speedup"])
+    told = whatif(query)
+    return Predicted(told.ar_throughput_tokens_per_s, told.speedup)
 
 
 def _query(job: "Job", run: "Run", hardware: str, **more: Any) -> "Query":
@@ -60,7 +60,7 @@ def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float)
     widths = tuple(depth.count(level) for level in range(depth[-1] + 1))
     shape = Tree(parents, widths, tokens_per_iteration)
     plain_s = float(scenario.target_pass_s(float(query.batch), float(query.context)))
-    return query.batch / plain_s, float(speedup(scenario, float(query.batch), float(query.context), shape))
+    return float(query.batch) / plain_s, float(speedup(scenario, float(query.batch), float(query.context), shape))
 
 
 def _two_levels(job: "Job", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:

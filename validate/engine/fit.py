@@ -12,7 +12,7 @@ import numpy as np
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.ops import Array
+from perfmodel.operations import Array
 from perfmodel.specs.calibration import Calibration
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine, PassTime
-from perfmodel.ops import Op
+from perfmodel.operations import Op
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.scenario import Scenario

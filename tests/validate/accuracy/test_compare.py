@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import answer
+from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.published import published_points
@@ -131,14 +131,14 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert {c.quantity for c in cells} == {*module.LABELS} - {"speedup_alpha"}
     assert sum(c.quantity == "ar_tpot_s" for c in cells) == len(points) == 40
     p = points[0]
-    found = answer(
+    found = whatif(
         Query(p.target, p.hardware, p.batch, p.context, p.gamma, draft_kv=p.draft_kv or "",
               tokens_per_iteration=p.tokens_per_iteration)
     )  # fmt: skip
     mine = {c.quantity: c for c in cells if c.point == p}
-    assert mine["target_s"].predicted == mine["ar_tpot_s"].predicted == found["target_step"]["predicted_s"]
-    assert mine["ar_tpot_s"].lower == mine["target_s"].lower == found["target_step"]["lower_s"]
-    assert mine["speedup"].predicted == pytest.approx(found["speedup"], rel=1e-9)
+    assert mine["target_s"].predicted == mine["ar_tpot_s"].predicted == found.target_step.predicted_s
+    assert mine["ar_tpot_s"].lower == mine["target_s"].lower == found.target_step.lower_s
+    assert mine["speedup"].predicted == pytest.approx(found.speedup, rel=1e-9)
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
 

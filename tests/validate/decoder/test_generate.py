@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -302,11 +303,11 @@ def test_what_is_timed(target: Model, prompts: list[list[int]], monkeypatch: pyt
 def test_the_prediction_is_asked_for_what_was_run(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Query] = []
 
-    def answer(query: Query) -> dict[str, float]:
+    def answer(query: Query) -> SimpleNamespace:
         asked.append(query)
-        return {"ar_throughput_tokens_per_s": 1.0, "speedup": 1.5}
+        return SimpleNamespace(ar_throughput_tokens_per_s=1.0, speedup=1.5)
 
-    monkeypatch.setattr("perfmodel.answers.whatif.answer", answer)
+    monkeypatch.setattr("perfmodel.answers.whatif.whatif", answer)
     text = output("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16")
     row = next(line for line in text.splitlines() if line.startswith("snapkv:40")).split()
     (query,) = asked

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import answer
+from perfmodel.answers.whatif import whatif
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
@@ -154,10 +154,11 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(
     for name in again.fit.parameters:
         assert getattr(again, name).value == pytest.approx(getattr(fitted.calibration, name).value, rel=1e-4)
     query = replace(QUERY, calibration=str(path), batch=8, context=8192, gamma=4, alpha=0.7)
-    found = answer(query)
-    assert found["calibration"]["name"] == "h100-sxm-80gb.vllm-9.9"
-    low, high = found["speedup_interval"]
-    assert low < found["speedup"] < high < 1.2 * found["speedup"]
+    found = whatif(query)
+    assert found.calibration.name == "h100-sxm-80gb.vllm-9.9"
+    assert found.speedup_interval is not None
+    low, high = found.speedup_interval
+    assert low < found.speedup < high < 1.2 * found.speedup
     command = [
         "schedule",
         "-m",

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import answer
+from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.speculation.uncertainty import with_values
@@ -92,18 +91,16 @@ def test_points_are_predicted_as_whatif_does() -> None:
     times = points.predict(calibration)
     for i in (0, 20, 40):
         p = points.points[i]
-        a = answer(
-            Query(
-                p.target, p.hardware, p.batch, p.context, p.gamma,
-                tp=p.tp, draft=p.draft or "", draft_kv=p.draft_kv or "",
-                tokens_per_iteration=p.tokens_per_iteration,
-            )
+        a = whatif(
+            p.target, p.hardware, p.batch, p.context, p.gamma,
+            tp=p.tp, draft=p.draft or "", draft_kv=p.draft_kv or "",
+            tokens_per_iteration=p.tokens_per_iteration,
         )  # fmt: skip
-        assert a["calibration"]["name"] == A100.name
-        assert a["target_step"]["predicted_s"] == pytest.approx(times["target_s"][i], rel=1e-12)
-        assert a["draft_step"]["predicted_s"] == pytest.approx(times["draft_s"][i], rel=1e-12)
-        assert a["verify_step"]["predicted_s"] == pytest.approx(times["verify_s"][i], rel=1e-12)
-        assert a["speedup"] == pytest.approx(points.speedup(times)[i], rel=1e-9)
+        assert a.calibration.name == A100.name
+        assert a.target_step.predicted_s == pytest.approx(times["target_s"][i], rel=1e-12)
+        assert a.draft_step.predicted_s == pytest.approx(times["draft_s"][i], rel=1e-12)
+        assert a.verify_step.predicted_s == pytest.approx(times["verify_s"][i], rel=1e-12)
+        assert a.speedup == pytest.approx(points.speedup(times)[i], rel=1e-9)
 
 
 def test_numbers_reached() -> None:

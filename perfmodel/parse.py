@@ -1,11 +1,14 @@
-"""Numbers as they are typed: ``32k``, comma lists and ranges. What is not plainly a number is refused."""
+"""Numbers and lists as people type them: ``32k``, ``1,8,64``, ``1..16``. What is not plainly a number is refused.
+
+The command line and the Python arguments read text with these, so that ``context="32k"`` means the same in both.
+"""
 
 import math
 import re
 
 from perfmodel.errors import refuse
 
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _COUNT = re.compile(r"(\d{1,15})(\.\d{1,6})?([km]?)", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
@@ -27,8 +30,8 @@ def parse_counts(text: str, flag: str, least: int = 1) -> tuple[int, ...]:
     values: list[int] = []
     for part in text.split(","):
         values += _range(part, flag, least)
-        if len(values) > MOST_VALUES:
-            raise refuse(flag, None, f"at most {MOST_VALUES} values", text)
+        if len(values) > MAX_VALUES:
+            raise refuse(flag, None, f"at most {MAX_VALUES} values", text)
     return tuple(values)
 
 
@@ -40,17 +43,14 @@ def parse_gammas(text: str, flag: str = "--gamma") -> tuple[int | None, ...]:
     return tuple(gammas)
 
 
+def parse_number(text: str, flag: str) -> float:
+    """One finite number."""
+    return _number(text, flag, "number", text)
+
+
 def parse_numbers(text: str, flag: str) -> tuple[float, ...]:
     """A comma list of finite numbers."""
-    values = []
-    for part in text.split(","):
-        try:
-            values.append(float(part))
-        except ValueError:
-            raise refuse(flag, None, "a number, or several with commas", text) from None
-        if not math.isfinite(values[-1]):
-            raise refuse(flag, None, "a finite number, or several with commas", text)
-    return tuple(values)
+    return tuple(_number(part, flag, "number, or several with commas", text) for part in text.split(","))
 
 
 def parse_span(text: str, flag: str) -> tuple[float, float]:
@@ -69,12 +69,22 @@ def parse_names(text: str, flag: str) -> tuple[str, ...]:
     return names
 
 
-def parse_methods(text: str) -> tuple[str, ...]:
+def parse_methods(text: str, flag: str = "--draft-kv") -> tuple[str, ...]:
     """A comma list of KV methods, whose own options (``name=value``) stay with them."""
     methods = tuple(part.strip() for part in re.split(r",(?!\s*[a-zA-Z_-]+\s*=)", text))
     if not all(methods):
-        raise refuse("--draft-kv", None, "METHOD[:BUDGET], or several with commas", text)
+        raise refuse(flag, None, "METHOD[:BUDGET], or several with commas", text)
     return methods
+
+
+def _number(part: str, flag: str, noun: str, text: str) -> float:
+    try:
+        value = float(part)
+    except ValueError:
+        raise refuse(flag, None, f"a {noun}", text) from None
+    if not math.isfinite(value):
+        raise refuse(flag, None, f"a finite {noun}", text)
+    return value
 
 
 def _range(part: str, flag: str, least: int) -> list[int]:
@@ -83,8 +93,8 @@ def _range(part: str, flag: str, least: int) -> list[int]:
         return [parse_count(part, flag, least, _ALLOWED)]
     low, high = parse_count(match[1], flag, least, _ALLOWED), parse_count(match[2], flag, least, _ALLOWED)
     step = parse_count(match[4], flag, 2 if match[3] == "x" else 1) if match[3] else 1
-    if high < low or (match[3] == "x" and low < 1) or (match[3] != "x" and (high - low) // step >= MOST_VALUES):
-        raise refuse(flag, None, f"a rising range of at most {MOST_VALUES} values", part)
+    if high < low or (match[3] == "x" and low < 1) or (match[3] != "x" and (high - low) // step >= MAX_VALUES):
+        raise refuse(flag, None, f"a rising range of at most {MAX_VALUES} values", part)
     if match[3] != "x":
         return list(range(low, high + 1, step))
     values = [low]

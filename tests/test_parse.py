@@ -1,4 +1,4 @@
-"""Numbers as they are typed on the command line."""
+"""Numbers as they are typed, on the command line and in Python."""
 
 import contextlib
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.cli.counts import (
-    MOST_VALUES,
+from perfmodel.errors import InputError
+from perfmodel.parse import (
+    MAX_VALUES,
     parse_count,
     parse_counts,
     parse_gammas,
@@ -16,7 +17,6 @@ from perfmodel.cli.counts import (
     parse_numbers,
     parse_span,
 )
-from perfmodel.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_nonsense_is_refused_in_one_line(text: str) -> None:
 
 
 def test_too_many_values_are_refused() -> None:
-    assert len(parse_counts(f"1..{MOST_VALUES}", "--batch")) == MOST_VALUES
+    assert len(parse_counts(f"1..{MAX_VALUES}", "--batch")) == MAX_VALUES
     with pytest.raises(InputError, match="at most"):
-        parse_counts(f"1..{MOST_VALUES},1", "--batch")
+        parse_counts(f"1..{MAX_VALUES},1", "--batch")
 
 
 @given(st.integers(1, 10**15 - 1))

@@ -33,6 +33,16 @@ def tokens(value: float | None) -> str:
     return NONE if value is None else f"{-int(-value // 1):,}"
 
 
+def times(value: float) -> str:
+    """A speedup: 1.34x."""
+    return f"{value:.2f}x"
+
+
+def devices(hardware: str, tp: float) -> str:
+    """The group: ``8 x a100-sxm-80gb``, or one device by its name."""
+    return f"{tp:g} x {hardware}" if tp > 1 else hardware
+
+
 def limiter(name: str) -> str:
     """What limits a pass, in a word."""
     return LIMITERS.get(name, name)

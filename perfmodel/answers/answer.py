@@ -1,0 +1,163 @@
+"""What every answer is: a typed, frozen record that becomes JSON by `as_dict` and reads well in a notebook."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from html import escape
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+import numpy as np
+
+from perfmodel.costs.roofline import PassTime
+from perfmodel.speculation.capacity import Memory
+
+SCHEMA_VERSION = 2
+T = TypeVar("T")
+
+
+def items(record: Any) -> dict[str, Any]:
+    """Name -> value of everything that a record says, its `COMPUTED` properties after its fields."""
+    if not isinstance(record, Answer) and hasattr(record, "as_dict"):
+        return dict(record.as_dict())
+    names = [f.name for f in fields(record)] + list(getattr(type(record), "COMPUTED", ()))
+    return {name: getattr(record, name) for name in names}
+
+
+def plain(value: Any) -> Any:
+    """In JSON types: records become mappings, tuples lists and numpy's numbers Python's."""
+    if is_dataclass(value):
+        return {name: plain(inner) for name, inner in items(value).items()}
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+class Answer:
+    """Base of all answers. `COMPUTED` names properties that are part of the JSON beside the fields."""
+
+    COMPUTED: ClassVar[tuple[str, ...]] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract: plain types, None where there is none."""
+        return {"schema_version": SCHEMA_VERSION, **plain(self)}
+
+    def headline(self) -> str:
+        """The answer in a line."""
+        return ", ".join(f"{name} {_short(value)}" for name, value in items(self).items() if not _nested(value))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.headline()})"
+
+    def _repr_html_(self) -> str:
+        told = items(self)
+        facts = [(name, value) for name, value in told.items() if not _nested(value)]
+        tables = [
+            f"<p>{escape(name)}</p>{_table(value)}"
+            for name, value in told.items()
+            if isinstance(value, tuple) and value and is_dataclass(value[0])
+        ]
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(_short(value))}</td></tr>" for name, value in facts)
+        return f"<p><b>{escape(self.headline())}</b></p><table>{rows}</table>{''.join(tables)}"
+
+
+@dataclass(frozen=True, repr=False)
+class Rows(Answer, Sequence[T], Generic[T]):
+    """Several answers of a kind, in order."""
+
+    rows: tuple[T, ...]
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        return f"{len(self.rows)} x {type(self.rows[0]).__name__}" if self.rows else "none"
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.rows)
+
+    def _repr_html_(self) -> str:
+        return _table(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pass of a point, in seconds of the whole group; fields as `costs.roofline.PassTime` has them."""
+
+    lower_s: float
+    serial_s: float
+    predicted_s: float
+    param_load_s: float
+    kv_load_s: float
+    flop_s: float
+    activation_s: float
+    comm_s: float
+    fixed_s: float
+    terms_s: dict[str, float]
+    limiter: str
+
+    @classmethod
+    def of(cls, time: PassTime) -> "Step":
+        """From a pass whose times are single numbers."""
+        names = [f.name for f in fields(cls) if f.name not in ("terms_s", "limiter")]
+        found: dict[str, Any] = {name: float(getattr(time, name)) for name in names}
+        found["terms_s"] = {name: float(spent) for name, spent in time.terms.items()}
+        return cls(**found, limiter=str(time.limiter))
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Memory of a point: bytes on the fullest device of the group, batches in whole sequences (0: not even one)."""
+
+    weight_bytes: float
+    kv_bytes: float
+    draft_weight_bytes: float
+    draft_kv_bytes: float
+    available_bytes: float
+    fits: bool
+    max_batch: int
+    ar_max_batch: int
+
+    @classmethod
+    def of(cls, memory: Memory) -> "Room":
+        """From the memory of a single point."""
+        sizes = {f.name: float(getattr(memory, f.name)) for f in fields(cls) if f.name.endswith("_bytes")}
+        return cls(
+            **sizes,
+            fits=bool(memory.fits),
+            max_batch=int(memory.max_batch),
+            ar_max_batch=int(memory.ar_max_batch),
+        )
+
+    def shortage(self, batch: float) -> tuple[str, ...]:
+        """The sentence that this batch does not fit, or nothing where it does."""
+        said = f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest that does is "
+        return () if self.fits else (f"{said}{self.max_batch}",)
+
+
+def _nested(value: Any) -> bool:
+    return is_dataclass(value) or isinstance(value, dict | list | tuple)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _table(rows: Sequence[Any]) -> str:
+    """An HTML table of records, a column for each value that is not itself a record."""
+    if not rows:
+        return "<p>none</p>"
+    told = [{name: value for name, value in items(row).items() if not _nested(value)} for row in rows]
+    head = "".join(f"<th>{escape(name)}</th>" for name in told[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(_short(row.get(name)))}</td>" for name in told[0]) + "</tr>" for row in told
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

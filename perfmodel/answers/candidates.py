@@ -1,0 +1,316 @@
+"""What `advise` is asked, and what it searches: drafts x KV methods x tensor-parallel degrees.
+
+A candidate without a measured acceptance is skipped and says so; no rate is ever made up.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.arguments import counts, methods, number
+from perfmodel.answers.query import UNUSED, Named, Setting, resolve
+from perfmodel.answers.rates import parse_rate
+from perfmodel.drafts import kinds, make_draft
+from perfmodel.errors import InputError, as_names, refuse
+from perfmodel.kv import KVMethod, method, names, parse_kv
+from perfmodel.kv import methods as kv_methods
+from perfmodel.operations import Array
+from perfmodel.specs import files
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows
+from perfmodel.specs.model import ModelSpec, load_model, precision_of
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.tree_cost import check_draftable
+
+Objective = Literal["throughput", "latency", "cost"]
+BUDGETS = (512, 1024, 2048, 4096)
+
+
+def _rates(given: Any, flag: str) -> dict[str, str]:
+    """A mapping, or a list of ``DRAFT=RATE``."""
+    if isinstance(given, Mapping):
+        return {str(key): str(rate) for key, rate in given.items()}
+    rates: dict[str, str] = {}
+    for text in [given] if isinstance(given, str) else given:
+        key, equals, rate = str(text).rpartition("=")
+        if not equals or not key:
+            raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
+        if key in rates:
+            raise InputError(f"{flag}: {key} is given twice")
+        rates[key] = rate
+    return rates
+
+
+def _drafts(given: Any, flag: str) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+@dataclass(frozen=True)
+class AdviseQuery(Setting):
+    """A question to `advise`.
+
+    rate: draft, or ``draft@METHOD:BUDGET``, -> ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position), ``0.6x3.5`` (n-gram:
+    hit probability x run length) or ``tree:0.6/0.1`` (a tree's, by rank of the child). acceptance: a file of rows,
+    instead of the bundled ones, for what rate leaves out. draft and draft_kv: None searches what rate and file name,
+    and all kinds and methods where there is neither.
+    """
+
+    model: arg.Model
+    hardware: arg.Hardware
+    context: arg.Context
+    batch: Annotated[
+        arg.Numbers, arg.Argument("Batch sizes to choose from.", arg.COUNTS, "--batch-size -b", counts)
+    ] = "1..256"
+    tp: Annotated[
+        arg.Numbers, arg.Argument("Degrees of the target to choose from.", arg.COUNTS, "--tensor-parallel", counts)
+    ] = 1
+    draft: Annotated[
+        arg.Names | None,
+        arg.Argument(
+            "A draft to search; may be repeated.", "self|KIND|NAME|PATH", "--draft-model", _drafts, repeated=True
+        ),
+    ] = None
+    draft_kv: Annotated[
+        arg.Names | None,
+        arg.Argument("KV methods to search (default: all that are known).", "METHOD[:BUDGET],...", read=methods),
+    ] = None
+    draft_tp: Annotated[
+        arg.Numbers | None,
+        arg.Argument("Degrees of the draft to choose from (default: as --tp).", arg.COUNTS, read=counts),
+    ] = None
+    rate: Annotated[
+        Mapping[str, str | float] | Sequence[str],
+        arg.Argument(
+            "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
+            "DRAFT[@KV]=RATE",
+            read=_rates,
+            repeated=True,
+        ),
+    ] = field(default_factory=dict)
+    acceptance: arg.AcceptanceFile = None
+    objective: Annotated[str, arg.Argument("What to look for.", "|".join(get_args(Objective)))] = "throughput"
+    max_tpot_ms: Annotated[
+        arg.Number | None, arg.Argument("Bound on the time per output token.", "MS", read=number)
+    ] = None
+    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
+    price: Annotated[arg.Number | None, arg.Argument("Price of a device and hour.", "DOLLARS", read=number)] = None
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        if self.objective not in get_args(Objective):
+            raise refuse("--objective", None, f"one of {', '.join(get_args(Objective))}", self.objective)
+        if self.objective == "cost" and self.price is None:
+            raise InputError("--objective cost: needs --price, dollars per device and hour")
+        for name in ("max_tpot_ms", "price"):
+            self.within(name, 5e-324, 1.7976931348623157e308, "a finite number above 0")
+        if not all(1 <= b <= 2**20 for b in self.batches):
+            raise refuse("--batch", None, "whole numbers from 1 to 2^20", f"{self.batches.min():g}")
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256", whole=True)
+        self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
+
+    @property
+    def batches(self) -> Array:
+        """Batch sizes, each once, rising."""
+        return np.unique(np.asarray(self.batch, float))
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """The target's."""
+        assert isinstance(self.tp, tuple)
+        return self.tp
+
+    @property
+    def draft_degrees(self) -> tuple[int, ...]:
+        """The draft's; 0 is the target's."""
+        return self.draft_tp if isinstance(self.draft_tp, tuple) else (0,)
+
+    @property
+    def rates(self) -> Mapping[str, str | float]:
+        """Acceptance by draft."""
+        assert isinstance(self.rate, Mapping)
+        return self.rate
+
+    @property
+    def max_tpot_s(self) -> float | None:
+        """The bound in seconds."""
+        return None if self.max_tpot_ms is None else float(self.max_tpot_ms) / 1e3
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `Question.as_dict`; of the batch sizes the least and the largest."""
+        ends = self.batches[[0, -1]]
+        return super().as_dict() | {"batch": [int(end) for end in ends]}
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A candidate that was not searched, and why."""
+
+    draft: str
+    draft_kv: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """All of a configuration but its batch and draft length. tree: its acceptance where it drafts trees, not chains."""
+
+    scenario: Scenario
+    tree: TreeAcceptance | None = None
+
+    @property
+    def tp(self) -> int:
+        """The target's degree."""
+        return self.scenario.machine.tensor_parallel
+
+    def longest(self, max_gamma: int) -> int:
+        """Longest chain up to `max_gamma` that the acceptance and the draft allow."""
+        known = (max_gamma, self.scenario.acceptance.max_gamma, self.scenario.draft.max_gamma)
+        return min(end for end in known if end is not None)
+
+
+def find_candidates(asked: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
+    """The baseline by degree, drafts with an acceptance, and what was skipped.
+
+    Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
+    """
+    named = Named.of(asked.model, asked.hardware, asked.calibration)
+    precision = precision_of(named.target, named.gpu.peak, asked.weights, asked.kv_dtype)
+    named.gpu.check_peaks(precision.weights.computes)
+    if named.gpu.memory is None:
+        raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
+    rates = _Rates(named.target, asked)
+    for name, kv in rates.pairs:
+        make_draft(name, named.target, precision, 1, kv)  # an unknown name is a mistake, not a skip
+    baseline, candidates, skips = [], [], list[Skip]()
+    for tp in asked.degrees:
+        try:
+            alone = resolve(asked.query(batch=1, tp=tp, draft="self", draft_kv="full", draft_tp=None), UNUSED, named)
+            alone.target_pass_s(1.0, 1.0)
+        except InputError as error:
+            skips.append(Skip("any", "any", as_names(error.as_flags)))
+            continue
+        baseline.append(Candidate(alone))
+        for name, kv, acceptance in rates.known:
+            for draft_tp in dict.fromkeys(d or tp for d in asked.draft_degrees):
+                try:
+                    candidates.append(_candidate(asked, named, tp, name, kv, draft_tp, acceptance))
+                except InputError as error:
+                    skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
+    return baseline, candidates, list(dict.fromkeys([*skips, *rates.skips]))
+
+
+def _candidate(
+    asked: AdviseQuery,
+    named: Named,
+    tp: int,
+    name: str,
+    kv: KVMethod,
+    draft_tp: int,
+    acceptance: Acceptance | TreeAcceptance,
+) -> Candidate:
+    """One candidate. Raises InputError where it cannot run."""
+    query = asked.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
+    tree = acceptance if isinstance(acceptance, TreeAcceptance) else None
+    # a tree's acceptance is not a chain's: the scenario's own is not asked then
+    chain = acceptance if isinstance(acceptance, Acceptance) else Acceptance(acceptance.source, 0.0)
+    made = resolve(query, chain, named)
+    made.draft_pass_s(1.0, 1.0)
+    if tree is not None:
+        check_draftable(made, 2)
+    return Candidate(made, tree)
+
+
+class _Rates:
+    """Which drafts have an acceptance: `known` (draft, method, acceptance) in order, and the skips."""
+
+    def __init__(self, target: ModelSpec, asked: AdviseQuery) -> None:
+        self.target, self.asked = target, asked
+        self.rows: Iterable[AcceptanceRow] = (
+            read_acceptance(asked.acceptance) if asked.acceptance is not None else published_rows()
+        )
+        self.given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in asked.rates.items()}
+        self.known: list[tuple[str, KVMethod, Acceptance | TreeAcceptance]] = []
+        self.skips: list[Skip] = []
+        self.pairs = tuple(dict.fromkeys(self._pairs()))
+        for name, kv in self.pairs:
+            try:
+                self.known.append((name, kv, self._of(name, kv)))
+            except InputError as error:
+                why = f"{as_names(error.as_flags).partition('; give ')[0]}; give a rate or an acceptance file"
+                self.skips.append(Skip(name, kv.label().partition(",")[0], why))
+
+    def _pairs(self) -> Iterator[tuple[str, KVMethod]]:
+        for key in self.asked.rates:
+            yield _split(key)
+        if self.asked.acceptance is not None:
+            for row in self.rows:
+                if row.target == self.target.name:
+                    yield row.draft, _method(row)
+        named, kvs = self.asked.draft, self.asked.draft_kv
+        if named is None and (self.asked.rates or self.asked.acceptance is not None):
+            return  # what was measured names the candidates
+        asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
+        for name in named if named is not None else _all_drafts(self.target):
+            word = name.partition(":")[0].lower()
+            if word in ("ngram", "suffix", "medusa"):
+                yield name, parse_kv("full")
+            else:
+                yield from ((name, kv) for kv in asked or (_all_methods() if word == "self" else (parse_kv("full"),)))
+
+    def _of(self, name: str, kv: KVMethod) -> Acceptance | TreeAcceptance:
+        if (given := self.given.get(_key(name, kv))) is not None:
+            return given
+        context = float(self.asked.context)
+        row = find_acceptance(self.target.name, name, kv.name, kv.budget, context, self.rows, flag="acceptance")
+        return Acceptance.from_row(row)
+
+
+def _split(key: str) -> tuple[str, KVMethod]:
+    name, at, method = key.partition("@")
+    if not name.strip():
+        raise refuse("--rate", None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", key)
+    return name.strip(), parse_kv(method, "--rate") if at else parse_kv("full")
+
+
+def _method(row: AcceptanceRow) -> KVMethod:
+    """A row's method at its budget, other options as in the method's example."""
+    budget = "" if row.kv_budget_tokens is None else f":{row.kv_budget_tokens}"
+    options = "".join(method(row.draft_kv).example.partition(",")[1:]) if row.draft_kv in names() else ""
+    return parse_kv(row.draft_kv + budget + options, "--acceptance")
+
+
+def _key(name: str, kv: KVMethod) -> tuple[str, str]:
+    return name.lower(), kv.label()
+
+
+def _all_methods() -> tuple[KVMethod, ...]:
+    """Every method at every budget of `BUDGETS`, or once where it takes none; never the whole cache."""
+    found = []
+    for name, kind in kv_methods().items():
+        if ":" in kind.example:
+            rest = "".join(kind.example.partition(",")[1:])
+            found += [parse_kv(f"{name}:{budget}{rest}") for budget in BUDGETS]
+        elif name != "full":
+            found.append(parse_kv(kind.example))
+    return tuple(found)
+
+
+def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
+    """Every kind, and every bundled model that can draft for the target."""
+    heads = [word for word, kind in kinds().items() if word not in ("self", "model", "parallel") and kind.suits(target)]
+    return ("self", *smaller_models(target), *heads)
+
+
+def smaller_models(target: ModelSpec) -> tuple[str, ...]:
+    """Every bundled model that shares the vocabulary's size and has less than half of the parameters."""
+    known = map(load_model, files.bundled_names("models"))
+    return tuple(
+        m.name for m in known if m.vocab_size == target.vocab_size and 2 * m.total_params < target.total_params
+    )

@@ -1,0 +1,245 @@
+"""How many tokens to draft for each batch size, and for each batch size and context: how such tables are found.
+
+The measure: a share w_b of baseline time is spent at batch size b (unless given, every doubling of the batch has
+an equal share: w_b is proportional to log(1 + 1/b)). With K_b drafted tokens that time shrinks by the model's
+speedup(b, K_b), so that the expected speedup is 1 / sum_b w_b / speedup(b, K_b).
+
+The table maximises it less a toll on every change of K between neighbouring batch sizes: with a toll of `hysteresis`
+(a share of time), a range stands only where it earns more than its borders cost. A constant K has no border, so that
+the table is never below the best constant. K = 0 is the baseline, speedup exactly 1.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel import costs
+from perfmodel.errors import refuse
+from perfmodel.kv.full import Full
+from perfmodel.operations import Array
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
+
+MAX_BATCH = 4096
+DEFAULT_HYSTERESIS = 0.002
+CONTEXTS_PER_RANGE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Batch sizes `low` to `high`, both included, draft `tokens` tokens: their expected speedup."""
+
+    low: int
+    high: int
+    tokens: int
+    speedup: float
+
+
+@dataclass(frozen=True)
+class LengthTable:
+    """Ranges over batch sizes 1 to `max_batch` at contexts `context_low` to `context_high`, both included.
+
+    `speedup` is the expected one, `best_constant` the K that does best everywhere, with `constant_speedup`;
+    `by_constant[K]` is every constant's.
+    """
+
+    ranges: tuple[Range, ...]
+    context_low: int
+    context_high: int
+    speedup: float
+    best_constant: int
+    constant_speedup: float
+    by_constant: tuple[float, ...]
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest draft in the table."""
+        return max(r.tokens for r in self.ranges)
+
+    @property
+    def gain(self) -> float:
+        """Expected speedup over the best single K, 1 or more."""
+        return self.speedup / self.constant_speedup
+
+    def tokens(self, batch: int) -> int:
+        """K at one batch size."""
+        return next(r.tokens for r in self.ranges if r.low <= batch <= r.high)
+
+
+def length_table(
+    scenario: Scenario,
+    contexts: Sequence[float],
+    max_batch: int,
+    max_tokens: int,
+    shares: Sequence[float] | None = None,
+    hysteresis: float = DEFAULT_HYSTERESIS,
+    span: tuple[int, int] | None = None,
+) -> LengthTable:
+    """One table for batch sizes 1 to max_batch, over the given contexts in equal shares.
+
+    shares: of baseline time by batch size, any scale. span: context range the table is to be used at (default:
+    the contexts' own ends). Raises InputError for numbers out of range.
+    """
+    slowness = _slowness(scenario, contexts, _checked(max_batch, hysteresis), _longest(scenario, max_tokens))
+    weights = _weights(shares, max_batch)
+    low, high = (int(min(contexts)), int(max(contexts))) if span is None else span
+    return _table(slowness, weights, hysteresis, low, high)
+
+
+def length_tables(
+    scenario: Scenario,
+    edges: Sequence[int],
+    max_batch: int,
+    max_tokens: int,
+    shares: Sequence[float] | None = None,
+    hysteresis: float = DEFAULT_HYSTERESIS,
+) -> tuple[LengthTable, ...]:
+    """A table per context range; neighbours that gain no more than `hysteresis` by being apart become one.
+
+    edges: rising contexts; ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last edge. Each
+    is represented by `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm.
+    """
+    if len(edges) < 1 or any(b <= a for a, b in pairwise(edges)) or edges[0] < 1:
+        raise refuse("--context", None, "rising context lengths from 1", list(edges))
+    longest = _longest(scenario, max_tokens)
+    weights = _weights(shares, _checked(max_batch, hysteresis))
+    lows = [0, *edges[:-1]]
+    spans = [(low, high - 1) for low, high in zip(lows, [*edges[:-1], edges[-1] + 1], strict=True)]
+    parts = [_slowness(scenario, _inside(low, high), max_batch, longest) for low, high in spans]
+    tables = [_table(part, weights, hysteresis, *span) for part, span in zip(parts, spans, strict=True)]
+    merged, counts = [tables[0]], [1]
+    kept = [parts[0]]
+    for part, table in zip(parts[1:], tables[1:], strict=True):
+        n = counts[-1]
+        both = (kept[-1] * n + part) / (n + 1)
+        joint = _table(both, weights, hysteresis, merged[-1].context_low, table.context_high)
+        apart = (n / merged[-1].speedup + 1 / table.speedup) / (n + 1)
+        if 1 / joint.speedup - apart <= hysteresis:
+            merged[-1], kept[-1], counts[-1] = joint, both, n + 1
+        else:
+            merged.append(table)
+            kept.append(part)
+            counts.append(1)
+    return tuple(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What turning speculation on again costs at one batch: the draft reads the tokens it missed while it was off.
+
+    seconds of the whole batch; new_tokens a sequence must gain at `tokens` drafted to earn them back, None where
+    drafting saves nothing there.
+    """
+
+    batch: int
+    tokens: int
+    missed: int
+    seconds: float
+    new_tokens: int | None
+
+
+def catch_up(scenario: Scenario, table: LengthTable, context: float, missed: int) -> CatchUp | None:
+    """In the middle of the last range that drafts, below one that does not, after `missed` tokens; None without one.
+
+    One prefill pass over the missed tokens for a draft with a cache of its own, nothing for one without: a self-draft,
+    n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must have kept.
+    """
+    if not 0 <= missed <= 2**20:
+        raise refuse("--missed", None, "a whole number of tokens from 0 to 2^20", missed)
+    on = [r for r, above in pairwise(table.ranges) if r.tokens and not above.tokens]
+    if not on:
+        return None
+    batch, k = float(round(math.sqrt(on[-1].low * on[-1].high))), on[-1].tokens
+    draft, seconds = scenario.draft, 0.0
+    if missed and not draft.views_target_cache:
+        attends = draft.kv if draft.kv.needs_own_prefill else Full()
+        ops = costs.forward(scenario.draft_shard, batch, float(missed), context, attends, head_query=1.0)
+        seconds = float(scenario.draft_machine.predicted_s(ops, batch * missed))
+    p = predict(scenario, Workload.of(batch, context, k), k)
+    saved = float(p.ar_tpot_s - p.tpot_s)
+    return CatchUp(int(batch), k, missed, seconds, math.ceil(seconds / saved) if saved > 0 else None)
+
+
+def _checked(max_batch: int, hysteresis: float) -> int:
+    if not 1 <= max_batch <= MAX_BATCH:
+        raise refuse("--max-batch", None, f"a whole number from 1 to {MAX_BATCH}", max_batch)
+    if not 0 <= hysteresis <= 1:
+        raise refuse("--hysteresis", None, "a share of time from 0 to 1", hysteresis)
+    return max_batch
+
+
+def _longest(scenario: Scenario, max_tokens: int) -> int:
+    if not 1 <= max_tokens <= 256:
+        raise refuse("--max-gamma", None, "a whole number from 1 to 256", max_tokens)
+    known = (max_tokens, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
+    return min(end for end in known if end is not None)
+
+
+def _inside(low: int, high: int) -> Array:
+    return np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
+
+
+def _weights(shares: Sequence[float] | None, max_batch: int) -> Array:
+    if shares is None:
+        by_octave: Array = np.diff(np.log(np.arange(1.0, max_batch + 2)))
+        return by_octave / by_octave.sum()
+    given = np.asarray(shares, float)
+    if given.shape != (max_batch,) or not (np.all(given >= 0) and 0 < given.sum() < np.inf):
+        raise refuse("--shares", None, f"{max_batch} shares of time, 0 or more, not all 0", f"{given.size} of them")
+    return given / given.sum()
+
+
+def _slowness(scenario: Scenario, contexts: Sequence[float] | Array, max_batch: int, longest: int) -> Array:
+    """1/speedup over ``[batch, K]``, the mean over the contexts."""
+    at = np.asarray(contexts, float)
+    if at.ndim != 1 or at.size == 0 or not np.all((at >= 1) & (at <= 2**40)):
+        raise refuse("--context", None, "numbers of tokens from 1 to 2^40", list(at.ravel()[:4]))
+    batches = np.arange(1.0, max_batch + 1)[:, None]
+    return np.asarray(np.mean(1.0 / speedups(scenario, batches, at, np.arange(longest + 1)), axis=1))
+
+
+def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> LengthTable:
+    cost = slowness * weights[:, None]
+    chosen = _walk(cost, hysteresis)
+    ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True))
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    ranges = []
+    for start, end in zip(starts, ends, strict=True):
+        k, inside = int(chosen[start]), slice(start, end + 1)
+        share = weights[inside].sum()
+        gained = share / cost[inside, k].sum() if share > 0 else 1.0 / slowness[inside, k].mean()
+        ranges.append(Range(int(start) + 1, int(end) + 1, k, float(gained)))
+    constants = 1.0 / cost.sum(0)
+    best = int(np.argmax(constants))
+    expected = float(1.0 / np.take_along_axis(cost, chosen[:, None], 1).sum())
+    return LengthTable(
+        ranges=tuple(ranges),
+        context_low=low,
+        context_high=high,
+        speedup=max(expected, float(constants[best])) if len(ranges) == 1 else expected,
+        best_constant=best,
+        constant_speedup=float(constants[best]),
+        by_constant=tuple(float(c) for c in constants),
+    )
+
+
+def _walk(cost: Array, toll: float) -> NDArray[np.int64]:
+    """K by batch size: the least sum of costs plus a toll per change (Viterbi); on a tie no change, then fewer."""
+    batches, choices = cost.shape
+    came = np.zeros((batches, choices), np.int64)
+    total = cost[0].copy()
+    for b in range(1, batches):
+        cheapest = int(np.argmin(total))
+        change = total[cheapest] + toll < total
+        came[b] = np.where(change, cheapest, np.arange(choices))
+        total = np.where(change, total[cheapest] + toll, total) + cost[b]
+    path = np.empty(batches, np.int64)
+    path[-1] = int(np.argmin(total))
+    for b in range(batches - 1, 0, -1):
+        path[b - 1] = came[b, path[b]]
+    return path

@@ -1,0 +1,85 @@
+"""Published measurements of exactly the question that was asked, beside what was predicted."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from perfmodel.answers.query import Query
+from perfmodel.kv import parse_kv
+from perfmodel.specs.published import MeasuredPoint, published_points
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure: error is predicted / measured - 1."""
+
+    predicted: float
+    measured: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A published row with its source, and its figures by name.
+
+    fitted_on: true where the calibration was fitted on this very set, so that the error is no test of it.
+    """
+
+    set: str
+    row: str
+    source: str
+    stack: str
+    gamma: int | None
+    notes: str
+    fitted_on: bool
+    figures: dict[str, Figure]
+
+
+def measured(
+    asked: Query, seeks_best: bool, predicted: dict[str, float], fitted_on: tuple[str, ...]
+) -> tuple[Measured, ...]:
+    """Rows of ``results/published`` with this device, model, draft, method, budget, batch, context and gamma.
+
+    asked: the question with its names resolved. seeks_best: it left gamma open, so that rows which state the best gamma
+    measured are shown too. predicted: by the name of the measured figure. Empty where nobody measured this.
+    """
+    rows = _by_subject().get((asked.hardware, asked.tp, asked.model, asked.weights, asked.batch, asked.context), ())
+    own_formats = asked.kv_dtype != "bf16" or asked.draft_kv_dtype != "bf16" or asked.draft_weights != asked.weights
+    if not rows or own_formats:
+        return ()
+    kv = parse_kv(asked.draft_kv)
+    drafted = (asked.draft, kv.name if kv.budget is None else f"{kv.name}:{kv.budget}", asked.tp)
+    found = []
+    for point in rows:
+        baseline = point.draft is None
+        if not baseline and (point.draft, point.draft_kv, asked.draft_tp) != drafted:
+            continue
+        best = seeks_best and point.set_name == "gamma_optimal"
+        if point.gamma == asked.gamma or best or (baseline and asked.gamma == 0):
+            found.append(_beside(point, predicted, point.set_name in fitted_on))
+    return tuple(found)
+
+
+@cache
+def _by_subject() -> dict[tuple[object, ...], tuple[MeasuredPoint, ...]]:
+    found: dict[tuple[object, ...], tuple[MeasuredPoint, ...]] = {}
+    for p in published_points():
+        if not p.tree:
+            key = (p.hardware, p.tp, p.target, p.weights, p.batch, p.context)
+            found[key] = (*found.get(key, ()), p)
+    return found
+
+
+def _beside(point: MeasuredPoint, predicted: dict[str, float], fitted_on: bool) -> Measured:
+    pairs = {name: (here, getattr(point, name)) for name, here in predicted.items()}
+    return Measured(
+        set=point.set_name,
+        row=point.row_id,
+        source=point.source,
+        stack=point.stack,
+        gamma=point.gamma,
+        notes=point.notes,
+        fitted_on=fitted_on,
+        figures={
+            name: Figure(here, clock, here / clock - 1.0) for name, (here, clock) in pairs.items() if clock is not None
+        },
+    )

@@ -1,0 +1,239 @@
+"""What a served batch does that one batch, one context and one alpha leave out.
+
+Contexts and acceptances differ within a batch, CUDA graphs round it up, and draft and verification passes may alternate
+or mix. All of it is closed form; a seeded simulation in the tests confirms it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array, Floats, Op
+from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
+from perfmodel.speculation.capacity import Memory, memory_of
+from perfmodel.speculation.chain import check_draft_length
+from perfmodel.speculation.scenario import Scenario
+
+VLLM_GRAPH_SIZES = (1, 2, 4, *range(8, 513, 8))
+"""Token counts vLLM captures graphs for by default up to 512 (docs.vllm.ai, CompilationConfig)."""
+
+
+def padded(tokens: Floats, sizes: Sequence[int]) -> Array:
+    """Tokens of a pass rounded up to the next captured graph; beyond the largest they run as they are.
+
+    Raises InputError for sizes that do not rise from 1.
+    """
+    steps = np.asarray(sizes, float)
+    if steps.ndim != 1 or steps.size == 0 or steps[0] < 1 or np.any(np.diff(steps) <= 0):
+        raise refuse("--graph-sizes", None, "rising whole numbers from 1", list(sizes)[:4])
+    at = np.searchsorted(steps, np.asarray(tokens, float))
+    return np.where(at < steps.size, steps[np.minimum(at, steps.size - 1)], tokens)
+
+
+def graph_target_s(
+    scenario: Scenario, batch: Floats, context: Floats, query: Floats = 1.0, sizes: Sequence[int] = VLLM_GRAPH_SIZES
+) -> Floats:
+    """Target pass inside a CUDA graph: all ops but attention run the padded number of tokens."""
+    tokens = batch * np.asarray(query, float)
+    full = padded(tokens, sizes)
+    real = scenario.target_ops(batch, context, query)
+    wide = scenario.target_ops(full / query, context, query)
+    ops = [a if a.kind == "attention" else b for a, b in zip(real, wide, strict=True)]
+    return scenario.machine.predicted_s(ops, full)
+
+
+def mixed_target_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0) -> float:
+    """Target pass over sequences of different contexts: attention is summed, everything else runs them together."""
+    return float(scenario.machine.predicted_s(_mixed(scenario, contexts, query, False), len(contexts) * query))
+
+
+def mixed_draft_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0) -> float:
+    """One draft pass over sequences of different contexts, KV selection included."""
+    return float(scenario.draft_machine.predicted_s(_mixed(scenario, contexts, query, True), len(contexts) * query))
+
+
+def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], gamma: int) -> float:
+    """Speedup of a batch whose sequences have their own contexts and alphas, each held by requests of one length.
+
+    Slots are refilled: requests of low alpha stay longer, so that a slot's rate is its own Omega and the batch's
+    throughput the sum over slots. Raises InputError for a gamma that the draft cannot make, and unless accounting is
+    ragged.
+    """
+    if len(contexts) != len(alphas) or gamma < 1:
+        raise InputError("mixed batch: one alpha per context, and gamma of 1 or more")
+    if scenario.accounting != "ragged":
+        raise refuse("--accounting", None, "ragged here, where slots are refilled", scenario.accounting)
+    draft = scenario.draft
+    check_draft_length(draft, gamma)
+    rates = Acceptance.from_alpha(np.asarray(alphas, float)).tokens_per_iteration(gamma)
+    each = mixed_draft_s(scenario, contexts, float(draft.query(float(gamma))))
+    overhead = float(np.mean(scenario.overhead_s(float(len(contexts)), np.asarray(contexts, float))))
+    iteration = float(draft.passes(float(gamma))) * each + mixed_target_s(scenario, contexts, gamma + 1.0) + overhead
+    return float(np.mean(rates)) * mixed_target_s(scenario, contexts) / iteration
+
+
+def best_gamma(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], max_gamma: int) -> int:
+    """The draft length from 1 to `max_gamma`, or as far as the draft goes, with the largest `mixed_speedup`."""
+    longest = scenario.draft.max_gamma
+    lengths = range(1, max(max_gamma if longest is None else min(max_gamma, longest), 1) + 1)
+    return max(lengths, key=lambda gamma: mixed_speedup(scenario, contexts, alphas, gamma))
+
+
+def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, fraction: float) -> Memory:
+    """`capacity.memory_of` for sequences of different contexts; the largest batches are of such a mixture."""
+    at = np.asarray(contexts, float)
+    each, baseline = (memory_of(scenario, 1.0, at, length, fraction) for length in (gamma, 0))
+    room = each.available_bytes - each.weight_bytes
+    spare = room - each.draft_weight_bytes
+    mean = np.mean(each.kv_bytes + each.draft_kv_bytes)
+    return replace(
+        each,
+        kv_bytes=np.sum(each.kv_bytes),
+        draft_kv_bytes=np.sum(each.draft_kv_bytes),
+        fits=np.less_equal(at.size * mean, spare),
+        max_batch=np.floor(np.maximum(spare, 0.0) / mean),
+        ar_max_batch=np.floor(np.maximum(room, 0.0) / np.mean(baseline.kv_bytes)),
+    )
+
+
+def tokens_per_slot_iteration(acceptances: Sequence[Acceptance], shares: Sequence[float], gamma: int) -> float:
+    """Mean tokens an occupied slot gains per iteration when requests of equal length arrive in these shares.
+
+    A request of k tokens holds its slot for k / Omega iterations, so that slots see the harmonic mean: 1 / E[1/Omega].
+    """
+    weights = np.asarray(shares, float)
+    if len(acceptances) != weights.size or not (np.all(weights >= 0) and 0 < weights.sum() < np.inf):
+        raise refuse("shares", None, "one share per acceptance, 0 or more", list(shares)[:4])
+    rates = np.array([float(np.ravel(a.tokens_per_iteration(gamma))[0]) for a in acceptances])
+    return float(weights.sum() / (weights / rates).sum())
+
+
+@dataclass(frozen=True)
+class Served:
+    """One served batch; times are calibrated seconds of the whole group.
+
+    target_s and speedup are of the mixed batch as it stands, mean_target_s and mean_speedup of one at the mean context
+    and with every sequence's tokens per iteration at their mean. tokens_as_admitted is the mean over requests, tokens
+    over occupied slots (`tokens_per_slot_iteration`), tokens_static a batch that ends with its slowest request (None
+    for mixed acceptances). graph_target_s and graph_verify_s run padded_tokens and padded_verify tokens inside graphs,
+    at the mean context, verify_s the pass as it is. interleaved_s is None where the draft's passes cannot mix.
+    """
+
+    target_s: float
+    mean_target_s: float
+    speedup: float
+    mean_speedup: float
+    tokens_as_admitted: float
+    tokens: float
+    tokens_static: float | None
+    verify_s: float
+    padded_tokens: float
+    padded_verify: float
+    graph_target_s: float
+    graph_verify_s: float
+    alternating_s: float
+    interleaved_s: float | None
+
+    @property
+    def steady_speedup(self) -> float:
+        """Speedup where requests of every kind arrive alike and hold their slots for as long as they take."""
+        return self.speedup * self.tokens / self.tokens_as_admitted
+
+
+def served(
+    scenario: Scenario,
+    contexts: Sequence[float],
+    alphas: Sequence[float],
+    gamma: int,
+    sizes: Sequence[int] = VLLM_GRAPH_SIZES,
+    new_tokens: int = 128,
+) -> Served:
+    """All of that for one batch: a context and an alpha for each of its sequences. Raises InputError."""
+    batch, mean = float(len(contexts)), float(np.mean(contexts))
+    kinds = [Acceptance.from_alpha(alpha) for alpha in alphas]
+    each = [float(np.ravel(kind.tokens_per_iteration(gamma))[0]) for kind in kinds]
+    alternating = float(alternating_s(scenario, batch, mean, gamma))
+    baseline = float(scenario.target_pass_s(batch, mean))
+    alike = len(set(alphas)) == 1
+    static = static_batch_tokens_per_iteration(kinds[0].survival(gamma), batch, new_tokens) if alike else None
+    try:
+        mixed_passes = float(interleaved_s(scenario, batch, mean, gamma))
+    except InputError:
+        mixed_passes = None
+    return Served(
+        target_s=mixed_target_s(scenario, contexts),
+        mean_target_s=baseline,
+        speedup=mixed_speedup(scenario, contexts, alphas, gamma),
+        mean_speedup=float(np.mean(each)) * baseline / alternating,
+        tokens_as_admitted=float(np.mean(each)),
+        tokens=tokens_per_slot_iteration(kinds, [1.0] * len(kinds), gamma),
+        tokens_static=None if static is None else float(static),
+        verify_s=float(scenario.target_pass_s(batch, mean, gamma + 1.0)),
+        padded_tokens=float(padded(batch, sizes)),
+        padded_verify=float(padded(batch * (gamma + 1.0), sizes)),
+        graph_target_s=float(graph_target_s(scenario, batch, mean, 1.0, sizes)),
+        graph_verify_s=float(graph_target_s(scenario, batch, mean, gamma + 1.0, sizes)),
+        alternating_s=alternating,
+        interleaved_s=mixed_passes,
+    )
+
+
+def alternating_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
+    """Time per iteration where all sequences draft together and then verify together."""
+    drafts = gamma * np.asarray(scenario.draft_token_s(batch, context, np.array([gamma])))
+    total = drafts + scenario.target_pass_s(batch, context, gamma + 1.0) + scenario.overhead_s(batch, context)
+    return np.reshape(total, np.shape(np.asarray(batch) * np.asarray(context)))[()]
+
+
+def interleaved_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
+    """Time per iteration (gamma + 1 steps) where in each step 1/(gamma + 1) of the sequences verify and the rest draft.
+
+    Each step then loads the weights once for both. Only a self-draft with the target's own weights can do that
+    (InputError otherwise). Steady state: phases spread evenly.
+    """
+    draft = scenario.draft
+    if not (draft.shares_weights and draft.views_target_cache and float(draft.passes(2.0)) == 2.0):
+        raise InputError(f"--draft: {draft.name} does not run the target's own weights, so that its passes cannot mix")
+    verifying = np.asarray(batch, float) / (gamma + 1.0)
+    drafting = np.asarray(batch, float) - verifying
+    tokens = verifying * (gamma + 1.0) + drafting
+    joint = [op for op in scenario.target_ops(tokens, context) if op.kind != "attention"]
+    reads = [op for op in scenario.target_ops(verifying, context, gamma + 1.0) if op.kind == "attention"]
+    reads += [op for op in scenario.draft_ops(drafting, context) if op.kind == "attention"]
+    step = scenario.machine.predicted_s([*joint, *reads], tokens)
+    return (gamma + 1.0) * step + scenario.overhead_s(batch, context)
+
+
+def _mixed(scenario: Scenario, contexts: Sequence[float], query: float, drafting: bool) -> list[Op]:
+    """Ops of one pass over all sequences, attention ops added up over them; one launch each."""
+    at: NDArray[np.float64] = np.asarray(contexts, float)
+    if at.ndim != 1 or at.size == 0 or at.min() < 1:
+        raise refuse("contexts", None, "one context of 1 token or more per sequence", list(contexts)[:4])
+
+    def counted(batch: float, where: Floats) -> list[Op]:
+        ops = scenario.draft_ops if drafting else scenario.target_ops
+        return ops(batch, where, query)
+
+    alone, together = counted(1.0, at), counted(float(at.size), float(at.mean()))
+    return [
+        replace(
+            whole,
+            cost=replace(
+                whole.cost,
+                flops=_total(one.cost.flops, at),
+                kv_bytes=_total(one.cost.kv_bytes, at),
+                activation_bytes=_total(one.cost.activation_bytes, at),
+            ),
+            kernels=float(np.max(one.kernels)),
+        )
+        if whole.kind == "attention"
+        else whole
+        for one, whole in zip(alone, together, strict=True)
+    ]
+
+
+def _total(values: Floats, at: Array) -> float:
+    return float(np.sum(np.broadcast_to(values, at.shape)))

@@ -1,0 +1,120 @@
+"""Which tree of drafted tokens has the largest speedup at one batch and context."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.arguments import asks, value, whole
+from perfmodel.answers.query import UNUSED, Setting, resolve
+from perfmodel.answers.rates import parse_tree_rates
+from perfmodel.answers.text import times
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth, levels_within
+
+Rates = Annotated[
+    str | Sequence[Any],
+    arg.Argument(
+        "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
+        "RATES|FILE",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shape(Setting):
+    rates: Rates
+    size: Annotated[
+        arg.Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
+    ] = DEFAULT_SIZE
+    levels: Annotated[
+        arg.Number | None,
+        arg.Argument(
+            f"Most levels, the root's included (default: {DEFAULT_LEVELS}, or as many as are drafted).", "N", read=whole
+        ),
+    ] = None
+    draft: arg.Draft = "self"
+    draft_tp: arg.DraftTP = None
+
+
+@dataclass(frozen=True)
+class TreeQuery(_Shape):
+    """A question whose acceptance is by rank of the child, not by position in a chain."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    batch: arg.Batch
+    context: arg.Context
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOrderRule:
+    """The largest tree whose verification still loads for longer than it computes, and its speedup."""
+
+    size: int
+    speedup: float
+
+
+@dataclass(frozen=True, repr=False)
+class TreeAnswer(Answer):
+    """The best tree. size and levels count the root, and size 1 is the baseline; widths are nodes by level, parents
+    the node above each node. Times are calibrated seconds of the whole group.
+    """
+
+    batch: float
+    context: float
+    size: int
+    levels: int
+    widths: tuple[int, ...]
+    parents: tuple[int, ...]
+    tokens_per_iteration: float
+    speedup: float
+    tpot_s: float
+    ar_tpot_s: float
+    first_order_rule: FirstOrderRule
+    source: str
+    fits: bool
+    max_batch: int
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        shape = "-".join(map(str, self.widths))
+        return f"{times(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch {self.batch}"
+
+
+@asks(TreeQuery)
+def tree(question: TreeQuery) -> TreeAnswer:
+    """The tree of drafted tokens with the largest speedup, by Sequoia's dynamic programme and the model's costs.
+
+    A tree of size 1 is the baseline. Raises InputError.
+    """
+    acceptance = parse_tree_rates(question.rates, "--rates")
+    query = question.query(gamma=0)
+    size, levels = int(question.size), None if question.levels is None else int(question.levels)
+    batch, context = value(query.batch), value(query.context)
+    scenario = resolve(query, UNUSED)
+    found = choose(scenario, acceptance, batch, context, size, levels)
+    most = levels_within(scenario, acceptance, size, levels)
+    shape = growth(acceptance, size, most).best(int(found.size), int(found.levels))
+    room = Room.of(memory_of(scenario, batch, context, shape.size - 1, float(query.memory_fraction)))
+    return TreeAnswer(
+        batch=batch,
+        context=context,
+        size=shape.size,
+        levels=shape.levels,
+        widths=tuple(shape.widths),
+        parents=tuple(shape.parents),
+        tokens_per_iteration=float(found.tokens_per_iteration),
+        speedup=float(found.speedup),
+        tpot_s=float(found.iteration_s / found.tokens_per_iteration),
+        ar_tpot_s=float(found.target_s),
+        first_order_rule=FirstOrderRule(int(found.rule_size), float(found.rule_speedup)),
+        source=acceptance.source,
+        fits=room.fits,
+        max_batch=room.max_batch,
+        warnings=room.shortage(batch),
+    )

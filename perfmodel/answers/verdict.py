@@ -1,0 +1,122 @@
+"""What is said of a point: its verdict, the reason for it, and what to know before believing the numbers.
+
+The only place where verdicts are worded: the command line, the explorer and the notebooks take their words from here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from perfmodel.answers.answer import Room
+from perfmodel.costs.roofline import LIMITERS
+from perfmodel.specs.formats import weight_format
+from perfmodel.speculation.chain import Prediction
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import Interval, is_transferred
+
+Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "does_not_fit"]
+SENTENCES: dict[str, str] = {
+    "pays": "Speculation pays",
+    "does_not_pay": "Speculation does not pay",
+    "too_close_to_call": "Too close to call",
+    "does_not_fit": "Does not fit in memory",
+    "speculate": "Speculate",
+    "do_not_speculate": "Do not speculate",
+    "infeasible": "Nothing is possible here",
+}
+"""Verdict of a point, or of `advise` -> how it is said."""
+CELLS = {"pays": "yes", "does_not_pay": "no", "too_close_to_call": "unclear", "does_not_fit": "no fit"}
+"""The same as a cell of a table under "pays"."""
+_WOULD = {
+    "pays": "would pay",
+    "does_not_pay": "would not pay",
+    "too_close_to_call": "would be too close to call",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Which calibration answered: its name, the stack it is of, whether it is this device's own, and its data."""
+
+    name: str
+    stack: str
+    kind: str
+    fitted_on: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Calibrated":
+        """The scenario's; `kind` is ``transferred`` where it is another device's, else what its file says."""
+        c = scenario.machine.calibration
+        return cls(c.name, c.stack, "transferred" if is_transferred(scenario) else c.kind, c.fitted_on)
+
+
+def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
+    """A point that does not fit never pays; else the whole interval must be above 1, or below it."""
+    if not fits:
+        return "does_not_fit"
+    low, high = (speedup, speedup) if interval is None else (interval.low, interval.high)
+    if gamma and low > 1:
+        return "pays"
+    return "does_not_pay" if not gamma or high <= 1 else "too_close_to_call"
+
+
+def does_not_fit(room: Room, gamma: int, otherwise: Verdict) -> str:
+    """What would hold of a point that does not fit: ``would pay: at most batch 6 fits``."""
+    fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
+    return f"{_WOULD[otherwise]}: {fits}" if gamma else fits
+
+
+def reason(p: Prediction, limiter: str) -> str:
+    """One sentence: what an iteration saves against what it adds, and which term decides.
+
+    limiter: what limits a step of the baseline (`roofline.LIMITERS`).
+    """
+    best = float(p.speedup_at_gamma_optimal)
+    if int(p.gamma) == 0:
+        if int(p.gamma_optimal) == 0:
+            return "no draft length is faster than the baseline here, so gamma is 0"
+        return f"gamma 0 is the baseline; gamma {int(p.gamma_optimal)} would give {best:.2f}x"
+    terms = {
+        "draft steps": float(p.gamma * p.draft_s),
+        "verifying more than one token": float(p.verify_s - p.target_s),
+        "overhead outside the passes": float(p.overhead_s),
+    }
+    added, gained = sum(terms.values()), (float(p.tokens_per_iteration) - 1.0) * float(p.target_s)
+    worst = max(terms, key=lambda name: terms[name])
+    relation = "more" if gained > added else "no more"
+    return (
+        f"an iteration saves {gained * 1e3:.2f} ms of baseline decoding ({float(p.tokens_per_iteration):.2f} tokens; "
+        f"limited by {LIMITERS[limiter]}), {relation} than the {added * 1e3:.2f} ms it adds, of which "
+        f"{worst}: {terms[worst] * 1e3:.2f} ms"
+    )
+
+
+def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room: Room) -> tuple[str, ...]:
+    """What the user should know before believing the numbers."""
+    notes: list[str] = []
+    target, draft = scenario.target, scenario.draft
+    for model in {m.name: m for m in ((target, draft.model) if gamma else (target,))}.values():
+        if context + gamma + 1 > model.max_position_embeddings:
+            limit = model.max_position_embeddings
+            notes.append(f"context {context:.0f} (+{gamma + 1}) is beyond {model.name}'s maximum of {limit}")
+    own, run = weight_format(target.weights), scenario.precision.weights
+    if run != own and run == own.within(scenario.machine.gpu.peak):
+        notes.append(
+            f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
+        )
+    notes += room.shortage(batch)
+    if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
+        notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
+    if gamma and draft.model.vocab_size != target.vocab_size:
+        notes.append(
+            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
+        )
+    if is_transferred(scenario):
+        c, gpu = scenario.machine.calibration, scenario.machine.gpu
+        notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
+    return tuple(notes)
+
+
+def once(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes in order, each once."""
+    return tuple(dict.fromkeys(notes))

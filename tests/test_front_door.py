@@ -1,0 +1,221 @@
+"""`import perfmodel as pm`: what it offers, that it is typed, and that an answer is the JSON of the command line."""
+
+import ast
+import inspect
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel import cli
+from perfmodel.answers.answer import Answer, Rows
+from perfmodel.answers.arguments import arguments, flag
+from perfmodel.errors import InputError, as_names, in_names
+from tests.commands import run
+
+LLAMA = {"model": "llama-3.1-8b", "hardware": "h100"}
+SPARSE = LLAMA | {"draft_kv": "snapkv:1k", "alpha": 0.8}
+TRIFORCE = {"model": "llama-2-7b-32k", "hardware": "a100", "draft_kv": "retrieval:4096,every=1000", "alpha": 0.91,
+            "small": "llama-68m", "small_rate": 0.46}  # fmt: skip
+ASKED: dict[str, dict[str, Any]] = {
+    "whatif": SPARSE | {"batch": 4, "context": "32k", "gamma": 2},
+    "ops": LLAMA | {"batch": 4, "context": "32k", "stage": "verify", "gamma": 3},
+    "inverse": SPARSE | {"batch": "4", "context": 32768, "gamma": 2, "speedup": 1.3},
+    "inflection": SPARSE | {"batch": 16, "gamma": 2},
+    "advise": LLAMA | {"context": "16k", "batch": "1..8", "rate": {"eagle": "0.7/0.6", "self@snapkv:1k": 0.8}},
+    "schedule": LLAMA | {"context": "4k", "draft": "ngram", "rate": "0.4x3", "max_batch": 8},
+    "tree": LLAMA | {"batch": 4, "context": "4k", "draft": "llama-3.2-1b", "rates": [0.6, 0.1], "size": 16},
+    "hierarchy": TRIFORCE | {"batch": 1, "context": "64k", "gamma_2": "4,5"},
+    "moe": {"model": "qwen3-30b-a3b", "hardware": "h100", "context": "4k", "gamma": 3, "draft": "eagle", "alpha": 0.8,
+            "batch": [1, 8]},
+    "serving": LLAMA | {"batch": 4, "context": ["2k", 8192], "alpha": (0.8, 0.5), "gamma": 2, "draft": "eagle"},
+    "compare": SPARSE | {"context": "8k", "gamma": 3},
+}  # fmt: skip
+SEVERAL = ("inverse", "inflection", "tree", "hierarchy", "compare")
+"""Verbs whose JSON has rows, since there can be several."""
+
+
+def typed(given: Any) -> list[str]:
+    """A value as it is typed; a mapping as repeated flags."""
+    if isinstance(given, dict):
+        return [f"{key}={value}" for key, value in given.items()]
+    return [",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)]
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = getattr(pm, verb)(**ASKED[verb])
+    assert isinstance(found, Answer)
+    assert is_dataclass(found)
+    with pytest.raises(AttributeError):
+        setattr(found, fields(found)[0].name, None)
+    words = [word for name, given in ASKED[verb].items() for text in typed(given) for word in (flag(name), text)]
+    printed = json.loads(run(capsys, verb, *words, "--json"))
+    assert printed["schema_version"] == 2
+    told = found.as_dict()
+    assert told.pop("schema_version") == 2
+    (row,) = printed["rows"] if verb in SEVERAL else [printed]
+    row.pop("schema_version", None)
+    assert json.loads(json.dumps(told, allow_nan=False)) == row
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_an_answer_reads_well(verb: str) -> None:
+    found = getattr(pm, verb)(**ASKED[verb])
+    assert repr(found).startswith(f"{type(found).__name__}(")
+    assert "\n" not in repr(found)
+    assert len(repr(found)) < 300
+    assert found._repr_html_().count("<table>") >= 1
+
+
+def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
+    others = {"sweep", "explore", "plot", "gpus", "models", "kv", "calibrations", "validate"}
+    assert set(ASKED) == set(cli.COMMANDS) - others <= set(pm.__all__)
+    assert set(dir(pm)) == set(pm.__all__)
+    assert all(getattr(pm, name) is not None for name in pm.__all__)
+
+
+def test_type_checkers_see_every_name() -> None:
+    source = ast.parse((Path(pm.__file__)).read_text(encoding="utf-8"))
+    (block,) = (node for node in source.body if isinstance(node, ast.If))
+    imported = {alias.asname or alias.name for node in ast.walk(block) if isinstance(node, ast.ImportFrom)
+                for alias in node.names}  # fmt: skip
+    assert imported == set(pm.__all__)
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_signatures_and_docs_are_of_the_arguments(verb: str) -> None:
+    function = getattr(pm, verb)
+    taken = inspect.signature(function)
+    assert set(taken.parameters) == set(arguments(function.question))
+    assert issubclass(taken.return_annotation, Answer)
+    for name, argument in arguments(function.question).items():
+        assert argument.help
+        assert f"    {name}: {as_names(argument.help)}" in function.__doc__
+
+
+def test_a_question_is_asked_again_with_changes() -> None:
+    query = pm.Query("llama-3.1-8b", "h100", batch=4, context="32k", draft_kv="snapkv:1k", alpha=0.8)
+    assert query.context == 32768
+    assert pm.whatif(query) == pm.whatif(**{**ASKED["whatif"], "gamma": None})
+    assert pm.whatif(query, gamma=2) == pm.whatif(**ASKED["whatif"])
+    assert pm.inverse(query, gamma=2, speedup=1.3) == pm.inverse(**ASKED["inverse"])
+    with pytest.raises(TypeError, match="one question"):
+        pm.whatif(query, 3)
+    with pytest.raises(TypeError, match="contxt"):
+        pm.whatif("llama-3.1-8b", "h100", batch=4, contxt=1)
+
+
+@pytest.mark.parametrize("context", ["32k", "32768", 32768, 32768.0, np.int64(32768)])
+def test_text_is_a_number(context: Any) -> None:
+    given = {**ASKED["whatif"], "context": context, "alpha": "0.8", "gamma": "2"}
+    assert pm.whatif(**given).speedup == pm.whatif(**ASKED["whatif"]).speedup
+
+
+def test_a_sweep_takes_lists_as_the_command_line_does() -> None:
+    asked = {"model": "llama-3.1-8b", "alpha": 0.8, "draft_kv": "snapkv:1k"}
+    one = pm.sweep(hardware="a100,h100", batch="1,4", context="4k..16kx2", gamma="auto,2", **asked)
+    two = pm.sweep(hardware=["a100", "h100"], batch=[1, "4"], context=[4096, 8192, 16384], gamma=[None, 2], **asked)
+    assert len(one) == 2 * 2 * 3 * 2
+    assert one.as_dict() == two.as_dict()
+    assert one.to_frame().equals(pm.to_frame(two))
+    row = one.as_dict()["rows"][-1]
+    alone = pm.whatif(hardware="h100", batch=4, context="16k", gamma=2, **asked)
+    assert (row["speedup"], row["fits"]) == (pytest.approx(alone.speedup, rel=1e-12), alone.memory.fits)
+    assert list(one.column("speedup")) == list(one.to_frame()["speedup"])
+    assert "24 rows" in repr(one)
+    with pytest.raises(InputError, match="sweep: rows: must be at most 10000000"):
+        pm.sweep(hardware="h100", batch="1..10000", context="1..10000", **asked)
+
+
+def test_rows_are_a_sequence_with_one_schema_version() -> None:
+    rows = pm.sensitivity(**ASKED["whatif"])
+    assert isinstance(rows, Rows)
+    assert rows[0].swing >= rows[-1].swing
+    assert len(rows) == len(list(rows)) == len(rows.as_dict()["rows"])
+    assert rows.as_dict()["schema_version"] == 2
+    assert "schema_version" not in rows.as_dict()["rows"][0]
+    assert "<table>" in rows._repr_html_()
+
+
+def refused(error: InputError) -> None:
+    """A function that refuses."""
+    raise error
+
+
+def test_messages_name_arguments_but_leave_what_was_given() -> None:
+    error = InputError("--draft-kv: needs --gamma-1, see `perfmodel tree --rates x`; the --tp, given '--batch'")
+    assert str(error).startswith("--draft-kv: needs --gamma-1")
+    with pytest.raises(InputError) as caught:
+        in_names(refused)(error)
+    assert str(caught.value) == "draft_kv: needs gamma_1, see `perfmodel tree --rates x`; the tp, given '--batch'"
+    assert error.as_flags.startswith("--draft-kv: needs --gamma-1")
+
+
+# Memory is part of the verdict.
+
+
+def test_what_does_not_fit_never_pays() -> None:
+    asked = SPARSE | {"context": "64k"}
+    found = pm.whatif(batch=32, **asked)
+    assert found.verdict == "does_not_fit"
+    assert not found.memory.fits
+    assert found.reason.startswith(f"would pay: at most batch {found.memory.max_batch} fits; an iteration saves")
+    assert pm.whatif(batch=found.memory.max_batch, **asked).verdict == "pays"
+    assert pm.whatif(batch=found.memory.max_batch + 1, **asked).verdict == "does_not_fit"
+    poor = pm.whatif(batch=32, gamma=2, **asked | {"alpha": 0.05})
+    assert (poor.verdict, poor.reason.startswith("would not pay: at most batch")) == ("does_not_fit", True)
+
+
+def test_of_a_model_that_does_not_fit_not_one_sequence_does() -> None:
+    found = pm.whatif("llama-3.1-405b", "h100", batch=1, context="1k", gamma=2, alpha=0.8)
+    assert (found.verdict, found.memory.max_batch) == ("does_not_fit", 0)
+    assert "not one sequence fits" in found.reason
+    alone = pm.whatif("llama-3.1-405b", "h100", batch=1, context="1k", gamma=0)
+    assert (alone.verdict, alone.reason.startswith("not one sequence fits; gamma 0")) == ("does_not_fit", True)
+
+
+def test_the_command_line_says_that_it_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("whatif", "-m", "llama-3.1-8b", "--gpu", "h100", "-c", "64k", "--draft-kv", "snapkv:1k", "--alpha", "0.8")
+    text = run(capsys, *asked, "-b", "32")
+    assert "Does not fit in memory: " in text
+    assert "pays" not in text
+    rows = [line.split() for line in run(capsys, *asked, "-b", "2,32").splitlines() if line.startswith((" 2 ", " 32 "))]
+    assert [row[3] for row in rows] == ["yes", "no"]
+    assert rows[1][4] == "fit"
+
+
+def test_columns_that_are_spare_go_first_and_numbers_are_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("whatif", "-m", "llama-3.1-8b", "--gpu", "h100", "-b", "1,2", "-c", "128k", "--alpha", "0.8", "-g", "2")
+    wide = run(capsys, *asked)
+    monkeypatch.setattr("perfmodel.cli.output.WIDEST", 80)
+    narrow = run(capsys, *asked)
+    assert "measured" in wide
+    assert "measured" not in narrow
+    assert "131072" in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
+        (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
+        (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
+        (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
+        (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
+        (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),
+        (lambda: pm.plots.save(pm.plots.gamma_curves(pm.Query(**SPARSE, batch=1, context=1), [(1, 4096)]), "x.pdf"),
+         "output: must be a file name ending in .png or .svg"),
+    ],
+)  # fmt: skip
+def test_what_python_refuses_names_its_argument(call: Any, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call()
+    assert str(caught.value).startswith(said)
