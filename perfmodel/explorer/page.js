@@ -46,7 +46,7 @@ function read(cells, b, c, inflection) {
   const even = surface.breakEven(alpha, b, drafted);
   const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / baseline).toFixed(3);
   const facts = {
-    "time per token": `${seconds(plain)} baseline, ${seconds(each)} speculating`,
+    "time per token": `${seconds(baseline)} baseline, ${seconds(each)} speculating`,
     throughput: `${(batch / baseline).toFixed(0)} tokens/s baseline, ${(batch / each).toFixed(0)} speculating`,
     "best gamma": `${best} (${times(surface.speedup(alpha, b, c, best))})`,
     "cost ratios": `draft/target ${ratio("draft")}, verification/target ${ratio("verify")}${gamma ? "" : " at gamma 1"}`,
@@ -162,7 +162,7 @@ function race(alpha, b, c, g, passes, overhead) {
       ["--outside", "outside the passes", overhead],
     ],
   };
-  const most = Math.max(plain, surface.iteration(b, c, g));
+  const most = Math.max(baseline, surface.iteration(b, c, g));
   element("race").replaceChildren(...Object.entries(lanes).map(([name, parts]) => {
     const bar = make("div", { class: "bar", "aria-hidden": "true" });
     const words = make("div", { class: "parts" });
