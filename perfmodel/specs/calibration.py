@@ -194,7 +194,8 @@ def load_bundled(name: str) -> Calibration:
 
 
 def load_calibration(name: str, flag: str = "--calibration") -> Calibration:
-    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path."""
+    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; of a folder, its newest."""
     if files.looks_like_path(name):
-        return files.parse(Calibration, files.read_mapping(Path(name)), name)
+        path = files.newest(Path(name), "*-calibration.yaml")
+        return files.parse(Calibration, files.read_mapping(path), str(path))
     return load_bundled(files.bundled_path("calibrations", "calibration", name, flag).stem)

@@ -5,6 +5,8 @@ Names resolve to bundled files (or aliases); anything with a path separator or a
 
 import json
 import math
+import os
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,17 +119,36 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     raise InputError(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}")
 
 
+def newest(path: Path, pattern: str) -> Path:
+    """Of a folder that holds files of a pattern, the newest (names begin with when); any other path as it is."""
+    return max(path.glob(pattern), default=path) if os.path.isdir(path) else path
+
+
 def looks_like_path(name: str) -> bool:
     """True where the user means a file rather than a bundled name."""
     return "/" in name or "\\" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
-def bundled_path(kind: str, noun: str, name: str, flag: str, aliases: dict[str, str] | None = None) -> Path:
-    """Path of a bundled file by name or alias; unknown names are refused with the nearest ones."""
-    known = bundled_names(kind)
-    key = name.strip().lower()
-    if key not in known and aliases:
-        key = aliases.get(key, key)
-    if key not in known:
-        raise unknown_name(flag, noun, name, known, aliases or ())
-    return data_directory(kind) / f"{key}.yaml"
+def spelling(name: str) -> str:
+    """A name as it is looked up: in lower case, its words joined by ``-``."""
+    return "-".join(name.replace("_", " ").lower().split())
+
+
+def alias_table(named: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
+    """Spelling of an alias -> the bundled names that list it. named: each bundled name with its aliases."""
+    table: dict[str, dict[str, None]] = {}
+    for name, aliases in named:
+        for alias in aliases:
+            table.setdefault(spelling(alias), {})[name] = None
+    return {alias: tuple(names) for alias, names in table.items()}
+
+
+def bundled_path(kind: str, noun: str, name: str, flag: str, aliases: dict[str, tuple[str, ...]] | None = None) -> Path:
+    """Path of a bundled file by name or alias. Raises InputError with the nearest names, or with all that are meant."""
+    known, key, aliases = bundled_names(kind), spelling(name), aliases or {}
+    meant = (key,) if key in known else aliases.get(key, ())
+    if len(meant) > 1:
+        raise InputError(f"{flag}: no single {noun} is meant by {name!r}; did you mean {' or '.join(meant)}?")
+    if not meant:
+        raise unknown_name(flag, noun, name, known, aliases)
+    return data_directory(kind) / f"{meant[0]}.yaml"

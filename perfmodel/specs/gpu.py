@@ -133,9 +133,13 @@ class GPUSpec(BaseModel):
 
 
 @cache
-def aliases() -> dict[str, str]:
-    """Alias -> bundled name, over all bundled devices."""
-    return {a: n for n in files.bundled_names("gpus") for a in load_bundled(n).aliases}
+def aliases() -> dict[str, tuple[str, ...]]:
+    """Alias (also after the vendor's name) and title -> the bundled devices that list it; more than one is refused."""
+
+    def names_of(gpu: GPUSpec) -> list[str]:
+        return [gpu.title, *gpu.aliases, *(f"{gpu.vendor} {alias}" for alias in (gpu.name, *gpu.aliases))]
+
+    return files.alias_table((name, names_of(load_bundled(name))) for name in files.bundled_names("gpus"))
 
 
 @cache
@@ -146,10 +150,16 @@ def load_bundled(name: str) -> GPUSpec:
 
 
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
-    """A device by bundled name, alias or path. Raises InputError with the nearest names."""
+    """A device by bundled name, alias (what ``nvidia-smi`` prints is one), or path; of a folder, its newest.
+
+    A calibration that a file names by path lies relative to it. Raises InputError with the nearest names.
+    """
     if files.looks_like_path(name):
-        return files.parse(GPUSpec, files.read_mapping(Path(name)), name)
-    key = name.strip().lower()
+        path = files.newest(Path(name), "*-device.yaml")
+        gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
+        beside = str(path.parent / gpu.calibration)
+        return gpu.model_copy(update={"calibration": beside}) if files.looks_like_path(gpu.calibration) else gpu
+    key = files.spelling(name)
     if key in files.bundled_names("gpus"):
         return load_bundled(key)
     return load_bundled(files.bundled_path("gpus", "device", name, flag, aliases()).stem)

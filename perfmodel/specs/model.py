@@ -15,14 +15,14 @@ __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", 
 
 
 @cache
-def aliases() -> dict[str, str]:
-    """Alias and Hugging Face id (lower case) -> bundled name."""
-    table: dict[str, str] = {}
-    for name in files.bundled_names("models"):
-        model = load_bundled(name)
-        for alias in (*model.aliases, model.hf_id or name):
-            table[alias.lower()] = name
-    return table
+def aliases() -> dict[str, tuple[str, ...]]:
+    """Alias and Hugging Face id, with its owner and without -> the bundled models that list it."""
+
+    def names_of(model: ModelSpec) -> list[str]:
+        listed = (*model.aliases, model.hf_id or model.name)
+        return [*listed, *(name.rpartition("/")[2] for name in listed)]
+
+    return files.alias_table((name, names_of(load_bundled(name))) for name in files.bundled_names("models"))
 
 
 @cache
@@ -37,7 +37,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
 
     Raises InputError naming what is unknown or missing.
     """
-    key = name.strip().lower()
+    key = files.spelling(name)
     if key in files.bundled_names("models"):
         return load_bundled(key)
     path = Path(name)

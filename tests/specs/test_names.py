@@ -1,0 +1,79 @@
+"""Names that people paste: what ``nvidia-smi`` prints, Hugging Face ids, data sheets; two meanings are refused."""
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs import files, gpu, model
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import load_model
+
+DEVICES = {
+    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
+    "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
+    "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
+    "NVIDIA A10G": "a10g-24gb",
+    "NVIDIA B200": "b200-sxm-180gb",
+    "NVIDIA B300 SXM6 AC": "b300-sxm-288gb",
+    "NVIDIA GB200": "gb200-186gb",
+    "NVIDIA H100 NVL": "h100-nvl-94gb",
+    "NVIDIA H100 PCIe": "h100-pcie-80gb",
+    "NVIDIA H100 80GB HBM3": "h100-sxm-80gb",
+    "H100-SXM5": "h100-sxm-80gb",
+    "h100 sxm": "h100-sxm-80gb",
+    "NVIDIA H20": "h20-sxm-96gb",
+    "NVIDIA H200": "h200-sxm-141gb",
+    "NVIDIA H800": "h800-sxm-80gb",
+    "NVIDIA L4": "l4-24gb",
+    "NVIDIA L40": "l40-48gb",
+    "NVIDIA L40S": "l40s-48gb",
+    "AMD Instinct MI300X": "mi300x-192gb",
+    "RTX 4090": "rtx-4090-24gb",
+    "NVIDIA GeForce RTX 4090": "rtx-4090-24gb",
+    "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
+    "NVIDIA RTX A6000": "rtx-a6000-48gb",
+    "H100_SXM_80GB": "h100-sxm-80gb",
+}
+MODELS = {
+    "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "Llama-3.3-70B": "llama-3.1-70b",
+    "meta-llama/Llama-3.3-70B-Instruct": "llama-3.1-70b",
+    "Qwen2.5-7B-Instruct": "qwen2.5-7b",
+    "Qwen/Qwen2.5-72B-Instruct": "qwen2.5-72b",
+    "Mistral-7B-Instruct-v0.3": "mistral-7b-v0.3",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b",
+    "google/gemma-2-9b-it": "gemma-2-9b",
+    "Llama-2-7b-chat-hf": "llama-2-7b",
+}
+
+
+@pytest.mark.parametrize(("given", "name"), DEVICES.items())
+def test_a_device_by_the_name_that_was_pasted(given: str, name: str) -> None:
+    assert load_gpu(given) == gpu.load_bundled(name)
+    assert load_gpu(f"  {given.upper()} ") == gpu.load_bundled(name)
+
+
+@pytest.mark.parametrize(("given", "name"), MODELS.items())
+def test_a_model_by_the_name_that_was_pasted(given: str, name: str) -> None:
+    assert load_model(given) == model.load_bundled(name)
+
+
+@pytest.mark.parametrize("given", ["GH200", "NVIDIA GH200 480GB"])
+def test_a_name_of_two_meanings_is_refused_with_both(given: str) -> None:
+    """A GH200 has the H100's chip beside other memory, of two kinds; neither is a data sheet that is bundled."""
+    words = f"--hardware: no single device is meant by '{given}'; did you mean h100-sxm-80gb or h200-sxm-141gb[?]"
+    with pytest.raises(InputError, match=words):
+        load_gpu(given)
+
+
+def test_no_other_alias_has_two_meanings() -> None:
+    twice = {alias for alias, names in gpu.aliases().items() if len(names) > 1}
+    assert twice == {"gh200", "gh200-480gb", "nvidia-gh200", "nvidia-gh200-480gb"}
+    assert not [alias for alias, names in model.aliases().items() if len(names) > 1]
+
+
+def test_no_alias_hides_a_bundled_name() -> None:
+    for kind, table in (("gpus", gpu.aliases()), ("models", model.aliases())):
+        for name in files.bundled_names(kind):
+            assert table.get(name, (name,)) == (name,), name
