@@ -1,4 +1,4 @@
-"""The verbs that measure: ``perfmodel validate plans | measure | microbench | run | report``."""
+"""The verbs that measure: ``perfmodel validate plans | measure | microbench``, and the page of what was: ``report``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from perfmodel.cli.output import Column, table
 from perfmodel.errors import refuse
 from perfmodel.reading import read_text
 from perfmodel.validate.records.store import RESULTS, Record, read_record
-from perfmodel.validate.records.summary import is_quiet, quiet_line
+from perfmodel.validate.records.summary import quiet_line
 from perfmodel.writing import write
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MACHINE = typer.Option(help="Label of this machine, such as h200-1: the folder u
 HARDWARE = typer.Option(help="Device predictions are for, by name or path [the plan's].")
 CALIBRATION = typer.Option(help="Calibration by name or path [the device's own].")
 THREADS = typer.Option(help="CPU threads [the plan's, else torch's choice]; another number is another plan.")
-RESULTS_FOLDER = typer.Option(help="Folder of all results [results/ of the source tree].")
+RESULTS_FOLDER = typer.Option(help="Folder of all results [results/ of the checkout, else of this folder].")
 BUSY_SHARE = 0.15
 """Above this share of the CPUs in use before a measurement begins, it says so."""
 SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
@@ -50,11 +50,12 @@ def measure(
     results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> int:
     """Time every point of a plan with the real decoder and print predicted beside measured."""
-    chosen = _for_hardware(plan, hardware, threads)
+    chosen = for_hardware(plan, hardware, threads)
     if dry_run:
         _show_plan(chosen, calibration)
         return 0
-    return _measure(chosen, machine, calibration, resume, results or RESULTS)
+    record = time_points(chosen, machine, calibration, resume, results or RESULTS)
+    return failed(record)
 
 
 def microbench(
@@ -70,62 +71,18 @@ def microbench(
     """Time kernels alone, at the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.grid import jobs
 
-    chosen = _for_hardware(plan, hardware, threads, known=False)
+    chosen = for_hardware(plan, hardware, threads, known=False)
     if dry_run:
         for job in jobs(chosen):
             if not only or job.kind in only:
                 typer.echo(job.key)
         return 0
-    record = _microbench(chosen, machine, resume, results or RESULTS, tuple(only or ()))
+    record = time_kernels(chosen, machine, resume, results or RESULTS, tuple(only or ()))
     if record is not None:
         typer.echo(f"record: {record.path}")
         typer.echo(quiet_line(record), err=True)
         typer.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
     return 0
-
-
-def run(
-    plan: Annotated[str, PLAN] = "cpu-quick",
-    machine: Annotated[str, MACHINE] = "local-1",
-    hardware: Annotated[str | None, HARDWARE] = None,
-    threads: Annotated[int | None, THREADS] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for calibration and device file [the machine's].")] = None,
-    results: Annotated[Path | None, RESULTS_FOLDER] = None,
-) -> int:
-    """All of it: kernels, a calibration from them alone, the plan's points, predicted beside measured.
-
-    For a CPU the device file is made too; a GPU is named by --hardware where it is not the plan's.
-    """
-    from perfmodel.specs.gpu import load_gpu
-    from perfmodel.validate.harness.micro.fit import calibration_from
-    from perfmodel.validate.harness.micro.host import host_spec
-    from perfmodel.validate.harness.micro.write import destination_of, write_yaml
-    from perfmodel.validate.harness.recorder import machine_folder
-
-    chosen = _for_hardware(plan, hardware, threads, known=hardware is not None)
-    if out is not None:
-        destination_of(out / "calibration.yaml")
-    typer.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
-    kernels = _microbench(chosen, machine, False, results or RESULTS, ())
-    if kernels is None:
-        return 0
-    folder = out or machine_folder(machine, results or RESULTS)
-    stamp = kernels.path.stem.partition("-")[0]
-    if chosen.device == "cpu" and hardware is None:
-        spec = host_spec(kernels, machine)
-        device = write_yaml(spec, folder / f"{stamp}-device.yaml", f"Measured: {kernels.path.name}")
-        chosen = chosen.model_copy(update={"hardware": str(device)})
-    fitted = calibration_from(kernels, load_gpu(chosen.hardware))
-    path = write_yaml(fitted, folder / f"{stamp}-calibration.yaml", f"From kernels alone: {kernels.path.name}")
-    typer.echo(fitted.notes, err=True)
-    typer.echo(f"2/3  calibration: {path}", err=True)
-    typer.echo("3/3  whole passes and whole iterations", err=True)
-    status = _measure(chosen, machine, str(path), False, results or RESULTS)
-    if not is_quiet(kernels):
-        typer.echo(f"kernels: {quiet_line(kernels)}", err=True)
-    asked = f"--hardware {chosen.hardware} --calibration {path}"
-    typer.echo(f"\nask: perfmodel whatif {asked} --model ... --batch ... --context ...")
-    return status
 
 
 def report(
@@ -152,7 +109,7 @@ def report(
     return 0
 
 
-def _for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> "Plan":
+def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> "Plan":
     """The plan with what the command line changes. `known` False leaves a device unread that is yet to be measured."""
     from perfmodel.specs.gpu import load_gpu
     from perfmodel.validate.records.plan import load_plan
@@ -180,23 +137,44 @@ def _record(plan: "Plan", measured: Callable[[], Path | None]) -> Record | None:
     return read_record(path) if path else None
 
 
-def _microbench(plan: "Plan", machine: str, resume: bool, results: Path, only: tuple[str, ...]) -> Record | None:
+def time_kernels(plan: "Plan", machine: str, resume: bool, results: Path, only: tuple[str, ...] = ()) -> Record | None:
+    """The record of a plan's kernels, None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
 
     return _record(plan, lambda: run_micro(plan, machine, resume=resume, results=results, only=only))
 
 
-def _measure(plan: "Plan", machine: str, calibration: str | None, resume: bool, results: Path) -> int:
+def time_points(
+    plan: "Plan", machine: str, calibration: str | None, resume: bool, results: Path, hardware: str | None = None
+) -> Record | None:
+    """The record of a plan's points, printed beside predictions; None on ranks other than 0.
+
+    hardware: the device that predictions are for, where it was measured and is none of the plan's.
+    """
     from perfmodel.validate.harness.estimate import check
     from perfmodel.validate.harness.measure import run_plan
+    from perfmodel.validate.harness.recorder import machine_folder
 
-    check(plan, calibration)
-    record = _record(plan, lambda: run_plan(plan, machine, resume=resume, results=results))
-    if record is None:
-        return 0
-    _show_record(record, calibration)
-    typer.echo(f"record: {record.path}")
-    return int(any(row.status == "failed" for row in record.rows))
+    folder, device = machine_folder(machine, results), hardware or plan.hardware
+    check(plan.model_copy(update={"hardware": device}), calibration)
+    used = {"calibration": _lying(calibration, folder)} if calibration else {}
+    header = {"hardware": _lying(device, folder), **used}
+    record = _record(plan, lambda: run_plan(plan, machine, resume=resume, results=results, header=header))
+    if record is not None:
+        _show_record(record, calibration)
+        typer.echo(f"record: {record.path}")
+    return record
+
+
+def _lying(name: str, folder: Path) -> str:
+    """A file in the record's own folder without its path, as records keep it; anything else as it was given."""
+    path = Path(name)
+    return path.name if path.is_file() and path.resolve().parent == folder.resolve() else name
+
+
+def failed(record: Record | None) -> int:
+    """Exit status of a measurement."""
+    return int(any(row.status == "failed" for row in record.rows)) if record else 0
 
 
 def _show_plan(plan: "Plan", calibration: str | None) -> None:

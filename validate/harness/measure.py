@@ -20,7 +20,9 @@ PHASES = {"ar": ("", "target", "accept", "commit"), "sd": ("draft", "verify", "a
 """The four parts of an iteration, as their samples are named; plain decoding drafts nothing."""
 
 
-def run_plan(plan: Plan, machine: str, *, resume: bool = False, results: Path = RESULTS) -> Path | None:
+def run_plan(
+    plan: Plan, machine: str, *, resume: bool = False, results: Path = RESULTS, header: Row | None = None
+) -> Path | None:
     """Measure every point of a plan in every mode and write the record; see `run_rows`."""
 
     def prepare(device: torch.device, group: Group) -> Rows:
@@ -33,7 +35,7 @@ def run_plan(plan: Plan, machine: str, *, resume: bool = False, results: Path = 
         "interleaved": True,
         "cache": "random values, no prefill",
     }
-    return run_rows(plan, "measure", machine, results, prepare, protocol=protocol, resume=resume)
+    return run_rows(plan, "measure", machine, results, prepare, protocol=protocol, header=header, resume=resume)
 
 
 class PointMeasurer:

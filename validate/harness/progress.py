@@ -1,7 +1,10 @@
-"""How far a run is and how long it still takes: one line on stderr, on a terminal only."""
+"""How far a run is and how long it still takes, on stderr: a line that changes on a terminal, lines in a log."""
 
 import sys
 import time
+
+EVERY_S = 20.0
+"""Seconds between two lines where stderr is no terminal."""
 
 
 class Progress:
@@ -9,12 +12,18 @@ class Progress:
 
     def __init__(self, total: int, done: int) -> None:
         """So many rows in all, so many finished in an earlier sitting."""
-        self.shown = sys.stderr.isatty()
-        self._total, self._done, self._before, self._began = total, done, done, time.monotonic()
+        self.terminal = sys.stderr.isatty()
+        self._total, self._done, self._before = total, done, done
+        self._began = self._told = time.monotonic()
 
     def show(self, what: str) -> None:
         """The row that begins now."""
-        self._write(f"[{self._done + 1}/{self._total}] {what[:80]}{self._left()}")
+        line = f"[{self._done + 1}/{self._total}] {what[:80]}{self._left()}"
+        if self.terminal:
+            self._write(line)
+        elif time.monotonic() - self._told >= EVERY_S:
+            self._told = time.monotonic()
+            print(f"     {line}", file=sys.stderr, flush=True)
 
     def step(self) -> None:
         """It is finished."""
@@ -22,12 +31,12 @@ class Progress:
 
     def end(self) -> None:
         """All of them are."""
-        self._write("")
+        if self.terminal:
+            self._write("")
 
     def _write(self, text: str) -> None:
-        if self.shown:
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
     def _left(self) -> str:
         here = self._done - self._before

@@ -13,7 +13,7 @@ from perfmodel.validate.records.schema import SCHEMA_VERSION
 from perfmodel.validate.records.store import RESULTS
 from perfmodel.writing import write
 
-SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "kinds")
+SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
 
 
@@ -72,7 +72,9 @@ def open_recorder(folder: Path, name: str, header: dict[str, Any], resume: bool)
 
 def unfinished(folder: Path, name: str) -> list[Path]:
     """Journals of interrupted runs of a name, oldest first."""
-    return sorted(p for p in folder.glob("*.journal") if re.fullmatch(rf"\d+T\d+Z-[0-9a-f]{{8}}-{name}", p.stem))
+    return sorted(
+        p for p in folder.glob("*.journal") if re.fullmatch(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}", p.stem)
+    )
 
 
 def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:

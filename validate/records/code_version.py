@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError
+from perfmodel.specs import PACKAGE
 
-ROOT = Path(__file__).parents[3]
+ROOT = PACKAGE.parent
 SOURCES = ("perfmodel", "validate", "hardware")
+UNKNOWN = "unknown"
 
 
 def commit() -> dict[str, Any]:
-    """Commit and dirty flag from git, or from PERFMODEL_COMMIT where the tree travels without it; and a source digest.
+    """Commit and dirty flag from PERFMODEL_COMMIT, or from git in a checkout, else `UNKNOWN`; and a source digest.
 
-    Raises InputError where neither is known: a measurement of unknown code is none.
+    Without either the installed version and the digest say which code ran. Raises InputError for a PERFMODEL_COMMIT
+    that is none.
     """
     digest = _source_digest()
     given = os.environ.get("PERFMODEL_COMMIT", "")
@@ -25,21 +28,28 @@ def commit() -> dict[str, Any]:
             raise InputError(f"PERFMODEL_COMMIT: must be 8 to 40 hex digits, with -dirty where it was, given {given!r}")
         sha, _, flag = given.partition("-")
         return {"commit": sha, "dirty": bool(flag), "commit_from": "PERFMODEL_COMMIT", "source_sha256": digest}
-    head, status = run("git", "-C", str(ROOT), "rev-parse", "HEAD"), None
-    if head:
+    top, _, head = (run("git", "-C", str(ROOT), "rev-parse", "--show-toplevel", "HEAD") or "").partition("\n")
+    if head and Path(top) == ROOT.resolve():  # an environment may lie inside a repository of something else
         status = run("git", "-C", str(ROOT), "status", "--porcelain", "--", *SOURCES, "pyproject.toml")
-    if not head or status is None:
-        raise InputError("commit: must be known from git, or given as PERFMODEL_COMMIT=<hex digits>")
-    return {"commit": head, "dirty": bool(status), "commit_from": "git", "source_sha256": digest}
+        return {"commit": head, "dirty": bool(status), "commit_from": "git", "source_sha256": digest}
+    return {"commit": UNKNOWN, "dirty": False, "commit_from": f"perfmodel {version()}", "source_sha256": digest}
+
+
+def version() -> str:
+    """Of the installed package."""
+    from importlib.metadata import version as installed
+
+    return installed("perfmodel")
 
 
 def _source_digest() -> str:
     """SHA-256 over the code and data files that a run can depend on."""
     total = hashlib.sha256()
-    for folder in SOURCES:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".yaml") and path.is_file():
-                total.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    folders = (PACKAGE, *(PACKAGE / name for name in SOURCES[1:]))  # which a checkout links to, and a wheel holds
+    found = {path.relative_to(PACKAGE) for folder in folders for path in folder.rglob("*") if path.is_file()}
+    for path in sorted(found):
+        if path.suffix in (".py", ".yaml") and path.parts[0] != "results":
+            total.update(path.as_posix().encode() + b"\0" + (PACKAGE / path).read_bytes() + b"\0")
     return total.hexdigest()
 
 

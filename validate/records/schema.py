@@ -198,10 +198,14 @@ class Environment(_Part):
 class _Record(_Part):
     schema_version: int = Field(description=f"now {SCHEMA_VERSION}; older ones are migrated on reading")
     machine: str = Field(description="label of the machine: the folder under `results/`")
-    hardware: str = Field(description="device file that predictions are for")
-    commit: str = Field(pattern=r"^[0-9a-f]{8,40}$", description="of the code that ran")
+    hardware: str = Field(description="device that predictions are for: a name, or a file beside the record")
+    calibration: str | None = Field(
+        None,
+        description="calibration that it was predicted with, where not the device's own: a name, or a file beside it",
+    )
+    commit: str = Field(pattern=r"^([0-9a-f]{8,40}|unknown)$", description="of the code that ran, or `unknown`")
     dirty: bool = Field(description="whether the tree differed from it")
-    commit_from: str | None = Field(None, description="what said so: `git` or `PERFMODEL_COMMIT`")
+    commit_from: str | None = Field(None, description="what said so: `git`, `PERFMODEL_COMMIT` or the version")
     source_sha256: str | None = Field(None, description="of the code and data files that a run can depend on")
     plan_sha256: str | None = Field(None, description="of the plan with its shapes: what `--resume` goes by")
     plan: RecordedPlan

@@ -13,7 +13,13 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.specs import PACKAGE, files
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow, migrated
 
-RESULTS = (PACKAGE / "results").resolve()
+BUNDLED = (PACKAGE / "results").resolve()
+"""Results that come with the code."""
+IN_CHECKOUT = (PACKAGE.parent / "pyproject.toml").is_file()
+RESULTS = BUNDLED if IN_CHECKOUT else Path("results")
+"""Where own records are kept unless said otherwise: ``results/`` of a checkout, else of the folder one is in, for an
+installed package is not written to.
+"""
 KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
 
 
@@ -30,6 +36,16 @@ class Record:
         return f"{self.data.machine}/{self.path.stem}"
 
     @property
+    def hardware(self) -> str:
+        """The device that predictions are for, by name or path."""
+        return beside(self.path, self.data.hardware)
+
+    @property
+    def calibration(self) -> str | None:
+        """The calibration that the run was predicted with, by name or path; None where it was the device's own."""
+        return None if self.data.calibration is None else beside(self.path, self.data.calibration)
+
+    @property
     def rows(self) -> tuple[PointRow, ...]:
         """The rows of a measurement."""
         return self.data.points if isinstance(self.data, PointRecord) else ()
@@ -42,6 +58,12 @@ class Record:
     def failures(self) -> tuple[PointRow | KernelRow, ...]:
         """Rows without a time."""
         return tuple(row for row in self.data.points if row.status != "ok")
+
+
+def beside(record: Path, name: str) -> str:
+    """What a record calls `name`: the file of that name beside it, wherever both have gone since, else as it is."""
+    path = record.parent / Path(name).name
+    return str(path) if files.looks_like_path(name) and path.is_file() else name
 
 
 def read_record(path: Path) -> Record:
@@ -95,8 +117,13 @@ def latest(found: Iterable[Record], kind: str) -> Record | None:
     return next((r for r in sorted(found, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None)
 
 
-def newest(path: Path, kind: str, flag: str) -> Record:
-    """The record of a kind (``measure``, ``microbench``) at a path; of a folder, its newest. Raises InputError."""
+def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
+    """The record of a kind (``measure``, ``microbench``) at a path; the newest of a folder, or of a machine's by label.
+
+    Raises InputError.
+    """
+    if not path.exists() and (results / path).is_dir():
+        path = results / path
     if not path.is_dir():
         given = read_record(path)
         if given.data.kind != kind:

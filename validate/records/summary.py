@@ -38,7 +38,7 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         set_name=record.name,
         row_id=key,
         source=f"results/{data.machine}/{record.path.name}",
-        hardware=data.hardware,
+        hardware=record.hardware,
         stack=f"validate-torch{data.environment.libraries.get('torch', '?')}-{row.attention or '?'}",
         tp=plan.tensor_parallel,
         target=model_reference(row.target),

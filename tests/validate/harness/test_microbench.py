@@ -236,19 +236,6 @@ def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """`run`: a device file and a calibration of this CPU, then the plan's points predicted with both."""
-    monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
-    plan = write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**27}, grid=[{**BLOCK, "batch": [1]}])
-    assert run(["validate", "run", str(plan), "--machine", "t-1", "--results", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "predicted with t-1.micro / measured / error" in said
-    (device,), (calibration,) = tmp_path.glob("t-1/*-device.yaml"), tmp_path.glob("t-1/*-calibration.yaml")
-    assert f"ask: perfmodel whatif --hardware {device} --calibration {calibration}" in said
-    assert load_gpu(str(device)).calibration == load_calibration(str(calibration)).name == "t-1.micro"
-
-
-@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
     """Ranks agree before they count calls together, so that none waits for one that has gone on."""
     import torch

@@ -114,7 +114,7 @@ def test_repeats_agree_by_their_times() -> None:
         ({"schema_version": 3}, "schema_version: must be from 1 to 2"),
         ({"schema_version": "1"}, "schema_version"),
         ({"kind": "guess"}, "kind: must be measure or microbench, given 'guess'"),
-        ({"commit": "unknown"}, "commit"),
+        ({"commit": "unheard-of"}, "commit"),
         ({"plan": {}}, "plan"),
         ({"protocol": {"timer": "perf_counter", "samples": 7}}, "protocol.timer_overhead_s: must be given"),
         ({"points": [3]}, "points.0"),

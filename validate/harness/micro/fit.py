@@ -49,7 +49,7 @@ def calibration_from(
     missing = [kind for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling") if kind not in kinds]
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
-    gpu = gpu or load_gpu(record.data.hardware)
+    gpu = gpu or load_gpu(record.hardware)
     return KernelFit(record, gpu, kinds, statistic).calibration(name or f"{gpu.name}.micro")
 
 

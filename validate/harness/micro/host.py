@@ -12,8 +12,10 @@ LARGE_BYTES = 2**27
 """Bandwidth counts where at least so much is touched before anything is touched again."""
 
 
-def host_spec(record: Record, name: str) -> GPUSpec:
-    """A device file for the CPU of a record, its calibration ``<name>.micro``. Raises InputError for another device.
+def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
+    """A device file for the CPU of a record. Raises InputError for another device.
+
+    calibration: the one it names, by name or by file beside it [``<name>.micro``].
 
     Bandwidth and peak are the best that any kernel reached, so that no time measured with it can be below its bound.
     """
@@ -33,7 +35,7 @@ def host_spec(record: Record, name: str) -> GPUSpec:
         "vendor": device.name.split("(")[0].split()[0],
         "architecture": "x86" if "x86" in environment.system else environment.system,
         "kind": "cpu",
-        "calibration": f"{name}.micro",
+        "calibration": calibration or f"{name}.micro",
         "memory": _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports"),
         "memory_bandwidth": _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}"),
         "peak": {

@@ -1,0 +1,168 @@
+"""`validate run` and what reads it afterwards: report, check, compare and whatif find its calibration and device."""
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.validate.accuracy.compare import calibration_of
+from perfmodel.validate.cli.run import closing
+from perfmodel.validate.records.schema import KernelRow, PointRow
+from perfmodel.validate.records.store import RESULTS, Record, latest, records
+from tests.validate.tiny_plan import BLOCK, write
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batch": [1]}]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results with a run of this CPU in it, moved after it was made."""
+    began = tmp_path_factory.mktemp("began")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+        plan = str(write(began, **SMALL))
+        assert run(["validate", "run", plan, "--machine", "t-1", "--results", str(began / "results")]) == 0
+    moved = tmp_path_factory.mktemp("moved") / "results"
+    shutil.move(began / "results", moved)
+    return moved
+
+
+@needs_torch
+def test_a_record_names_the_files_of_its_run_without_a_path(made: Path) -> None:
+    (record,) = (r for r in records(made) if r.data.kind == "measure")
+    (device,), (calibration,) = made.glob("t-1/*-device.yaml"), made.glob("t-1/*-calibration.yaml")
+    assert (record.data.hardware, record.data.calibration) == (device.name, calibration.name)
+    assert (record.hardware, record.calibration) == (str(device), str(calibration))
+    assert load_gpu(str(device)).calibration == str(calibration)
+    assert calibration_of(record) == load_calibration(str(calibration))
+    assert load_gpu(str(made / "t-1")) == load_gpu(str(device))  # of a folder, its newest
+    assert load_calibration(str(made / "t-1")) == load_calibration(str(calibration))
+    assert record.data.plan.hardware == "h100-sxm-80gb"  # the plan is what it was: a second run repeats it
+
+
+@needs_torch
+def test_what_reads_a_run_finds_its_calibration(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    folder = ["--results", str(made)]
+    for words in (["report", "t-1"], ["report", "t-1", "--check"], ["check", "--max-error", "999%"]):
+        assert run(["validate", *words, *folder]) == 0, words
+    assert "with calibration `t-1.micro`" in (made / "t-1" / "report.md").read_text(encoding="utf-8")
+    assert "t-1/test-tiny/speedup" in capsys.readouterr().out
+    assert run(["validate", "compare", "--set", "t-1", "--json", *folder]) == 0
+    assert {row["calibration"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"t-1.micro"}
+    question = [
+        "--model",
+        "llama-3.2-1b",
+        "--batch",
+        "1",
+        "--context",
+        "8k",
+        "--draft-kv",
+        "streamingllm:512",
+        "--alpha",
+        "0.8",
+    ]
+    assert run(["whatif", "--hardware", str(made / "t-1"), *question]) == 0
+    assert run(["validate", "calibrate", "--from-microbench", "t-1", "--hardware", "h100", *folder]) == 0
+
+
+@needs_torch
+def test_a_second_run_stands_beside_the_first(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each record keeps its own calibration, and both count as repeats of one plan."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+    results = tmp_path / "results"
+    shutil.copytree(made, results)
+    asked = ["validate", "run", str(write(tmp_path, **SMALL)), "--machine", "t-1", "--results", str(results)]
+    assert run(asked) == 0
+    first, second = (r for r in records(results) if r.data.kind == "measure")
+    assert first.calibration != second.calibration
+    assert run(["validate", "report", "t-1", "--results", str(results)]) == 0
+    assert "## Repeats" in (results / "t-1" / "report.md").read_text(encoding="utf-8")
+    assert load_calibration(str(results / "t-1")) == load_calibration(str(second.calibration))
+    text = second.path.read_text(encoding="utf-8")
+    second.path.unlink()
+    capsys.readouterr()
+    assert run([*asked, "--resume"]) == 0  # interrupted after its kernels: they are not timed again
+    assert "as timed before" in capsys.readouterr().err
+    again = [r for r in records(results) if r.data.kind == "measure"][-1]
+    assert again.calibration == second.calibration
+    assert again.path.read_text(encoding="utf-8") != text
+
+
+@needs_torch
+def test_without_git_the_commit_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
+    from perfmodel.validate.records import code_version
+
+    monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)
+    digest = code_version.commit()["source_sha256"]
+    other = "/somewhere/else\n" + "a" * 40
+    for told in (None, other):
+        monkeypatch.setattr(code_version, "run", lambda *_, told=told: told)
+        found = code_version.commit()
+        assert found["commit"] == "unknown"
+        assert found["commit_from"].startswith("perfmodel ")
+        assert found["source_sha256"] == digest
+    plan = write(tmp_path, grid=[{**BLOCK, "batch": [1]}])
+    assert run(["validate", "measure", str(plan), "--machine", "t-1", "--results", str(tmp_path)]) == 0
+    (record,) = records(tmp_path)
+    assert record.path.stem.split("-")[1:] == ["unknown", "test", "tiny"]
+    assert record.data.commit == "unknown"
+
+
+def noisy(record: Record, factor: float) -> Record:
+    """Every timing with one fast sample, so that its median is so many times the fastest."""
+    rows: list[PointRow | KernelRow] = []
+    for row in record.data.points:
+        samples = {name: (min(values) / factor, *values[1:]) for name, values in row.samples.items()}
+        rows.append(row.model_copy(update={"samples": samples}))
+    return Record(record.path, record.data.model_copy(update={"points": tuple(rows)}))
+
+
+def test_a_noisy_calibration_does_not_end_in_a_question() -> None:
+    found = records(RESULTS, "cpu-1")
+    kernels, passes = latest(found, "microbench"), latest(found, "measure")
+    assert kernels is not None
+    assert passes is not None
+    fitted = calibration_of(passes)
+    path, device = Path("c.yaml"), "xeon-amx-2core"
+    quiet = closing(kernels, passes, fitted, device, path)
+    assert quiet[1].startswith("ask: perfmodel whatif --hardware xeon-amx-2core --calibration c.yaml --model")
+    slow = fitted.model_copy(update={"iteration_fixed_s": fitted.iteration_fixed_s.model_copy(update={"value": 1.0})})
+    doubted = fitted.model_copy(update={"notes": "x. WARNING: no efficiency explains its gemm times."})
+    for lines, why in (
+        (closing(noisy(kernels, 2.0), passes, fitted, device, path), "kernels: WARNING: the machine was not quiet"),
+        (closing(kernels, noisy(passes, 2.0), fitted, device, path), "passes: WARNING: the machine was not quiet"),
+        (closing(kernels, passes, slow, device, path), "its speedups are"),
+        (closing(kernels, passes, doubted, device, path), "no efficiency explains"),
+    ):
+        assert lines[1] == "NOT TO BE RELIED ON: c.yaml"
+        assert lines[2].startswith(f"  {why}"), lines
+        assert not [line for line in lines if line.startswith("ask")]
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from perfmodel.validate.harness import progress
+
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    shown = progress.Progress(100, 0)
+    for row in range(100):
+        now = 1.0 * row
+        shown.show(f"row-{row}")
+        shown.step()
+    shown.end()
+    assert capsys.readouterr().err.splitlines() == [
+        f"     [{row + 1}/100] row-{row} · {100 - row:.0f} s left" for row in (20, 40, 60, 80)
+    ]

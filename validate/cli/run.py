@@ -1,0 +1,119 @@
+"""``perfmodel validate run``: kernels, a calibration from them alone, and whole passes beside what it predicts."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfmodel.validate.cli.measure import (
+    HARDWARE,
+    MACHINE,
+    PLAN,
+    RESULTS_FOLDER,
+    THREADS,
+    failed,
+    for_hardware,
+    time_kernels,
+    time_points,
+)
+from perfmodel.validate.records.store import RESULTS, Record, latest, records
+from perfmodel.validate.records.summary import is_quiet, quiet_line
+
+if TYPE_CHECKING:
+    from perfmodel.specs.calibration import Calibration
+    from perfmodel.validate.records.plan import Plan
+
+TRUSTED = 0.25
+"""Mean error of the speedup on whole iterations up to which a calibration is worth asking with."""
+
+
+def run(
+    plan: Annotated[str, PLAN] = "cpu-quick",
+    machine: Annotated[str, MACHINE] = "local-1",
+    hardware: Annotated[str | None, HARDWARE] = None,
+    threads: Annotated[int | None, THREADS] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the latest interrupted run of the plan.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for calibration and device file [the machine's].")] = None,
+    results: Annotated[Path | None, RESULTS_FOLDER] = None,
+) -> int:
+    """All of it: kernels, a calibration from them alone, the plan's points, predicted beside measured.
+
+    For a CPU the device file is made too; a GPU is named by --hardware where it is not the plan's.
+    """
+    from perfmodel.validate.harness.micro.write import destination_of
+    from perfmodel.validate.harness.recorder import machine_folder
+
+    chosen, where = for_hardware(plan, hardware, threads, known=hardware is not None), results or RESULTS
+    folder = machine_folder(machine, where)
+    if out is not None:
+        destination_of(out / "calibration.yaml")
+    typer.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
+    kernels = _kernels(chosen, machine, resume, where)
+    if kernels is None:
+        return 0
+    measured = chosen.device == "cpu" and hardware is None
+    device, path, fitted = _made(kernels, machine, None if measured else chosen.hardware, out or folder)
+    typer.echo(fitted.notes, err=True)
+    typer.echo(f"2/3  calibration: {path}", err=True)
+    typer.echo(f"3/3  {len(chosen.runs())} rows of whole passes and whole iterations", err=True)
+    record = time_points(chosen, machine, str(path), resume and _begun(folder, chosen.name), where, hardware=device)
+    if record is not None:
+        for line in closing(kernels, record, fitted, device, path):
+            typer.echo(line)
+    return failed(record)
+
+
+def _begun(folder: Path, name: str) -> bool:
+    from perfmodel.validate.harness.recorder import unfinished
+
+    return bool(unfinished(folder, name))
+
+
+def _kernels(plan: "Plan", machine: str, resume: bool, results: Path) -> Record | None:
+    """Time the kernels, go on with them, or take those that an interrupted run had finished."""
+    from perfmodel.validate.harness.recorder import machine_folder
+
+    going = _begun(machine_folder(machine, results), f"{plan.name}-micro")
+    if resume and not going:
+        mine = (r for r in records(results, machine) if r.data.plan_sha256 == plan.digest)
+        if found := latest(mine, "microbench"):
+            typer.echo(f"     as timed before: {found.path}", err=True)
+            return found
+    return time_kernels(plan, machine, resume and going, results)
+
+
+def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tuple[str, Path, "Calibration"]:
+    """The device, the calibration's file and the calibration; `device` None has the CPU's file written too."""
+    from perfmodel.specs.gpu import load_gpu
+    from perfmodel.validate.harness.micro.fit import calibration_from
+    from perfmodel.validate.harness.micro.host import host_spec
+    from perfmodel.validate.harness.micro.write import write_yaml
+
+    stamp = kernels.path.stem.partition("-")[0]
+    path = folder / f"{stamp}-calibration.yaml"
+    if device is None:
+        spec = host_spec(kernels, machine, path.name)
+        device = str(write_yaml(spec, folder / f"{stamp}-device.yaml", f"Measured: {kernels.path.name}"))
+    fitted = calibration_from(kernels, load_gpu(device))
+    return device, write_yaml(fitted, path, f"From kernels alone: {kernels.path.name}"), fitted
+
+
+def closing(kernels: Record, record: Record, fitted: "Calibration", device: str, path: Path) -> list[str]:
+    """How to ask with the calibration; or, where it is not to be relied on, why, and to measure again."""
+    from perfmodel.validate.accuracy.compare import compare_record, error
+
+    speedups = [c for c in compare_record(record, fitted, device) if c.quantity == "speedup"]
+    doubts = [
+        f"{what}: {quiet_line(of)}" for what, of in (("kernels", kernels), ("passes", record)) if not is_quiet(of)
+    ]
+    if "WARNING" in fitted.notes:
+        doubts.append(fitted.notes.partition("WARNING: ")[2])
+    if speedups and (off := error(speedups).mape) > TRUSTED:
+        doubts.append(f"its speedups are {off:.0%} off the measured ones on average (above {TRUSTED:.0%})")
+    if doubts:
+        again = "measure again on a quiet machine, or with --threads 1, before asking with it"
+        return ["", f"NOT TO BE RELIED ON: {path}", *(f"  {doubt}" for doubt in doubts), again]
+    question = "--model llama-3.2-1b --batch 1 --context 8k --draft-kv streamingllm:512 --alpha 0.8"
+    return ["", f"ask: perfmodel whatif --hardware {device} --calibration {path} {question}"]
