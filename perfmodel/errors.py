@@ -69,6 +69,11 @@ def refuse(where: str, key: str | None, allowed: str, given: object) -> InputErr
     return InputError(" ".join(f"{place}: must be {allowed}, given {text}".split()))
 
 
+def not_installed(who: str, module: str, extra: str) -> InputError:
+    """Refuse what needs a package of an extra, with how to install it: from a clone, for no index has this package."""
+    return InputError(f"{who}: needs {module}, which is not installed: in a clone, pip install '.[{extra}]'")
+
+
 def unknown_name(where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()) -> InputError:
     """Refuse a name that is not in the list, with the nearest ones; `aliases` are suggested but never listed."""
     names = sorted(known)

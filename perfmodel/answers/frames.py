@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perfmodel.answers.sweep import COLUMNS, LABELS, REMEDY, Grid, Sweep, blocks, frame_of, pandas
-from perfmodel.errors import InputError, in_names, refuse
+from perfmodel.answers.sweep import COLUMNS, LABELS, Grid, Sweep, blocks, frame_of, pandas
+from perfmodel.errors import InputError, in_names, not_installed, refuse
 from perfmodel.speculation.chain import Prediction
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _checked(path: str | Path) -> Path:
         try:
             import pyarrow  # noqa: F401
         except ModuleNotFoundError:
-            raise InputError(f"{where}: Parquet needs pyarrow, which is not installed: {REMEDY}") from None
+            raise not_installed(f"{where}: Parquet", "pyarrow", "notebooks") from None
     return where
 
 

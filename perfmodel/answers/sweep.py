@@ -13,7 +13,7 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.arguments import asks, listed
 from perfmodel.answers.query import Options, Query, resolve
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError, not_installed, refuse
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -22,7 +22,6 @@ from perfmodel.speculation.workload import Workload
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-REMEDY = "pip install 'perfmodel[notebooks]'"
 MAX_ROWS = 10_000_000
 """Of a sweep that is held in memory."""
 BLOCK_ROWS = 2**16
@@ -254,7 +253,7 @@ def pandas() -> Any:
     try:
         import pandas as library
     except ModuleNotFoundError:
-        raise InputError(f"to_frame: needs pandas, which is not installed: {REMEDY}") from None
+        raise not_installed("to_frame", "pandas", "notebooks") from None
     return library
 
 

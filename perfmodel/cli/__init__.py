@@ -6,12 +6,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from perfmodel.errors import InputError, one_line, refuse, unknown_name
+from perfmodel.errors import InputError, not_installed, one_line, refuse, unknown_name
 
 COMMANDS = {
     "whatif": ("perfmodel.cli.whatif", "Does speculation pay for this model, device, batch and context, and why?"),
@@ -115,7 +116,8 @@ def run(arguments: Sequence[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_OF:
             raise
-        return _refused(f"needs {missing}, which is not installed: pip install 'perfmodel[{EXTRA_OF[missing]}]'")
+        asked = " ".join(["perfmodel", *takewhile(str.isalpha, arguments)])
+        return _refused(str(not_installed(asked, missing, EXTRA_OF[missing])))
     except OSError as error:  # a full disk behind stdout, say; files have been told apart by now
         _print_nowhere()
         return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")

@@ -17,7 +17,7 @@ import numpy as np
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, in_names, refuse
+from perfmodel.errors import InputError, in_names, not_installed, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -81,7 +81,6 @@ RC: dict[str, Any] = {
     "savefig.facecolor": "white",
     "svg.hashsalt": "perfmodel",
 }
-REMEDY = "pip install 'perfmodel[notebooks]'"
 FORMATS = (".png", ".svg")
 DPI = 160
 
@@ -92,7 +91,7 @@ def style() -> Iterator[None]:
     try:
         import matplotlib
     except ModuleNotFoundError:
-        raise InputError(f"plot: needs matplotlib, which is not installed: {REMEDY}") from None
+        raise not_installed("plot", "matplotlib", "notebooks") from None
     with matplotlib.rc_context():
         for name, value in RC.items():
             matplotlib.rcParams[name] = value  # type: ignore[index, unused-ignore]

@@ -168,7 +168,7 @@ def test_what_is_missing_is_named_with_its_remedy(
     prediction: Prediction, monkeypatch: pytest.MonkeyPatch, missing: str, said: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(InputError, match=rf"{said}.*pip install 'perfmodel\[notebooks\]'"):
+    with pytest.raises(InputError, match=rf"{said}.*in a clone, pip install '.\[notebooks\]'"):
         perfmodel.read_frame("x.parquet") if missing == "pyarrow" else perfmodel.to_frame(prediction, context=CONTEXT)
 
 

@@ -323,7 +323,8 @@ def test_a_missing_extra_is_named(
 
     monkeypatch.setattr(cli, "import_module", missing)
     assert cli.run(["validate"]) == 2
-    assert f"perfmodel[{extra}]" in capsys.readouterr().err
+    assert f"perfmodel validate: needs {module.partition('.')[0]}, " in (told := capsys.readouterr().err)
+    assert f"in a clone, pip install '.[{extra}]'" in told
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:

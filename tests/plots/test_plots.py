@@ -415,7 +415,7 @@ def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
 
 def test_importing_the_plots_loads_no_matplotlib_and_a_missing_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"needs matplotlib.*pip install 'perfmodel\[notebooks\]'"):
+    with pytest.raises(InputError, match=r"needs matplotlib.*in a clone, pip install '.\[notebooks\]'"):
         plots.surface(SCENARIO)
 
 
