@@ -106,6 +106,8 @@ def test_timed_examples_print_the_same_words(name: str) -> None:
         if "other processes use" in str(error):
             pytest.skip("other processes spoiled the measurement, and it was refused")
         raise
+    if "NOT TO BE RELIED ON" in found:
+        pytest.skip("other processes spoiled the measurement, and it says so")
     assert shape_of(found) == shape_of(text)
 
 
@@ -168,12 +170,12 @@ def test_the_commands_of_the_ci_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = workflows(ROOT / "docs" / "ci.md")
-    assert len(found) == 4
+    assert len(found) == 5
     monkeypatch.chdir(tmp_path)
     for command in found:
         words = shlex.split(command.partition(">")[0])[1:]
-        if words[:2] == ["validate", "accuracy"]:
-            continue  # test_accuracy is that gate
+        if words[:2] in (["validate", "accuracy"], ["validate", "check"]):
+            continue  # test_accuracy is the one gate, test_package follows the other
         if "GITHUB_STEP_SUMMARY" in command:
             words[-1] = "summary.md"
         assert cli.run(words) == 0, capsys.readouterr().err

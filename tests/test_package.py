@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from perfmodel.specs.published import published_points
+from tests.validate.tiny_plan import BLOCK, write
 
 ROOT = Path(__file__).parents[1]
 QUESTION = (
@@ -59,27 +64,27 @@ NOT_IN_THE_WHEEL = ("perfmodel/validate/lm/checkpoint/",)
 """The trained model: no user of the package needs its megabytes."""
 
 
-def data_files() -> set[str]:
-    """Every data file of the source packages, as a path in the sdist and, most of them, in the wheel."""
+def package_files() -> set[str]:
+    """Every module and data file of the source packages, as a path in the sdist and, most of them, in the wheel."""
     return {
         (Path(where) / path.relative_to(ROOT / folder)).as_posix()
         for folder, where in LINKS.items()
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and "local-" not in path.as_posix()
-        and path.suffix in (".yaml", ".csv", ".json", ".html", ".css", ".js")
+        and path.suffix in (".py", ".yaml", ".csv", ".json", ".html", ".css", ".js")
     }
 
 
-def test_wheel_and_sdist_hold_the_data_and_nothing_else(built: tuple[Path, Path]) -> None:
+def test_wheel_and_sdist_hold_code_and_data_and_nothing_else(built: tuple[Path, Path]) -> None:
     sdist, wheel = built
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     with tarfile.open(sdist) as archive:
         packed = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {name for name in data_files() if not name.startswith(NOT_IN_THE_WHEEL)} <= names
+    assert {name for name in package_files() if not name.startswith(NOT_IN_THE_WHEEL)} <= names
     assert not [name for name in names if name.startswith(NOT_IN_THE_WHEEL) or name.endswith(".png")]
-    assert data_files() | {"perfmodel/validate/lm/checkpoint/model.safetensors"} <= packed
+    assert package_files() | {"perfmodel/validate/lm/checkpoint/model.safetensors"} <= packed
     own = {"LICENSE", "README.md", "pyproject.toml", "tests/test_package.py", "notebooks/01_what_if.ipynb"}
     assert own <= packed
     assert {name.split("/")[0] for name in names} == {"perfmodel"}
@@ -104,6 +109,95 @@ def test_published_rows_load_from_the_wheel(installed: tuple[Path, Path]) -> Non
     scripts, folder = installed
     code = "from perfmodel.specs.published import published_points as p; print(len(p()))"
     assert int(run(scripts / "python", "-c", code, cwd=folder)) == len(published_points())
+
+
+def without_git(folder: Path, scripts: Path) -> dict[str, str]:
+    """The environment of a machine that has no git; the commands of an environment come first."""
+    lacking = folder / "no-git"
+    lacking.mkdir(exist_ok=True)
+    (lacking / "git").write_text("#!/bin/sh\nexit 127\n")
+    (lacking / "git").chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PERFMODEL"))}
+    return kept | {"PATH": os.pathsep.join(map(str, (lacking, scripts, os.environ["PATH"])))}
+
+
+def shell(command: str, folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
+    )
+
+
+def ci_page() -> tuple[list[str], list[str]]:
+    """What docs/ci.md says to run by hand in a repository of one's own, and the steps of its workflow."""
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    by_hand = [line.strip() for line in text.splitlines() if line.startswith("    p")]
+    workflow = yaml.safe_load(text.split('title="perfmodel.yml"\n')[1].split("```")[0])
+    return by_hand, [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
+
+
+def test_validate_without_its_extra_says_which_and_how(installed: tuple[Path, Path]) -> None:
+    """One line, exit status 2, for every verb that needs a package of it; those that do not run."""
+    scripts, folder = installed
+    environment = without_git(folder, scripts)
+    say = "which is not installed: in a clone, pip install '.[validate]'"
+    for verb in ("run cpu-quick", "measure cpu-quick", "microbench cpu-quick", "generate", "acceptance"):
+        done = shell(f"perfmodel validate {verb}", folder, environment)
+        assert done.returncode == 2, (verb, done.stderr)
+        (line,) = (line for line in done.stderr.splitlines() if "error" in line)
+        assert line == f"error: perfmodel validate {verb.split()[0]}: needs torch, {say}"
+        assert "Traceback" not in done.stderr
+    for verb in ("plans", "compare --set magicdec --json", "calibrate --help"):
+        assert shell(f"perfmodel validate {verb}", folder, environment).returncode == 0, verb
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(
+    built: tuple[Path, Path], installed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Measured with torch of this environment, checked without it, no git anywhere, and broken by a tenth it fails."""
+    torch_here = tmp_path / "measuring"
+    venv.create(torch_here, with_pip=True)
+    (packages,) = torch_here.glob("lib/python*/site-packages")
+    run(torch_here / "bin" / "python", "-m", "pip", "install", "--no-deps", "--quiet", built[1], cwd=tmp_path)
+    torch = find_spec("torch")
+    assert torch is not None
+    assert torch.origin is not None
+    (packages / "shared.pth").write_text(f"{Path(torch.origin).parents[1]}\n")  # what is here is not downloaded
+    repository = tmp_path / "repository"
+    (repository / "wheels").mkdir(parents=True)
+    shutil.copy(built[1], repository / "wheels")
+    plan = write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**27}, grid=[{**BLOCK, "batch": [1]}])
+    by_hand, steps = ci_page()
+    assert [len(by_hand), len(steps)] == [3, 2]
+    for line in by_hand:
+        done = shell(line.replace("cpu-quick", str(plan)), repository, without_git(tmp_path, torch_here / "bin"))
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    assert {path.name for path in repository.iterdir()} == {"wheels", "results", "baseline.json"}
+    scripts, _ = installed
+    environment = without_git(tmp_path, scripts)
+    for step in steps:
+        done = shell(step, repository, environment)
+        assert done.returncode == 0, f"{step}\n{done.stdout}\n{done.stderr}"
+    assert "check: PASS" in done.stdout
+    (calibration,) = repository.glob("results/mine-1/*-calibration.yaml")
+    whole = yaml.safe_load(calibration.read_text(encoding="utf-8"))
+    for name, constant in whole.items():
+        if name.endswith("_s") and isinstance(constant, dict):
+            constant["value"] *= 1.1
+        elif name.endswith("_fraction"):
+            constant["value"] /= 1.1
+    calibration.write_text(yaml.safe_dump(whole), encoding="utf-8")
+    done = shell(steps[-1], repository, environment)
+    assert done.returncode == 1
+    moved = re.findall(r"moved: mine-1/test-tiny/target_s: predictions by \+(\S+)% on average", done.stderr)
+    assert [8 < float(share) < 11 for share in moved] == [True], done.stderr
+    compared = shell("perfmodel validate compare --set mine-1", repository, environment)
+    assert "mine-1/" in compared.stdout, compared.stderr
+    accuracy = shell("perfmodel validate accuracy", repository, without_git(tmp_path, torch_here / "bin"))
+    assert "own records that come with it; any others: validate check --results DIR" in accuracy.stdout
+    refused = shell("perfmodel validate accuracy --write", repository, environment)
+    assert refused.returncode == 2
+    assert "--write: needs --results DIR outside a checkout" in refused.stderr
 
 
 def test_the_wheel_lives_beside_configobj(installed: tuple[Path, Path]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, unknown_name
 from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.calibration import Calibration, load_calibration
@@ -24,7 +24,7 @@ from perfmodel.validate.fit.counted import Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
-from perfmodel.validate.records.store import Record, records
+from perfmodel.validate.records.store import BUNDLED, RESULTS, Record, records
 from perfmodel.validate.records.summary import points as own_points
 
 Mode = Literal["shipped", "held-out"]
@@ -97,10 +97,10 @@ class Cell:
             "set_name": p.set_name,
             "row": p.row_id,
             "quantity": self.quantity,
-            "hardware": p.hardware,
+            "hardware": file_label(p.hardware),
             "stack": p.stack,
-            "target": model_label(p.target),
-            "draft": model_label(p.draft or ""),
+            "target": file_label(p.target),
+            "draft": file_label(p.draft or ""),
             "kv": p.draft_kv or "",
             "batch": p.batch,
             "context": p.context,
@@ -121,17 +121,40 @@ def calibration_for(p: MeasuredPoint) -> Calibration:
     return load_calibration(own if own in RECIPES else load_gpu(p.hardware).calibration)
 
 
-def own_sets() -> dict[str, tuple[MeasuredPoint, ...]]:
+def own_records(results: Path = RESULTS) -> dict[str, Record]:
     """Own whole-pass records in ``results/<machine>/`` that are not withdrawn, by name."""
-    return {r.name: own_points(r) for r in records() if r.data.kind == "measure"}
+    return {r.name: r for r in records(results) if r.data.kind == "measure"}
 
 
-def gated_sets() -> tuple[str, ...]:
-    """The sets that the gate replays: all published ones and all own records but those of `UNGATED` machines."""
-    return (*SETS, *(name for name in own_sets() if not name.startswith(UNGATED)))
+def own_sets(results: Path = RESULTS) -> dict[str, tuple[MeasuredPoint, ...]]:
+    """The points of `own_records`."""
+    return {name: own_points(record) for name, record in own_records(results).items()}
 
 
-def compare(sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str | None = None) -> list[Cell]:
+def gated_sets(results: Path = RESULTS) -> tuple[str, ...]:
+    """The sets that the gate replays: all published ones and all own records.
+
+    Of the bundled results those of `UNGATED` machines are left out.
+    """
+    own = (name for name in own_records(results) if results != BUNDLED or not name.startswith(UNGATED))
+    return (*SETS, *own)
+
+
+def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]:
+    """Sets by name, a machine's label for all of its records. Raises InputError for what is neither."""
+    own = own_records(results)
+    found: list[str] = []
+    for name in names:
+        of_machine = [record for record in own if record.startswith(f"{name}/")]
+        if name not in (*SETS, *own) and not of_machine:
+            raise unknown_name("--set", "set of times", name, (*SETS, *own))
+        found += of_machine or [name]
+    return tuple(dict.fromkeys(found))
+
+
+def compare(
+    sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str | None = None, results: Path = RESULTS
+) -> list[Cell]:
     """All cells of some sets. Held-out predicts each fitted row by a refit without its fold.
 
     Raises InputError for an unknown set or calibration, or where a calibration is named for held-out.
@@ -140,10 +163,10 @@ def compare(sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str
         raise InputError("--calibration: must not be given with --held-out, which refits the fitted ones")
     named = load_calibration(calibration) if calibration else None
     cells: list[Cell] = []
-    own = own_sets()
+    own = own_records(results)
     for name in sets:
-        for points in _by_stack(own[name] if name in own else published_points(name)):
-            used = named or calibration_for(points[0])
+        for points in _by_stack(own_points(own[name]) if name in own else published_points(name)):
+            used = named or (calibration_of(own[name]) if name in own else calibration_for(points[0]))
             if mode == "held-out" and used.name == f"{points[0].hardware}.{points[0].stack}":
                 out = held_out(RECIPES[used.name])
                 cells += cells_of(out.points, out.times, used)
@@ -164,8 +187,11 @@ def compare_record(record: Record, calibration: Calibration, hardware: str | Non
 
 
 def calibration_of(record: Record, hardware: str | None = None, calibration: str | None = None) -> Calibration:
-    """What an own record is compared with by default: the calibration that its device names."""
-    return load_calibration(calibration or load_gpu(hardware or record.data.hardware).calibration)
+    """What an own record is compared with by default: what its run made or was given, else what its device names."""
+    if calibration:
+        return load_calibration(calibration)
+    made, where = None if hardware else record.calibration, str(record.path)
+    return load_calibration(made or load_gpu(hardware or record.hardware, where).calibration, where)
 
 
 def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:
@@ -191,9 +217,9 @@ def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> li
     return cells
 
 
-def model_label(model: str) -> str:
-    """A model's name, where it is given as the file of a measuring shape."""
-    return Path(model).stem if model.endswith(".yaml") else model
+def file_label(name: str) -> str:
+    """The name of a model or device, where it is given as a file."""
+    return Path(name).stem if name.endswith(".yaml") else name
 
 
 @cache
@@ -238,8 +264,8 @@ def band(context: int) -> str:
 
 PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "": lambda p: "",
-    "model": lambda p: f"/{model_label(p.target)}",
-    "draft": lambda p: f"/draft {model_label(p.draft)}" if p.draft else None,
+    "model": lambda p: f"/{file_label(p.target)}",
+    "draft": lambda p: f"/draft {file_label(p.draft)}" if p.draft else None,
     "kv": lambda p: f"/{p.draft_kv}" if p.draft_kv else None,
     "context": lambda p: f"/{band(p.context)}",
 }
@@ -252,7 +278,7 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     for cell in cells:
         for way in by:
             if (part := PARTITIONS[way](p := cell.point)) is not None:
-                cut.setdefault(f"{p.set_name}/{p.hardware}{part}/{cell.quantity}", []).append(cell)
+                cut.setdefault(f"{p.set_name}/{file_label(p.hardware)}{part}/{cell.quantity}", []).append(cell)
     return dict(sorted(cut.items()))
 
 

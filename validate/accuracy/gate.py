@@ -24,7 +24,7 @@ SHOWN = 12
 def read(path: Path) -> dict[str, Any]:
     """The recorded accuracy. Raises InputError where there is none, or none that this version can compare."""
     if not path.exists():
-        raise InputError(f"{path}: must exist; write it with `perfmodel validate accuracy --write`")
+        raise InputError(f"{path}: must exist; `perfmodel validate accuracy --write` with the same --results writes it")
     found = parse_json(str(path), read_text(path))
     version = found.get("schema_version") if isinstance(found, dict) else None
     if version != SCHEMA_VERSION:

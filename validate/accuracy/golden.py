@@ -15,7 +15,7 @@ from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records.store import BUNDLED
 
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite")
 METHODS = ("full", "streamingllm:512", "quest:1024")
@@ -40,9 +40,9 @@ COLUMNS = (
 Row = dict[str, str]
 
 
-def path() -> Path:
+def path(results: Path = BUNDLED) -> Path:
     """Where the grid is kept."""
-    return RESULTS / "golden.csv"
+    return results / "golden.csv"
 
 
 def grid() -> list[Row]:

@@ -8,12 +8,12 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.plots.theme import BRIGHT, canvas, styled
 from perfmodel.reading import read_csv
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import code_version
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records.store import BUNDLED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,9 +24,9 @@ MODE = "held-out"
 """The replay that history follows."""
 
 
-def path() -> Path:
+def path(results: Path = BUNDLED) -> Path:
     """Where history is kept."""
-    return RESULTS / "history.csv"
+    return results / "history.csv"
 
 
 def lines_of(found: dict[str, Any], commit: str, date: str) -> list[Line]:
@@ -74,10 +74,7 @@ def read(where: Path) -> list[Line]:
 
 def commit() -> str:
     """The commit that the tree stands on, ``+`` where it differs from it; ``unknown`` where nothing says."""
-    try:
-        known = code_version.commit()
-    except InputError:
-        return "unknown"
+    known = code_version.commit()
     return known["commit"][:8] + "+" * known["dirty"]
 
 

@@ -25,7 +25,7 @@ from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records.store import BUNDLED
 
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
@@ -41,14 +41,16 @@ ALSO_FITTED = {
 """Constants left at their literature value that are fitted to see what that would change."""
 
 
-def path() -> Path:
+def path(results: Path = BUNDLED) -> Path:
     """Where the record is kept."""
-    return RESULTS / "accuracy.json"
+    return results / "accuracy.json"
 
 
-def record() -> dict[str, Any]:
+def record(results: Path = BUNDLED) -> dict[str, Any]:
     """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
-    cells = {mode: [c for c in compare(gated_sets(), mode) if c.quantity != NOT_RECORDED] for mode in MODES}
+    sets = gated_sets(results)
+    replayed = {mode: compare(sets, mode, results=results) for mode in MODES}
+    cells = {mode: [c for c in found if c.quantity != NOT_RECORDED] for mode, found in replayed.items()}
     return rounded(
         {
             "schema_version": SCHEMA_VERSION,

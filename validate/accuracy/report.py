@@ -19,7 +19,7 @@ from perfmodel.validate.accuracy.compare import (
     calibration_of,
     compare_record,
     error,
-    model_label,
+    file_label,
 )
 from perfmodel.validate.accuracy.grid import best_gammas, inflections
 from perfmodel.validate.accuracy.markdown import table
@@ -96,7 +96,7 @@ def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
 
 
 def _subject(p: MeasuredPoint) -> list[str]:
-    pair = f"{model_label(p.target)} {model_label(p.draft or '')} {p.draft_kv}"
+    pair = f"{file_label(p.target)} {file_label(p.draft or '')} {p.draft_kv}"
     return [pair, f"{p.batch}", f"{p.asked_context}", f"{p.gamma}"]
 
 
@@ -138,7 +138,7 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         *_timer(record, protocol),
         f"{quiet_line(record)}.",
         "",
-        *_scaled(record, hardware or data.hardware, calibration),
+        *_scaled(record, hardware or record.hardware, calibration),
         "### Every point (predicted / measured / error)",
         "",
         *table(*point_table(cells)),
@@ -236,7 +236,7 @@ def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str
 
 
 def _pair(target: str, draft: str, kv: str) -> str:
-    return f"{model_label(target)} {model_label(draft)} {kv}"
+    return f"{file_label(target)} {file_label(draft)} {kv}"
 
 
 def _terms(cells: Sequence[Cell], calibration: Calibration) -> list[str]:
@@ -257,8 +257,8 @@ def _pass_rows(counted: PointSet, quantity: str) -> Iterator[tuple[str, list[str
         limiter = np.broadcast_to(time.limiter, shape)
         for place, i in enumerate(group.index):
             p = counted.points[i]
-            which = {"verify_s": f" γ {p.gamma}", "draft_s": f" {model_label(p.draft or '')} {p.draft_kv}"}
-            words = f"{model_label(p.target)} B {p.batch} S {p.asked_context}{which.get(quantity, '')}"
+            which = {"verify_s": f" γ {p.gamma}", "draft_s": f" {file_label(p.draft or '')} {p.draft_kv}"}
+            words = f"{file_label(p.target)} B {p.batch} S {p.asked_context}{which.get(quantity, '')}"
             row = [f"{1e3 * float(of[place]):.2f}" for of in columns]
             yield f"{quantity} {words}", [LABELS[quantity], words, *row, LIMITERS[str(limiter[place])]]
 

@@ -6,10 +6,12 @@ from perfmodel.cli.catalogue import Verbs
 from perfmodel.validate.cli.acceptance import acceptance
 from perfmodel.validate.cli.accuracy import accuracy, history
 from perfmodel.validate.cli.calibrate import calibrate
+from perfmodel.validate.cli.check import check
 from perfmodel.validate.cli.compare import compare
 from perfmodel.validate.cli.engine import engine
 from perfmodel.validate.cli.generate import generate
-from perfmodel.validate.cli.measure import measure, microbench, plans, report, run
+from perfmodel.validate.cli.measure import measure, microbench, plans, report
+from perfmodel.validate.cli.run import run
 
 app = typer.Typer(
     cls=Verbs, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -26,6 +28,7 @@ for verb in (
     engine,
     compare,
     calibrate,
+    check,
     accuracy,
     history,
 ):

@@ -9,6 +9,7 @@ import typer
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
+from perfmodel.validate.records.store import BUNDLED, IN_CHECKOUT
 from perfmodel.writing import Content, destination, write, write_all
 
 CHECK_FAILED = 1
@@ -20,18 +21,27 @@ def accuracy(
         bool, typer.Option("--write", help="Renew the record, its page, golden grid and history.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The record as it is now.")] = False,
+    results: Annotated[
+        Path | None, typer.Option(help="Folder of own records, accuracy.json and golden.csv [those that come with it].")
+    ] = None,
 ) -> None:
     """Replay every published set and own record and compare with results/accuracy.json; exit status 1 on FAIL."""
     from perfmodel.validate.accuracy import gate, golden
     from perfmodel.validate.accuracy import record as module
+    from perfmodel.validate.accuracy.compare import SETS, gated_sets
 
-    found = module.record()
+    where = results or BUNDLED
+    if write and results is None and not IN_CHECKOUT:
+        raise InputError("--write: needs --results DIR outside a checkout: an installed package is not written to")
+    if not write:
+        gate.read(module.path(where))  # before the work
+    found = module.record(where)
     if write:
-        _renew(found)
+        _renew(found, where)
     if as_json:
         typer.echo(module.render(found), nl=False)
-    faults = gate.faults(gate.read(module.path()), found)
-    moved = golden.drift(golden.read(golden.path()), golden.grid())
+    faults = gate.faults(gate.read(module.path(where)), found)
+    moved = golden.drift(golden.read(golden.path(where)), golden.grid())
     if moved:
         faults += [f"golden: {len(moved)} predictions moved; `perfmodel validate accuracy --write` renews them"]
         faults += [f"  {line}" for line in moved[:MOVED_SHOWN]]
@@ -41,24 +51,27 @@ def accuracy(
         overall = found["replays"]["held-out"]["overall"]
         mean = f"{100 * overall['mape']:.2f} % over {overall['rows']} held-out figures"
         typer.echo(f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {mean}")
+        own = len(gated_sets(where)) - len(SETS)
+        of = "that come with it" if where == BUNDLED else f"in {where}"
+        typer.echo(f"replayed: published sets and the {own} own records {of}; any others: validate check --results DIR")
     if faults:
         raise typer.Exit(CHECK_FAILED)
 
 
-def _renew(found: dict[str, Any]) -> None:
+def _renew(found: dict[str, Any], where: Path) -> None:
     """Write the record and what follows from it, all of it or nothing."""
     from perfmodel.validate.accuracy import golden, page
     from perfmodel.validate.accuracy import history as trend
     from perfmodel.validate.accuracy import record as module
 
     text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
-    lines = trend.grown(trend.read(trend.path()), trend.lines_of(found, trend.commit(), str(today)))
+    lines = trend.grown(trend.read(trend.path(where)), trend.lines_of(found, trend.commit(), str(today)))
     files: dict[Path, Content] = {
-        module.path(): text,
-        golden.path(): golden.render(golden.grid()),
-        trend.path(): trend.render(lines),
+        module.path(where): text,
+        golden.path(where): golden.render(golden.grid()),
+        trend.path(where): trend.render(lines),
     }
-    if page.path().is_file():
+    if where == BUNDLED and page.path().is_file():
         files[page.path()] = page.filled(read_text(page.path()), json.loads(text))
     write_all(files, "--write")
 

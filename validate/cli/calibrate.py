@@ -10,6 +10,7 @@ import typer
 
 from perfmodel.errors import InputError
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
+from perfmodel.validate.records.store import RESULTS
 from perfmodel.writing import Content, write_all
 
 
@@ -20,7 +21,7 @@ def calibrate(
     write: Annotated[bool, typer.Option("--write", help="Write hardware/calibrations/<gpu>.<stack>.yaml.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     from_microbench: Annotated[
-        Path | None, typer.Option(help="Fit to the kernels of this record (of a folder: its newest) instead.")
+        Path | None, typer.Option(help="Fit to the kernels of this record (of a folder or machine: its newest).")
     ] = None,
     hardware: Annotated[
         str | None, typer.Option(help="Of --from-microbench: device; a new NAME.yaml is written for a CPU.")
@@ -34,6 +35,9 @@ def calibrate(
         typer.Option(help="Of --from-microbench: record of whole passes to scale it to, judged by halves."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Of --from-microbench: file to write [stdout].")] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Of --from-microbench: where a machine named instead of a path has its records.")
+    ] = None,
 ) -> None:
     """Fit a calibration's constants to measurements, judge the fit on held-out rows, and write the file."""
     if from_microbench is not None:
@@ -41,7 +45,9 @@ def calibrate(
             raise InputError("--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out")
         if passes is not None and stack is not None:
             raise InputError("--judge, --stack: must not both be given; --stack judges itself, by halves")
-        return _from_microbench(from_microbench, hardware, name, statistic, passes, stack, out)
+        return _from_microbench(from_microbench, hardware, name, statistic, passes, stack, out, results or RESULTS)
+    if results is not None:
+        raise InputError("--results: is of --from-microbench; fits to published rows read none")
     from perfmodel.validate.fit import calibrate as module
     from perfmodel.validate.fit.split import judge, report_lines, split_report
 
@@ -76,6 +82,7 @@ def _from_microbench(
     judge: Path | None,
     stack: Path | None,
     out: Path | None,
+    results: Path,
 ) -> None:
     """Print or write the calibration that kernels alone give, judged on whole passes or scaled to them.
 
@@ -94,24 +101,24 @@ def _from_microbench(
         raise InputError(f"--statistic: must be median or best, given {statistic!r}")
     if out is not None:
         destination_of(out)
-    record = newest(path, "microbench", "--from-microbench")
+    record = newest(path, "microbench", "--from-microbench", results)
     if hardware is not None and hardware.endswith(".yaml") and not Path(hardware).exists():
         spec = host_spec(record, Path(hardware).stem)
         typer.echo(f"wrote {write_yaml(spec, Path(hardware), f'Measured: {record.name}')}", err=True)
     typer.echo(quiet_line(record), err=True)
     made = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
     comment = f"From kernels alone: {made}"
-    gpu = load_gpu(hardware or record.data.hardware)
+    gpu = load_gpu(hardware or record.hardware)
     fitted = calibration_from(record, gpu, name, statistic)  # type: ignore[arg-type]
     typer.echo(fitted.notes, err=True)
     if judge is not None:
-        whole = newest(judge, "measure", "--judge")
+        whole = newest(judge, "measure", "--judge", results)
         if whole.name in fitted.fitted_on:
             raise InputError(f"--judge: {whole.path} must not be what the calibration was fitted on")
-        cells = compare_record(whole, fitted, hardware or record.data.hardware)
+        cells = compare_record(whole, fitted, hardware or record.hardware)
         fitted = fitted.model_copy(update={"observed_error": stated_error(whole, cells)})
     if stack is not None:
-        whole = newest(stack, "measure", "--stack")
+        whole = newest(stack, "measure", "--stack", results)
         measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
         fitted = with_stack(measured, fitted, name or f"{fitted.gpu}.stack")
         comment = f"From kernels and whole passes: {made} --stack results/{whole.name}.json"

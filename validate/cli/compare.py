@@ -9,6 +9,8 @@ import typer
 
 from perfmodel.cli.output import Column, table
 from perfmodel.errors import unknown_name
+from perfmodel.validate.cli.measure import RESULTS_FOLDER
+from perfmodel.validate.records.store import RESULTS
 from perfmodel.writing import destination
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 def compare(
     sets: Annotated[
-        list[str] | None, typer.Option("--set", help="Published set or own record; repeatable [all sets of times].")
+        list[str] | None, typer.Option("--set", help="Published set, own record or machine; repeatable [all].")
     ] = None,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Predict fitted rows by refits without their fold.")
@@ -27,20 +29,19 @@ def compare(
     worst: Annotated[int, typer.Option(help="Rows with the largest errors to show.", min=0)] = 8,
     plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured here (.png or .svg).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Every figure as JSON.")] = False,
+    results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> None:
     """Measurements, published and own, beside what the model predicts for them."""
     from perfmodel.validate.accuracy import compare as module
 
     if plot:
         destination(plot, ".png", ".svg", flag="--plot")
-    known = (*module.SETS, *module.own_sets())
-    for name in sets or ():
-        if name not in known:
-            raise unknown_name("--set", "set of times", name, known)
+    where = results or RESULTS
+    chosen = module.named_sets(sets, where) if sets else module.gated_sets(where)
     for name in by or ():
         if name not in module.PARTITIONS or not name:
             raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
-    cells = module.compare(sets or module.gated_sets(), "held-out" if held_out else "shipped", calibration)
+    cells = module.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
     if plot:
         from perfmodel import plots
 

@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,14 +139,21 @@ def _errors(fitted: Fitted, rows: Rows) -> dict[str, Scatter]:
 
 def speedup_logs(rows: Rows, seconds: np.ndarray) -> list[float]:
     """Log of predicted over measured speedup for every speculative row with a plain one at its batch and context."""
-    logs = []
-    for i, row in enumerate(rows.timings):
-        for j, plain in enumerate(rows.timings):
+    measured = rows.measured
+    pairs = speedup_pairs(rows.timings)
+    return [float(np.log(seconds[j] / measured[j]) - np.log(seconds[i] / measured[i])) for i, j in pairs]
+
+
+def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
+    """Places of every speculative row and of a plain one at its batch and context."""
+    pairs = []
+    for i, row in enumerate(timings):
+        for j, plain in enumerate(timings):
             near = abs(row.context - plain.context) <= SAME_PLACE * max(row.context, plain.context)
             if row.gamma and not plain.gamma and row.kind == plain.kind and row.batch == plain.batch and near:
-                logs.append(float(np.log(seconds[j] / plain.seconds) - np.log(seconds[i] / row.seconds)))
+                pairs.append((i, j))
                 break
-    return logs
+    return pairs
 
 
 def record_text(made: Made, machine: str, subject: Subject, sources: tuple[str, ...]) -> str:

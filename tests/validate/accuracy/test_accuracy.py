@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ import perfmodel.costs.roofline
 import perfmodel.validate.accuracy.compare
 from perfmodel.errors import InputError
 from perfmodel.speculation.uncertainty import with_values
-from perfmodel.validate.accuracy import gate, golden, history
+from perfmodel.validate.accuracy import compare, gate, golden, history
 from perfmodel.validate.accuracy import page as accuracy_page
 from perfmodel.validate.accuracy import record as accuracy
 from perfmodel.validate.cli import app
+from perfmodel.validate.records.store import RESULTS, records
 
 SETS = ("magicdec",)
 Record = dict[str, Any]
@@ -227,14 +229,15 @@ def test_commit_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_command_line(now: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(accuracy, "record", lambda: now)
+    monkeypatch.setattr(accuracy, "record", lambda _: now)
     run = CliRunner()
     done = run.invoke(app, ["accuracy"])
     assert done.exit_code == 0
     assert "accuracy: PASS; mean error 2.80 % over 268 held-out figures" in done.output
+    assert "1 own records that come with it; any others: validate check --results DIR" in done.output
     worse = copy.deepcopy(now)
     worse["replays"]["shipped"]["overall"]["mape"] += 0.02
-    monkeypatch.setattr(accuracy, "record", lambda: worse)
+    monkeypatch.setattr(accuracy, "record", lambda _: worse)
     done = run.invoke(app, ["accuracy"])
     assert done.exit_code == 1
     assert "accuracy: FAIL" in done.output
@@ -243,3 +246,23 @@ def test_command_line(now: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     summary = tmp_path / "summary.md"
     assert run.invoke(app, ["history", "--markdown", str(summary)]).exit_code == 0
     assert summary.read_text().startswith("### Accuracy")
+
+
+def test_a_folder_of_ones_own_has_its_own_gate(
+    now: Record, recorded: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its records are replayed whatever their machine is called, and nothing else is written."""
+    (tmp_path / "local-1").mkdir()
+    (record,) = (r for r in records(RESULTS, "cpu-1") if r.data.kind == "measure")
+    shutil.copy(record.path, tmp_path / "local-1")
+    assert compare.gated_sets(tmp_path) == (*compare.SETS, record.name)
+    assert compare.named_sets(["cpu-1", "magicdec"], tmp_path) == (record.name, "magicdec")
+    run, asked = CliRunner(), ["accuracy", "--results", str(tmp_path)]
+    assert isinstance(run.invoke(app, asked).exception, InputError)
+    monkeypatch.setattr(accuracy, "record", lambda where: now if where == tmp_path else recorded)
+    assert run.invoke(app, [*asked, "--write"]).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"accuracy.json", "golden.csv", "history.csv", "local-1"}
+    assert gate.read(tmp_path / "accuracy.json") == now
+    assert f"1 own records in {tmp_path}" in run.invoke(app, asked).output
+    monkeypatch.setattr(import_module("perfmodel.validate.cli.accuracy"), "IN_CHECKOUT", False)
+    assert "--write: needs --results" in str(run.invoke(app, ["accuracy", "--write"]).exception)

@@ -1,0 +1,189 @@
+"""The gate for a folder of records: errors by hand, a limit, a baseline, a calibration that is 10 % off."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query
+from perfmodel.cli import run
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
+from perfmodel.validate.accuracy.compare import calibration_of, compare_record
+from perfmodel.validate.accuracy.folder import Figure, figures
+from perfmodel.validate.engine.calibrate import calibrate, record_text
+from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.harness.micro.write import write_yaml
+from perfmodel.validate.records.store import RESULTS, latest, records
+from tests.validate.engine.test_published_run import PATH, QUERY, timings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One own record, as somebody else's repository would hold it: beside other JSON files."""
+    record = latest(records(RESULTS, "cpu-1"), "measure")
+    kernels = latest(records(RESULTS, "cpu-1"), "microbench")
+    assert record is not None
+    assert kernels is not None
+    (tmp_path / "mine").mkdir()
+    for found in (record, kernels):
+        shutil.copy(found.path, tmp_path / "mine")
+    (tmp_path / "mine" / "notes.json").write_text('["of something else"]')
+    return tmp_path
+
+
+def check(folder: Path, *more: str) -> int:
+    return run(["validate", "check", "--results", str(folder), *more])
+
+
+def off_by(folder: Path, factor: float) -> Path:
+    """The calibration of the record with every bandwidth it reaches off by a factor."""
+    c = load_calibration("xeon-amx-2core.micro")
+    names = [name for name in Calibration.model_fields if name.endswith("bandwidth_fraction")]
+    changes = {n: getattr(c, n).model_copy(update={"value": getattr(c, n).value * factor}) for n in names}
+    path = folder / f"off-{factor}.yaml"
+    return write_yaml(c.model_copy(update=changes), path, "broken on purpose")
+
+
+def test_errors_are_those_of_the_comparison(folder: Path) -> None:
+    (record,) = (r for r in records(folder) if r.data.kind == "measure")
+    cells = compare_record(record, calibration_of(record))
+    found = figures(folder)
+    for part in parts(found):
+        quantity = part.name.removeprefix("cpu-1/cpu-full/")
+        errors = [c.predicted / c.measured - 1 for c in cells if c.quantity == quantity]
+        assert part.errors.mape == pytest.approx(np.mean(np.abs(errors)), rel=1e-12)
+        assert part.errors.worst == max(errors, key=abs) == pytest.approx(part.worst.error, rel=1e-12)
+        assert part.calibration == "xeon-amx-2core.micro"
+    assert figures(folder / "mine") == found  # the machine's own folder is a folder too
+
+
+def test_the_limit_is_kept_or_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mape = {p.name: p.errors.mape for p in parts(figures(folder))}
+    most = max(mape.values())
+    assert check(folder, "--max-error", f"{100 * most + 0.1:.1f}%") == 0
+    assert "check: PASS; 240 figures of 1 records" in capsys.readouterr().out
+    assert check(folder, "--max-error", str(most - 0.001)) == 1
+    told = capsys.readouterr()
+    worst = max(mape, key=lambda name: mape[name])
+    assert f"above the limit: {worst}: mean error {most:.1%} of 40 figures" in told.err
+    assert "check: FAIL" in told.out
+    assert check(folder) == 1  # 10 % where nothing is said
+    assert check(folder, "--figure", "speedup") == 0
+    assert "mean errors up to 10.0%" in capsys.readouterr().out
+    assert check(folder, "--figure", "speedup", "--max-error", "1%", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["faults"][0].startswith("above the limit: cpu-1/cpu-full/speedup")
+    assert len(found["rows"]) == 40
+
+
+@pytest.mark.parametrize("factor", [0.9, 1 / 0.9])
+def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(
+    folder: Path, factor: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Slower or faster: the errors of this record grow one way only, and its predictions move both ways."""
+    baseline = folder / "baseline.json"
+    assert check(folder, "--baseline", str(baseline), "--write") == 0
+    assert check(folder, "--baseline", str(baseline)) == 0
+    capsys.readouterr()
+    broken = str(off_by(folder, factor))
+    before = {f.name: f.predicted for f in figures(folder)}
+    by = [f.predicted / before[f.name] for f in figures(folder, broken) if f.part.endswith("target_s")]
+    assert check(folder, "--baseline", str(baseline), "--calibration", broken) == 1
+    told = capsys.readouterr().err
+    mean = float(np.exp(np.mean(np.log(by)))) - 1
+    assert f"moved: cpu-1/cpu-full/target_s: predictions by {mean:+.1%} on average over 40 figures" in told
+    assert 0.05 < abs(mean) < 0.12
+    assert ("grown: cpu-1/cpu-full/target_s: mean error 11.3% -> " in told) == (factor > 1)
+    assert check(folder, "--baseline", str(baseline), "--calibration", broken, "--write") == 0
+    assert check(folder, "--baseline", str(baseline), "--calibration", broken) == 0
+
+
+def made_up(part: str, row: str, measured: float, predicted: float) -> Figure:
+    return Figure(part, "m/record", row, measured, predicted, "c", False)
+
+
+def test_growth_and_loss_by_hand(tmp_path: Path) -> None:
+    """A new row makes a part that is 5 % off 8 % off on average: no prediction moved, the error grew by 3 points."""
+    old = [made_up("m/p/speedup", "a", 1.0, 1.05), made_up("m/p/target_s", "a", 1.0, 1.0)]
+    path = tmp_path / "b.json"
+    path.write_text(baseline_text(parts(old)))
+    before = read_baseline(path)
+    assert faults(parts(old), None, before) == []
+    new = [*old, made_up("m/p/speedup", "b", 1.0, 0.89)]
+    assert faults(parts(new), None, before) == ["grown: m/p/speedup: mean error 5.0% -> 8.0%, by 3.0 points"]
+    assert faults(parts(new), 0.07, None) == [
+        "above the limit: m/p/speedup: mean error 8.0% of 2 figures, limit 7.0%; worst -11.0% at b"
+    ]
+    assert faults(parts(old[:1]), None, before) == ["lost: m/p/target_s: is in the baseline and is no longer measured"]
+    assert faults(parts(old[:1]), None, before.of(["speedup"])) == []
+    assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []  # within a point
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--write"], "--write: needs --baseline"),
+        (["--max-error", "ten"], "--max-error: must be a share above 0"),
+        (["--max-error", "0"], "--max-error: must be a share above 0"),
+        (["--baseline", "none.json"], "must exist; write it with --write"),
+        (["--figure", "speeedup"], "did you mean speedup"),
+        (["--calibration", "nope"], "no calibration named 'nope'"),
+    ],
+)
+def test_wrong_input_is_one_line(folder: Path, more: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(folder, *more) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+
+
+def test_an_empty_or_damaged_folder_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "empty").mkdir()
+    for where, words in ((folder / "empty", "must hold records"), (folder / "none", "must be a folder")):
+        assert check(where) == 2
+        assert words in capsys.readouterr().err
+    (path,) = (p for p in folder.glob("mine/*.json") if p.name.endswith("cpu-full.json"))
+    path.write_text(path.read_text(encoding="utf-8")[:-100])
+    assert check(folder) == 2
+    assert path.name in capsys.readouterr().err
+
+
+def test_a_withdrawn_record_is_not_checked(folder: Path) -> None:
+    (path,) = (p for p in folder.glob("mine/*.json") if p.name.endswith("cpu-full.json"))
+    entry = f"  - {{file: mine/{path.name}, reason: measured beside another run}}"
+    (folder / "withdrawn.yaml").write_text(f"schema_version: 1\nwithdrawn:\n{entry}\n")
+    assert check(folder) == check(folder / "mine") == 2
+
+
+def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Times per token, plain and speculating, and the speedup of the two, by hand; a foreign calibration is worse."""
+    query = Query(**QUERY.as_dict() | {"calibration": None})
+    subject = Subject.of(query, "vllm", "0.22")
+    made = calibrate(timings(), query, load_calibration("ideal"), subject, (PATH.name,))
+    path = write_yaml(made.calibration, tmp_path / f"{made.calibration.name}.yaml", "a test")
+    record = path.with_suffix(".json")
+    record.write_text(record_text(made, "h200-1", subject, (PATH.name,)))
+    found = figures(tmp_path)
+    assert {f.calibration for f in found} == {made.calibration.name}
+    assert all(f.fitted for f in found)
+    by_name = {f.name: f for f in found}
+    rows = {(t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, made.fitted.predicted, strict=True)}
+    (plain, plain_s), (spec, spec_s) = rows[4.0, 0], rows[4.0, 7]
+    (key,) = (k for k in by_name if f"{spec.name}/speedup" in k)
+    gained = spec.tokens_per_iteration
+    assert by_name[key].measured == pytest.approx(plain.seconds / spec.seconds * gained)
+    assert by_name[key].predicted == pytest.approx(plain_s / spec_s * gained, rel=1e-4)
+    (key,) = (k for k in by_name if f"{spec.name}/sd_tpot_s" in k)
+    assert by_name[key].measured == pytest.approx(spec.tpot_s)
+    assert check(tmp_path, "--max-error", "10%") == 0
+    assert "* fitted on these very records" in capsys.readouterr().out
+    assert check(tmp_path, "--max-error", "10%", "--calibration", "ideal") == 1
+    # its rows once more, as a calibration of a live server keeps them, count once
+    again = json.loads(record.read_text()) | {"sources": [record.name]}
+    (tmp_path / "again.json").write_text(json.dumps(again, separators=(",", ":")))
+    assert len(figures(tmp_path)) == len(found)

@@ -1,0 +1,146 @@
+"""What makes ``perfmodel validate check`` fail: errors above a limit or above a baseline's, predictions that moved."""
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from perfmodel.errors import InputError, one_line
+from perfmodel.specs import files
+from perfmodel.validate.accuracy.folder import Figure, quantity_of
+from perfmodel.validate.fit.errors import Errors, errors_of
+from perfmodel.validate.records.code_version import version
+
+DEFAULT_MAX_ERROR = 0.10
+"""Where neither a limit nor a baseline is given."""
+TOLERANCE = 0.01
+"""How far a mean error may rise above the baseline's, and how far predictions of its rows may move."""
+SHOWN_MOVES = 6
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PartErrors(_Frozen):
+    """Errors of one part, as a baseline keeps them."""
+
+    rows: int = Field(ge=1)
+    mape: Finite
+    bias: Finite
+    worst: Finite
+
+
+class Baseline(_Frozen):
+    """What was found before: errors by part, and every prediction by figure."""
+
+    schema_version: Literal[1]
+    kind: Literal["check"]
+    perfmodel_version: str
+    parts: dict[str, PartErrors]
+    predicted: dict[str, Finite]
+
+    def of(self, quantities: Collection[str]) -> Self:
+        """The parts of some quantities."""
+        kept = {name: errors for name, errors in self.parts.items() if quantity_of(name) in quantities}
+        return self.model_copy(update={"parts": kept})
+
+
+@dataclass(frozen=True)
+class Part:
+    """The figures that an error is stated of."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    errors: Errors
+
+    @property
+    def calibration(self) -> str:
+        """What predicted them; ``*`` where it was fitted on these very records."""
+        names = dict.fromkeys(f.calibration + "*" * f.fitted for f in self.figures)
+        return ", ".join(names)
+
+    @property
+    def worst(self) -> Figure:
+        """The figure with the largest error."""
+        return max(self.figures, key=lambda f: abs(f.error))
+
+
+def parts(found: list[Figure]) -> list[Part]:
+    """Figures by the part that they count under."""
+    cut: dict[str, list[Figure]] = {}
+    for figure in found:
+        cut.setdefault(figure.part, []).append(figure)
+    made = []
+    for name, of in cut.items():
+        errors = errors_of(np.array([f.predicted for f in of]), np.array([f.measured for f in of]))
+        assert errors is not None
+        made.append(Part(name, tuple(of), errors))
+    return made
+
+
+def faults(now: list[Part], limit: float | None, before: Baseline | None) -> list[str]:
+    """Everything that is wrong, one line each; none where the check passes."""
+    found = [] if limit is None else list(_above(now, limit))
+    if before is not None:
+        found += [*_grown(now, before), *_moved(now, before)]
+    return found
+
+
+def _above(now: list[Part], limit: float) -> Iterator[str]:
+    for part in now:
+        if part.errors.mape > limit:
+            yield (
+                f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
+                f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
+            )
+
+
+def _grown(now: list[Part], before: Baseline) -> Iterator[str]:
+    seen = {part.name: part.errors for part in now}
+    for name, old in before.parts.items():
+        if name not in seen:
+            yield f"lost: {name}: is in the baseline and is no longer measured"
+        elif seen[name].mape > old.mape + TOLERANCE:
+            by = 100 * (seen[name].mape - old.mape)
+            yield f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by {by:.1f} points"
+
+
+def _moved(now: list[Part], before: Baseline) -> Iterator[str]:
+    """Predictions of the baseline's own figures: the measurement is the same, so that model or calibration changed."""
+    moves = []
+    for part in now:
+        ratios = [f.predicted / before.predicted[f.name] for f in part.figures if f.name in before.predicted]
+        if ratios and np.mean(np.abs(np.log(ratios))) > TOLERANCE:
+            moves.append((float(np.exp(np.mean(np.log(ratios)))) - 1.0, part.name, len(ratios)))
+    for by, name, count in sorted(moves, key=lambda move: -abs(move[0]))[:SHOWN_MOVES]:
+        yield f"moved: {name}: predictions by {by:+.1%} on average over {count} figures of the baseline"
+    if len(moves) > SHOWN_MOVES:
+        yield f"moved: {len(moves) - SHOWN_MOVES} more parts"
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline in a file. Raises InputError naming file and key."""
+    if not path.exists():
+        raise InputError(one_line(f"--baseline: {path} must exist; write it with --write"))
+    return files.parse(Baseline, files.read_mapping(path), str(path))
+
+
+def baseline_text(now: list[Part]) -> str:
+    """The file of a baseline that is as things are now."""
+    names = PartErrors.model_fields
+    errors = {p.name: {k: round(v, 6) for k, v in asdict(p.errors).items() if k in names} for p in now}
+    predicted = {f.name: float(f"{f.predicted:.6g}") for p in now for f in p.figures}
+    made = {
+        "schema_version": 1,
+        "kind": "check",
+        "perfmodel_version": version(),
+        "parts": dict(sorted(errors.items())),
+        "predicted": dict(sorted(predicted.items())),
+    }
+    return json.dumps(made, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,149 @@
+"""The records of any folder, each figure beside its prediction: own decoder's and serving engines' alike."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError, one_line
+from perfmodel.specs import files
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.validate.accuracy.compare import calibration_of, compare_record
+from perfmodel.validate.engine.calibrate import speedup_pairs
+from perfmodel.validate.engine.fit import Rows
+from perfmodel.validate.engine.record import EngineRecord, read_engine_record
+from perfmodel.validate.engine.timing import Timing
+from perfmodel.validate.records.store import beside, read_record, withdrawn
+
+KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
+HEAD_CHARACTERS = 1000
+"""A record says within so many characters what it is of; any other JSON file of the folder is none."""
+NOT_CHECKED = ("overhead_s", "speedup_alpha")
+"""A small part of `sd_tpot_s`, and what needs a published acceptance; all else has tokens per iteration as measured."""
+ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
+"""Kind of an engine's timing -> what is predicted; of an iteration the time per token, plain or speculating."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure and its prediction.
+
+    part: what its error counts under, ``machine/plan/quantity``: later runs of the plan come under the same.
+    fitted: the calibration was fitted on this very record.
+    """
+
+    part: str
+    record: str
+    row: str
+    measured: float
+    predicted: float
+    calibration: str
+    fitted: bool
+
+    @property
+    def name(self) -> str:
+        """The figure, whatever else is measured."""
+        return f"{self.record}/{self.row}/{quantity_of(self.part)}"
+
+    @property
+    def error(self) -> float:
+        """Signed relative error."""
+        return self.predicted / self.measured - 1.0
+
+
+def quantity_of(part: str) -> str:
+    """The last word of a part's name."""
+    return part.rpartition("/")[2]
+
+
+def figures(folder: Path, calibration: str | None = None) -> list[Figure]:
+    """Every figure of every record below a folder that is not withdrawn. Raises InputError where there is none.
+
+    calibration: for all of them, by name or path; else what a record's run made or was given, else the device's own.
+    """
+    found = [figure for path, kind in _records(folder) for figure in _of(path, kind, calibration)]
+    if not found:
+        raise InputError(one_line(f"--results: {folder} must hold records of measurements, and it holds none"))
+    return found
+
+
+def _records(folder: Path) -> Iterator[tuple[Path, str]]:
+    gone = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
+    for path in sorted({*folder.rglob("*.json")} - gone):
+        kind = _kind(path)
+        if kind in ("measure", "engine"):
+            yield path, kind
+
+
+def _kind(path: Path) -> str | None:
+    """Of what a file is a record, None where of nothing. Raises InputError for one that cannot be read."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            found = KIND.search(stream.read(HEAD_CHARACTERS))
+    except OSError as error:
+        raise InputError(one_line(f"{path}: cannot be read: {error}")) from None
+    return found[1] if found else None
+
+
+def _of(path: Path, kind: str, calibration: str | None) -> list[Figure]:
+    return _engine(path, calibration) if kind == "engine" else _own(path, calibration)
+
+
+def _own(path: Path, calibration: str | None) -> list[Figure]:
+    record = read_record(path)
+    used = calibration_of(record, None, calibration)
+    part, fitted = f"{record.data.machine}/{record.data.plan.name}", record.name in used.fitted_on
+    return [
+        Figure(f"{part}/{c.quantity}", record.name, c.point.row_id, c.measured, c.predicted, used.name, fitted)
+        for c in compare_record(record, used)
+        if c.quantity not in NOT_CHECKED
+    ]
+
+
+def _engine(path: Path, calibration: str | None) -> list[Figure]:
+    record = read_engine_record(path)
+    sources = [path.parent / source for source in record.sources]
+    if sources and all(source.is_file() and _kind(source) == "engine" for source in sources):
+        return []  # their rows once more
+    subject, name = record.subject, f"{record.machine}/{path.stem}"
+    used = load_calibration(calibration) if calibration else _made_from(path, record)
+    points = [point for point in record.points if point.status == "ok"]
+    if not points:
+        return []
+    rows = _rows([point.timing(str(path)) for point in points], path, record, used)
+    seconds, part = rows.predict(used), f"{record.machine}/{subject.engine}/{Path(subject.model).stem}"
+    fitted = bool({path.name, *record.sources} & {*used.fitted_on})
+
+    def figure(quantity: str, row: str, measured: float, predicted: float) -> Figure:
+        return Figure(f"{part}/{quantity}", name, row, float(measured), float(predicted), used.name, fitted)
+
+    found = []
+    for point, timing, predicted in zip(points, rows.timings, seconds, strict=True):
+        quantity = ENGINE_FIGURES.get(timing.kind, "sd_tpot_s" if timing.gamma else "ar_tpot_s")
+        gained = timing.tokens_per_iteration if timing.kind == "iteration" else 1.0
+        found.append(figure(quantity, point.key, timing.seconds / gained, predicted / gained))
+    for i, j in speedup_pairs(rows.timings):
+        gained = rows.timings[i].tokens_per_iteration
+        measured, predicted = (gained * times[j] / times[i] for times in (rows.measured, seconds))
+        found.append(figure("speedup", points[i].key, measured, predicted))
+    return found
+
+
+def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> Rows:
+    asked = {key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")}
+    asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
+    longest = max(timing.gamma for timing in timings)
+    query = Query(batch=1, context=1, alpha=0.5, calibration="ideal", **asked)  # only seconds are predicted
+    return Rows(tuple(timings), with_calibration(resolve(replace(query, gamma=longest or None)), used))
+
+
+def _made_from(path: Path, record: EngineRecord) -> Calibration:
+    """The calibration beside an engine's record that was fitted to it, else the one that its device names."""
+    for made in sorted(path.parent.glob("*.yaml")):
+        fitted_on = files.read_mapping(made).get("fitted_on") or ()
+        if fitted_on and (made.stem == path.stem or path.name in fitted_on):
+            return load_calibration(str(made))
+    return load_calibration(load_gpu(beside(path, record.hardware)).calibration)

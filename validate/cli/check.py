@@ -1,0 +1,110 @@
+"""``perfmodel validate check``: the gate for anyone's records, in anyone's repository."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli.output import Column, print_json, table
+from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.validate.records.store import RESULTS
+from perfmodel.writing import destination
+from perfmodel.writing import write as write_file
+
+if TYPE_CHECKING:
+    from perfmodel.validate.accuracy.check import Baseline, Part
+
+CHECK_FAILED = 1
+
+
+def check(
+    results: Annotated[
+        Path | None, typer.Option(help="Folder with records, at any depth [results/ of the checkout or this folder].")
+    ] = None,
+    max_error: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Largest mean error of a figure [10% without --baseline].")
+    ] = None,
+    baseline: Annotated[Path | None, typer.Option(help="Fail where errors grew or predictions moved since.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write --baseline as things are now.")] = False,
+    calibration: Annotated[
+        str | None, typer.Option(help="Predict all records with this one [each record's own].")
+    ] = None,
+    figure: Annotated[
+        list[str] | None, typer.Option(help="Check only this quantity, such as speedup or sd_tpot_s; repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Every figure as JSON.")] = False,
+) -> None:
+    """Predictions beside the records of a folder; exit status 1 where errors are too large or have grown."""
+    from perfmodel.validate.accuracy import check as module
+    from perfmodel.validate.accuracy.folder import figures, quantity_of
+
+    if write and baseline is None:
+        raise InputError("--write: needs --baseline FILE, which it writes")
+    if write and baseline is not None:
+        destination(baseline, flag="--baseline")
+    limit = _share(max_error) if max_error else module.DEFAULT_MAX_ERROR if baseline is None else None
+    folder = results or RESULTS
+    if not folder.is_dir():
+        raise refuse("--results", None, "a folder with records", str(folder))
+    before = None if write or baseline is None else module.read_baseline(baseline)
+    found = figures(folder, calibration)
+    known = dict.fromkeys(quantity_of(f.part) for f in found)
+    for name in figure or ():
+        if name not in known:
+            raise unknown_name("--figure", "figure", name, known)
+    wanted = figure or known
+    now = module.parts([f for f in found if quantity_of(f.part) in wanted])
+    if before is not None:
+        before = before.of(wanted)
+    faults = module.faults(now, limit, before)
+    if write and baseline is not None:
+        write_file(baseline, module.baseline_text(now), "--baseline")
+    if as_json:
+        print_json(_as_dict(now, faults))
+    else:
+        _show(now, before)
+        if write:
+            typer.echo(f"wrote {baseline}")
+        count, records = sum(p.errors.rows for p in now), {f.record for p in now for f in p.figures}
+        asked = "no limit" if limit is None else f"mean errors up to {limit:.1%}"
+        if before is not None:
+            asked += f", {100 * module.TOLERANCE:g} point above {baseline} at most"
+        verdict = "FAIL" if faults else "PASS"
+        typer.echo(f"check: {verdict}; {count} figures of {len(records)} records in {folder}; {asked}")
+    for line in faults:
+        typer.echo(line, err=True)
+    if faults:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _share(text: str) -> float:
+    """``10%`` or ``0.1``."""
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = float("nan")
+    if not 0 < value < 10:
+        raise refuse("--max-error", None, "a share above 0 such as 10% or 0.1", text)
+    return value
+
+
+def _show(now: list["Part"], before: "Baseline | None") -> None:
+    rows = []
+    for part in now:
+        e, old = part.errors, before.parts.get(part.name) if before else None
+        was = f"{old.mape:.1%}" if old else "-"
+        rows.append(
+            [part.name, f"{e.rows}", f"{e.mape:.1%}", *([was] if before else []), f"{e.bias:+.1%}", f"{e.worst:+.1%}",
+             part.calibration]
+        )  # fmt: skip
+    head = ["machine/plan/figure", "rows", "mean error", *(["before"] if before else []), "bias", "worst"]
+    table([*head, Column("calibration", left=True, spare=1)], rows)
+    if any(f.fitted for part in now for f in part.figures):
+        typer.echo("* fitted on these very records: their error says nothing of other points")
+
+
+def _as_dict(now: list["Part"], faults: list[str]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]
+    return {"schema_version": 1, "parts": {p.name: asdict(p.errors) for p in now}, "rows": rows, "faults": faults}
