@@ -448,7 +448,10 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
         ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline?"),
         (f"surface {MODEL} -o x.png", "--alpha: must be given here"),
         (f"surface {MODEL} --alpha 0.8 -o x.pdf", "--output: must be a file name ending in .png or .svg"),
-        (f"surface {MODEL} --alpha 0.8 -o none/x.png", "--output: must be in a folder that exists, given 'none/x.png'"),
+        (
+            f"surface {MODEL} --alpha 0.8 -o none/x.png",
+            "--output: must be a file that can be written, in a folder that exists, given 'none/x.png'",
+        ),
         (f"surface {MODEL} --alpha 0.8 --batch 4 -o x.png", "--batch: must be a span such as 1..256 here, given '4'"),
         (f"surface {MODEL} --alpha 0.8 --gamma 0 -o x.png", "--gamma: must be 1 or more, or auto"),
         (f"surface {MODEL} --alpha 0.8,0.9 -o x.png", "--alpha: must be one value here"),
