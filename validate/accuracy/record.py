@@ -18,7 +18,6 @@ from perfmodel.speculation.uncertainty import speedup_interval, with_values
 from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
 from perfmodel.validate.accuracy.gate import SCHEMA_VERSION
-from perfmodel.validate.accuracy.inputs import inputs
 from perfmodel.validate.accuracy.systems import SystemRow, mean_error, systems, transferred
 from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
 from perfmodel.validate.fit.counted import Array, scenario_of
@@ -55,7 +54,6 @@ def record(results: Path = BUNDLED) -> dict[str, Any]:
     return rounded(
         {
             "schema_version": SCHEMA_VERSION,
-            "inputs": inputs(),
             "replays": {mode: replay(found) for mode, found in cells.items()},
             "bounds": bounds(cells["shipped"]),
             "gamma_optimal": {mode: gamma_figures(mode) for mode in MODES},

@@ -22,7 +22,7 @@ from perfmodel.validate.accuracy import compare, gate, golden, history
 from perfmodel.validate.accuracy import page as accuracy_page
 from perfmodel.validate.accuracy import record as accuracy
 from perfmodel.validate.cli import app
-from perfmodel.validate.records.store import BUNDLED, RESULTS, records
+from perfmodel.validate.records.store import RESULTS, records
 
 SETS = ("magicdec",)
 Record = dict[str, Any]
@@ -204,7 +204,7 @@ def test_writing_is_all_or_nothing(now: Record, monkeypatch: pytest.MonkeyPatch,
     files = {name: tmp_path / name for name in ("accuracy.json", "golden.csv", "history.csv", "accuracy.md")}
     for module, name in zip((accuracy, golden, history, accuracy_page), files, strict=True):
         files[name].write_bytes(module.path().read_bytes())
-        monkeypatch.setattr(module, "path", lambda *_, to=files[name]: to)
+        monkeypatch.setattr(module, "path", lambda where=files[name]: where)
     before = {name: path.read_bytes() for name, path in files.items()}
     changed = copy.deepcopy(now)
     changed["replays"]["held-out"]["overall"]["mape"] += 0.005
@@ -217,9 +217,9 @@ def test_writing_is_all_or_nothing(now: Record, monkeypatch: pytest.MonkeyPatch,
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         with pytest.raises(InputError, match=r"--write: .*cannot be written: No space left on device"):
-            command._renew(changed, BUNDLED)
+            command._renew(changed)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    command._renew(changed, BUNDLED)
+    command._renew(changed)
     assert all(files[name].read_bytes() != before[name] for name in ("accuracy.json", "history.csv", "accuracy.md"))
 
 
