@@ -92,13 +92,22 @@ class Advice(Answer):
     calibration: Calibrated | None
     warnings: tuple[str, ...]
 
+    def gain(self, pick: Pick) -> float | None:
+        """How many times better than the best baseline by the objective; None where no baseline is allowed."""
+        if (b := self.baseline) is None:
+            return None
+        larger, smaller = (pick, b) if self.objective.name == "throughput" else (b, pick)
+        return larger.objective / smaller.objective
+
     def headline(self) -> str:
         """See `Answer.headline`."""
         if (p := self.chosen) is None:
             return f"{SENTENCES[self.verdict]}: {self.reason}"
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
-        pace = f"{p.throughput_tokens_per_s:.0f} tokens/s, {times(p.speedup)}"
-        return f"{SENTENCES[self.verdict]}: {draft}, batch {p.batch} on {p.tp} devices: {pace}"
+        gain = self.gain(p)
+        over = "" if gain is None or not p.gamma else f", {times(gain)} the best baseline"
+        where = f"batch {p.batch} on {p.tp} device{'s' * (p.tp > 1)}"
+        return f"{SENTENCES[self.verdict]}: {draft}, {where}: {p.throughput_tokens_per_s:.0f} tokens/s{over}"
 
 
 @asks(AdviseQuery)

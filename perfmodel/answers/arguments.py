@@ -29,6 +29,9 @@ Numbers = Number | Sequence[Number]
 Names = str | Sequence[str]
 Read = Callable[[Any, str], Any]
 COUNTS = "COUNTS"
+SELF_DRAFT_KV = "streamingllm:512"
+"""What a self-draft reads where the question leaves it open: one that reads the whole cache can never pay, and this is
+the method and budget of most acceptances in ``results/published``."""
 
 
 def one(parse: Callable[[str, str], Any]) -> Read:
@@ -131,7 +134,13 @@ Draft = Annotated[
 ]
 DraftTP = Annotated[Number | None, Argument("Devices of the draft (default: as --tp).", "N", read=count)]
 DraftKV = Annotated[
-    str, Argument("What the draft reads of the cache: a name of `perfmodel kv list`.", "METHOD[:BUDGET]", many=methods)
+    str | None,
+    Argument(
+        "What the draft reads of the cache: a name of `perfmodel kv list`.",
+        "METHOD[:BUDGET]",
+        many=methods,
+        default=f"{SELF_DRAFT_KV} for --draft self, else full",
+    ),
 ]
 Alpha = Annotated[
     Number | None,

@@ -1,6 +1,6 @@
 """Speculation or batching at one context, and how both compose."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from perfmodel.answers import arguments as arg
@@ -35,7 +35,7 @@ class CompareQuery(Options):
         arg.Number, arg.Argument("Sequences of the decode pool and of a shared pass.", "N", "--batch-size -b", count)
     ] = 1
     tp: arg.TP = 1
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
 
     def check(self) -> None:
@@ -112,7 +112,7 @@ def compare(question: CompareQuery) -> Comparison:
     pools = disaggregate(scenario, batch, context, gamma, int(query.new_tokens))
     alone, verifying = chunked(scenario, batch, context, gamma)
     return Comparison(
-        query=query,
+        query=replace(query, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
         composition=_composition(scenario, context, gamma, float(query.memory_fraction)),
         disaggregated=DecodePool(*pools),

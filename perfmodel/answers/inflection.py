@@ -50,7 +50,7 @@ class InflectionQuery(Options):
         ),
     ] = None
     tp: arg.TP = 1
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
     core_ops: Annotated[
         bool, arg.Argument("Count linear and attention ops only, as the closed forms of the docs do.")
@@ -82,6 +82,7 @@ class Inflection(Answer):
 
     batch: float
     gamma: int
+    draft_kv: str
     calibration: str
     memory_bound_context: float | None
     break_even_context: float | None
@@ -107,14 +108,14 @@ def inflection(question: InflectionQuery) -> Inflection:
     """
     query = question.query(context=1 if question.context is None else question.context)
     batch, gamma = float(query.batch), int(query.gamma or 0)
-    found = {}
+    found, draft_kv = {}, ""
     for calibration in (query.calibration, "ideal"):
         scenario = replace(resolve(replace(query, calibration=calibration)), core_ops=question.core_ops)
-        name = scenario.machine.calibration.name
+        name, draft_kv = scenario.machine.calibration.name, scenario.draft.kv.label()
         found[name] = context_lengths(scenario, batch, gamma, query.ends)
     name, here = next(iter(found.items()))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
-    return Inflection(value(query.batch), gamma, name, *lengths, found["ideal"])
+    return Inflection(value(query.batch), gamma, draft_kv, name, *lengths, found["ideal"])
 
 
 def context_lengths(

@@ -49,6 +49,7 @@ class Inverse(Answer):
     context: float
     target_speedup: float
     gamma: int
+    draft_kv: str
     speedup: float
     smallest_alpha: float | None
     largest_draft_to_target: float | None
@@ -83,6 +84,7 @@ def inverse(query: InverseQuery) -> Inverse:
         context=value(query.context),
         target_speedup=target,
         gamma=gamma,
+        draft_kv=scenario.draft.kv.label(),
         speedup=float(p.speedup),
         smallest_alpha=_smallest_alpha(scenario, at, target),
         largest_draft_to_target=spare / (gamma * float(p.target_s)) if spare > 0 else None,

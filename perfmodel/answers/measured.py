@@ -46,7 +46,7 @@ def measured(
     own_formats = asked.kv_dtype != "bf16" or asked.draft_kv_dtype != "bf16" or asked.draft_weights != asked.weights
     if not rows or own_formats:
         return ()
-    kv = parse_kv(asked.draft_kv)
+    kv = parse_kv(asked.draft_kv or "full")
     drafted = (asked.draft, kv.name if kv.budget is None else f"{kv.name}:{kv.budget}", asked.tp)
     found = []
     for point in rows:

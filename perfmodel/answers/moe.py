@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer, Room
 from perfmodel.answers.arguments import asks, count, counts, number, value
-from perfmodel.answers.query import Options, resolve
+from perfmodel.answers.query import Options, assumed, resolve
 from perfmodel.answers.text import devices, times
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
@@ -41,7 +41,7 @@ class MoEQuery(Options):
         "1..512x2"
     )
     tp: arg.TP = 1
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
     routing_independence: Annotated[
         arg.Number | None,
@@ -166,7 +166,7 @@ def moe(question: MoEQuery) -> MoE:
             target_efficiency=best.efficiency,
             fits=at_peak.fits,
             max_batch=at_peak.max_batch,
-            warnings=at_peak.shortage(best.batch),
+            warnings=(*assumed(query), *at_peak.shortage(best.batch)),
         ),
         calibration=scenario.machine.calibration.name,
     )

@@ -103,7 +103,7 @@ class Query(Options):
     context: arg.Context
     gamma: arg.Gamma = None
     tp: arg.TP = 1
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
 
     def check(self) -> None:
@@ -146,7 +146,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         target,
         Precision(precision.weights, draft_kv_type),
         tp,
-        parse_kv(query.draft_kv),
+        parse_kv(_draft_kv(query)),
         tensor_parallel=None if query.draft_tp is None else int(query.draft_tp),
         weights=query.draft_weights,
         own_on=gpu.peak if query.weights is None else None,
@@ -171,6 +171,23 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         topk_reuse=float(query.topk_reuse),
         state_rollback=query.state_rollback,  # type: ignore[arg-type]
     )
+
+
+def _draft_kv(query: Query) -> str:
+    if query.draft_kv is not None:
+        return query.draft_kv
+    return arg.SELF_DRAFT_KV if _is_self(query) else "full"
+
+
+def _is_self(query: Query) -> bool:
+    return query.draft.partition(":")[0].strip().lower() == "self"
+
+
+def assumed(query: Query) -> tuple[str, ...]:
+    """What stands in for an argument that was left open and decides the answer, as a sentence."""
+    if query.draft_kv is not None or not _is_self(query):
+        return ()
+    return (f"draft_kv was not given: the self-draft reads {arg.SELF_DRAFT_KV}",)
 
 
 def _acceptance(query: Query, target: str, draft: str, kv_name: str, kv_budget: int | None) -> Acceptance:

@@ -16,7 +16,7 @@ from perfmodel.answers.draft_lengths import (
     length_tables,
 )
 from perfmodel.answers.engine_lines import Export, Served, export, five_item_rows
-from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.answers.query import Options, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
@@ -63,7 +63,7 @@ class ScheduleQuery(Options):
         ),
     ] = None
     tp: arg.TP = 1
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
     rate: Annotated[
         str | float | None,
@@ -183,7 +183,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
         ),
         num_speculative_tokens_per_batch_and_context=None if rows is None else tuple(map(tuple, rows)),
         calibration=Calibrated.of(scenario),
-        warnings=_warnings(scenario, query, tables),
+        warnings=(*assumed(query), *_warnings(scenario, query, tables)),
     )
 
 

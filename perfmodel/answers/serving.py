@@ -7,7 +7,7 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer, Room
 from perfmodel.answers.arguments import asks, count, counts, numbers
 from perfmodel.answers.mixed import VLLM_GRAPH_SIZES, Served, best_gamma, mixed_memory, served
-from perfmodel.answers.query import UNUSED, Setting, resolve
+from perfmodel.answers.query import UNUSED, Setting, assumed, resolve
 from perfmodel.answers.text import times
 from perfmodel.errors import refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -42,7 +42,7 @@ class ServingQuery(Setting):
     ] = None
     tp: arg.TP = 1
     draft: arg.Draft = "self"
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = None
     new_tokens: arg.NewTokens = 128
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
@@ -117,6 +117,6 @@ def serving(question: ServingQuery) -> Serving:
         new_tokens=new_tokens,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=room.shortage(batch),
+        warnings=(*assumed(query), *room.shortage(batch)),
         calibration=scenario.machine.calibration.name,
     )

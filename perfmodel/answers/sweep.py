@@ -71,7 +71,7 @@ class Grid(Options):
     context: Annotated[arg.Numbers, listed(arg.Context)]
     gamma: Annotated[str | int | Sequence[str | int | None] | None, listed(arg.Gamma)] = "auto"
     tp: Annotated[arg.Numbers, listed(arg.TP)] = 1
-    draft_kv: Annotated[arg.Names, listed(arg.DraftKV)] = "full"
+    draft_kv: Annotated[arg.Names | None, listed(arg.DraftKV)] = None
     alpha: Annotated[arg.Numbers | None, listed(arg.Alpha)] = None
 
     def check(self) -> None:

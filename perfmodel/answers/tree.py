@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer, Room
 from perfmodel.answers.arguments import asks, value, whole
-from perfmodel.answers.query import UNUSED, Setting, resolve
+from perfmodel.answers.query import UNUSED, Setting, assumed, resolve
 from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.answers.text import times
 from perfmodel.speculation.capacity import memory_of
@@ -47,7 +47,7 @@ class TreeQuery(_Shape):
     batch: arg.Batch
     context: arg.Context
     tp: arg.TP = 1
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,5 +116,5 @@ def tree(question: TreeQuery) -> TreeAnswer:
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=room.shortage(batch),
+        warnings=(*assumed(query), *room.shortage(batch)),
     )

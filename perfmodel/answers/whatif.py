@@ -11,7 +11,7 @@ from perfmodel.answers.answer import Answer, Room, Step
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.inflection import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.answers.measured import Measured, measured
-from perfmodel.answers.query import NO_ACCEPTANCE, Query, resolve
+from perfmodel.answers.query import NO_ACCEPTANCE, Query, assumed, resolve
 from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
@@ -157,7 +157,7 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
         break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
         memory=room,
         calibration=Calibrated.of(scenario),
-        warnings=warnings(scenario, batch, context, gamma, room),
+        warnings=(*(assumed(query) if query.gamma != 0 else ()), *warnings(scenario, batch, context, gamma, room)),
     )
 
 

@@ -1,16 +1,17 @@
 """``perfmodel advise``: which draft, cache, length and devices, or none."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import typer
 
-from perfmodel.answers.advise import Advice, Pick, Robustness
+from perfmodel.answers.advise import Advice, Pick
 from perfmodel.answers.advise import advise as answer
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.prices import FrontPoint
 from perfmodel.answers.text import seconds, times
 from perfmodel.answers.verdict import SENTENCES
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import PLAIN, Json, Verbose, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 
 app = typer.Typer(**PLAIN)
@@ -20,36 +21,73 @@ DRAFT = Column("draft", left=True)
 
 @app.command()
 @takes(AdviseQuery)
-def advise(question: AdviseQuery, json: Json = False) -> None:
+def advise(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
     """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the baseline?
 
     Only drafts whose acceptance was measured are searched: by --rate, by a file, or in the bundled rows.
     """
-    show(answer(question), json, _print)
+    show(answer(question), json, partial(_print, verbose=verbose))
 
 
-def _print(a: Advice) -> None:
+def _print(a: Advice, verbose: bool) -> None:
     q = a.query
     say(f"{q.model} on {q.hardware}, context {q.context:g}, for {a.objective.name}", "bold")
-    say(SENTENCES[a.verdict], f"bold {COLOURS[a.verdict]}")
+    say(f"{SENTENCES[a.verdict]}{_in_short(a)}", f"bold {COLOURS[a.verdict]}")
     say(f"{a.reason[0].upper()}{a.reason[1:]}.")
     if a.chosen is not None and a.robustness is not None:
-        picks = {"chosen": a.chosen, "runner-up": a.runner_up, "baseline": a.baseline}
-        rows = [(name, *_row(p)) for name, p in picks.items() if p is not None]
-        table(("", "tp", DRAFT, "gamma", "batch", "TPOT", "tokens/s", Column("$/Mtok", spare=1), "speedup"), rows)
-        say(_robust(a.robustness))
-        fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
-        points = [
-            (name, *_pace(p), str(p.batch), _length(p), _draft(p)) for name, f in fronts.items() for p in _spread(f)
-        ]
-        table(("front", "TPOT", "tokens/s", "batch", "gamma", DRAFT), points)
-    if (c := a.calibration) is not None:
-        say(f"{a.candidates:,} candidates; calibration {c.name} ({c.kind})")
-    if a.skipped:
-        first = a.skipped[0]
-        example = f"{first.draft} {first.draft_kv}: {first.reason}"
-        say(f"skipped {len(a.skipped)} (--json lists them), such as {example}", "dim")
+        price = (Column("$/Mtok", spare=1),) if q.price is not None else ()
+        columns = ("", Column("tp", spare=2), DRAFT, "gamma", "batch", "TPOT", "tokens/s", *price, "over baseline")
+        table(columns, [(name, *_row(a, p)) for name, p in _picks(a)])
+        if told := _robust(a):
+            say(f"{told[0].upper()}{told[1:]}.")
+        say(_searched(a), "dim")
+    if verbose:
+        _front(a)
+        for left in a.skipped:
+            say(f"skipped {left.draft} {left.draft_kv}: {left.reason}", "dim")
+    elif a.skipped:
+        say(f"{len(a.skipped)} more were skipped, mostly for want of an acceptance: --verbose lists them", "dim")
     warn(a.warnings)
+
+
+def _in_short(a: Advice) -> str:
+    """The choice in words, with its gain over the best baseline."""
+    if a.chosen is None or a.robustness is None:
+        return ""
+    p, gain, interval = a.chosen, a.gain(a.chosen), a.robustness.gain_over_baseline_interval
+    if not p.gamma:
+        return f": plain decoding, batch {p.batch}"
+    sure = "" if interval is None else " ({:.2f} to {:.2f} by the calibration's scatter)".format(*interval)
+    over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
+    return f": {_draft(p)}, gamma {_length(p)}, batch {p.batch}{over}"
+
+
+def _picks(a: Advice) -> list[tuple[str, Pick]]:
+    """Rows of the table: what was chosen, the next best, and the best baseline where it is neither."""
+    named = {"chosen": a.chosen, "runner-up": a.runner_up, "best baseline": a.baseline}
+    rows: list[tuple[str, Pick]] = []
+    for name, pick in named.items():
+        if pick is not None and pick not in (p for _, p in rows):
+            rows.append((name, pick))
+    return rows
+
+
+def _searched(a: Advice) -> str:
+    """What was tried, so that nobody has to know the defaults."""
+    q, c = a.query, a.calibration
+    batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.degrees))
+    sources = dict.fromkeys(p.acceptance_source for _, p in _picks(a) if p.acceptance_source)
+    accepted = f"; acceptance: {', '.join(sources)}" if sources else ""
+    made = f"; calibration {c.name} ({c.kind})" if c is not None else ""
+    tried = f"tried: {a.candidates:,} points, batches {batches[0]:g} to {batches[1]:g}, tp {degrees}, gamma to"
+    return f"{tried} {q.max_gamma}, {float(q.memory_fraction):.0%} of the memory{accepted}{made}"
+
+
+def _front(a: Advice) -> None:
+    fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
+    points = [(name, *_pace(p), str(p.batch), _length(p), _draft(p)) for name, f in fronts.items() for p in _spread(f)]
+    if points:
+        table(("front", "TPOT", "tokens/s", "batch", "gamma", DRAFT), points)
 
 
 def _spread(front: Sequence[FrontPoint], count: int = 6) -> Sequence[FrontPoint]:
@@ -68,22 +106,21 @@ def _draft(p: Pick | FrontPoint) -> str:
     return f"{p.draft or '-'}{kv}"
 
 
-def _row(p: Pick) -> tuple[str, ...]:
-    price = "-" if p.cost_per_million_tokens is None else f"{p.cost_per_million_tokens:.3f}"
-    return (str(p.tp), _draft(p), _length(p), str(p.batch), *_pace(p), price, times(p.speedup))
+def _row(a: Advice, p: Pick) -> tuple[str, ...]:
+    price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.3f}"]
+    gain = a.gain(p)
+    draft = _draft(p) if p.gamma else "none"
+    return (str(p.tp), draft, _length(p), str(p.batch), *_pace(p), *price, "-" if gain is None else times(gain))
 
 
 def _pace(p: Pick | FrontPoint) -> tuple[str, str]:
     return seconds(p.tpot_s), f"{p.throughput_tokens_per_s:.0f}"
 
 
-def _robust(r: Robustness) -> str:
-    parts = []
-    if r.gain_over_baseline is not None:
-        interval = r.gain_over_baseline_interval
-        scatter = "" if interval is None else " ({:.2f} to {:.2f} by the calibration's scatter)".format(*interval)
-        parts.append(f"{r.gain_over_baseline:.2f} times the best baseline{scatter}")
-    if r.gain_over_runner_up is not None:
+def _robust(a: Advice) -> str:
+    r, parts = a.robustness, []
+    assert r is not None
+    if r.gain_over_runner_up is not None and a.runner_up != a.baseline:
         parts.append(f"{r.gain_over_runner_up:.3f} times the runner-up")
     if r.smallest_alpha is not None:
         parts.append(f"beats the baseline down to alpha {r.smallest_alpha:.2f} (now {r.alpha:.2f})")

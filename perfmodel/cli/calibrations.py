@@ -10,8 +10,8 @@ from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
 
 
-def _constant(name: str, heading: str, show: Callable[[Any], str] = lambda value: f"{value:g}") -> Column:
-    return Column(name, heading, lambda c: getattr(c, name).value, show)
+def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:g}".format, spare: int = 0) -> Column:
+    return Column(name, heading, lambda c: getattr(c, name).value, show, spare=spare)
 
 
 def _microseconds(value: float) -> str:
@@ -38,12 +38,12 @@ CATALOGUE = Catalogue(
     columns=(
         Column("name", "name", lambda c: c.name),
         Column("kind", "kind", lambda c: c.kind, left=True),
-        Column("gpu", "device", lambda c: c.gpu, left=True),
+        Column("gpu", "device", lambda c: c.gpu, left=True, spare=3),
         Column("stack", "stack", lambda c: c.stack, left=True),
-        _constant("gemm_bandwidth_fraction", "GEMM bandwidth"),
-        _constant("attention_bandwidth_fraction", "attention bandwidth"),
+        _constant("gemm_bandwidth_fraction", "GEMM bandwidth", spare=1),
+        _constant("attention_bandwidth_fraction", "attention bandwidth", spare=2),
         _constant("iteration_fixed_s", "us an iteration", _microseconds),
-        Column("date", "date", lambda c: str(c.date)),
+        Column("date", "date", lambda c: str(c.date), spare=4),
     ),
     describe=lambda c: c.model_dump(mode="json", exclude=c.absent),
     faults=_faults,

@@ -13,12 +13,18 @@ def _scaled(factor: float) -> Any:
     return lambda value: f"{value / factor:g}"
 
 
+SPARE = {"fp32": 6, "fp4": 3, "int8": 2, "fp8": 1}
+"""Peaks that a narrow terminal may do without."""
+
+
 def _peak(precision: Precision) -> Column:
     def value(gpu: GPUSpec) -> float | None:
         found = gpu.peak.get(precision)
         return found.si if found else None
 
-    return Column(f"{precision}_flops_per_s", f"{precision} TFLOP/s", value, _scaled(1e12))
+    return Column(
+        f"{precision}_flops_per_s", f"{precision} TFLOP/s", value, _scaled(1e12), spare=SPARE.get(precision, 0)
+    )
 
 
 def _faults(gpu: GPUSpec) -> list[str]:
@@ -44,8 +50,9 @@ CATALOGUE = Catalogue(
             "LLC MB",
             lambda g: g.last_level_cache.si if g.last_level_cache else None,
             _scaled(1e6),
+            spare=5,
         ),
-        Column("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9)),
+        Column("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9), spare=4),
         Column("calibration", "calibration", lambda g: g.calibration, left=True),
     ),
     describe=lambda g: g.model_dump(mode="json"),

@@ -8,7 +8,7 @@ from perfmodel.answers.hierarchy import Hierarchy, HierarchyQuery
 from perfmodel.answers.hierarchy import hierarchy as answer
 from perfmodel.answers.text import seconds, times
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, fit, say, show_rows, table, warn
+from perfmodel.cli.output import Column, fit, say, show_rows, table, warn_where
 
 app = typer.Typer(**PLAIN)
 
@@ -34,4 +34,4 @@ def _print(answers: Iterable[Hierarchy]) -> None:
     columns = ("batch", "context", "gamma 1", "gamma 2", *spare, "TPOT", "speedup", "middle alone", "fits")
     table(columns, rows)
     say(f"calibration {answers[0].calibration}", "dim")
-    warn(note for a in answers for note in a.warnings)
+    warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])

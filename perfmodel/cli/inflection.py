@@ -8,7 +8,7 @@ from perfmodel.answers.inflection import ContextLengths, Inflection, InflectionQ
 from perfmodel.answers.inflection import inflection as answer
 from perfmodel.answers.text import tokens
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, show_rows, table
+from perfmodel.cli.output import Column, say, show_rows, table
 
 app = typer.Typer(**PLAIN)
 
@@ -26,7 +26,7 @@ def inflection(queries: list[InflectionQuery], json: Json = False) -> None:
 
 
 def _print(answers: Iterable[Inflection]) -> None:
-    rows = []
+    answers, rows = list(answers), []
     for a in answers:
         named: list[tuple[str, Inflection | ContextLengths]] = [(a.calibration, a), ("ideal", a.ideal)]
         for name, at in named[: 1 + (a.calibration != "ideal")]:
@@ -34,3 +34,4 @@ def _print(answers: Iterable[Inflection]) -> None:
             rows.append((str(a.batch), str(a.gamma), name, *map(tokens, lengths)))
     calibration = Column("calibration", left=True)
     table(("batch", "gamma", calibration, "memory-bound from", "breaks even at", "inflection at"), rows)
+    say(f"drafted through {answers[0].draft_kv.partition(',')[0]}", "dim")

@@ -8,7 +8,7 @@ from perfmodel.answers.inverse import Inverse, InverseQuery
 from perfmodel.answers.inverse import inverse as answer
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import show_rows, table
+from perfmodel.cli.output import Column, say, show_rows, table
 
 app = typer.Typer(**PLAIN)
 
@@ -24,11 +24,12 @@ def inverse(queries: list[InverseQuery], json: Json = False) -> None:
 
 
 def _print(answers: Iterable[Inverse]) -> None:
-    rows = []
+    answers, rows = list(answers), []
     for a in answers:
         limits = (a.smallest_alpha, a.largest_draft_to_target, a.largest_kv_reread)
         reach = [NONE if limit is None else f"{limit:.3f}" for limit in limits]
         asked = (str(a.batch), str(a.context), str(a.gamma), times(a.speedup), times(a.target_speedup))
         rows.append((*asked, *reach, tokens(a.smallest_context)))
     needed = ("alpha from", "draft/target to", "KV re-read to", "context from")
-    table(("batch", "context", "gamma", "speedup", "target", *needed), rows)
+    table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)
+    say(f"drafted through {answers[0].draft_kv.partition(',')[0]}", "dim")

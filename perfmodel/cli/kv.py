@@ -44,10 +44,10 @@ CATALOGUE = Catalogue(
     load=load,
     columns=(
         Column("name", "name", lambda kv: kv.name),
-        Column("aliases", "also", lambda kv: list(kv.aliases) or None, ", ".join, left=True),
-        Column("options", "options", lambda kv: _options(kv) or None, _spell, left=True),
+        Column("aliases", "also", lambda kv: list(kv.aliases) or None, ", ".join, left=True, spare=1),
+        Column("options", "options", lambda kv: _options(kv) or None, _spell, left=True, spare=2),
         Column("example", "example", lambda kv: kv.example, left=True),
-        Column("source", "source", lambda kv: kv.source, left=True),
+        Column("source", "source", lambda kv: kv.source, left=True, spare=3),
     ),
     describe=_describe,
     argument="METHOD[:BUDGET]",

@@ -15,6 +15,7 @@ from perfmodel.errors import InputError
 MAX_POINTS = 10_000
 PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 """How every `typer.Typer` of the command line is made."""
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all there is to say.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 

@@ -11,10 +11,14 @@ import typer
 from perfmodel.answers.answer import Answer, Rows
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 WIDTH, WIDEST = 112, 250
+GAP, EDGES = 3, 2
+"""Blanks between the columns of a table, and around them."""
+FAIR = 24
+"""Width that a column of text should have before others are left out for its sake."""
 
 
 def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
@@ -35,19 +39,29 @@ def print_json(data: Any) -> None:
     typer.echo(json_module.dumps(data, indent=2, allow_nan=False))
 
 
-def console() -> "Console":
-    """As wide as the terminal; where there is none, as wide as any table needs, so that files are all alike."""
+def console(width: int | None = None) -> "Console":
+    """As wide as the terminal unless `width` is given; where there is none, as wide as any table needs."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else WIDEST, highlight=False, markup=False)
+    return Console(width=width if width or sys.stdout.isatty() else WIDEST, highlight=False, markup=False)
+
+
+def _put(made: "RenderableType", width: int) -> None:
+    """Print; without the blanks at the ends of lines where it is no terminal that is printed to."""
+    out = console(width)
+    if out.is_terminal:
+        return out.print(made)
+    with out.capture() as written:
+        out.print(made)
+    for line in written.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def say(text: str, style: str = "") -> None:
     """Print a sentence, wrapped at `WIDTH` at the latest."""
     from rich.text import Text
 
-    out = console()
-    out.print(Text(text, style=style), width=min(out.width, WIDTH))
+    _put(Text(text, style=style), width=min(console().width, WIDTH))
 
 
 def say_whole(text: str) -> None:
@@ -63,10 +77,22 @@ def warn(notes: Iterable[str]) -> None:
         say(f"warning: {note}", "yellow")
 
 
+def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
+    """Print the warnings of several answers, each once, and which answers have it where not all do.
+
+    noted: what an answer is of, such as ``batch 8, context 4096``, and its warnings.
+    """
+    places: dict[str, list[str]] = {}
+    for place, notes in noted:
+        for note in dict.fromkeys(notes):
+            places.setdefault(note, []).append(place)
+    warn(note if len(at) == len(noted) else f"{'; '.join(at)}: {note}" for note, at in places.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. left: text, not a number. spare: left out where the terminal is too narrow, the largest
-    first.
+    """One column of a table. left: text, which may be broken between words, unlike a number. spare: left out where the
+    terminal is too narrow, the largest first.
     """
 
     name: str
@@ -77,26 +103,29 @@ class Column:
 def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_last: bool = False) -> None:
     """Print rows of cells below their columns, the first to the left and numbers to the right."""
     kept = [c if isinstance(c, Column) else Column(c, left=not number) for number, c in enumerate(columns)]
-    places, out = list(range(len(kept))), console()
+    places, width = list(range(len(kept))), console().width
     while True:
-        made = _table([kept[place] for place in places], [[row[place] for place in places] for row in rows], bold_last)
+        sizes = [_Sizes.of(kept[place], [row[place] for row in rows]) for place in places]
+        room = width - GAP * (len(places) - 1) - EDGES
         spare = [place for place in places if kept[place].spare]
-        if not spare or out.measure(made).maximum <= out.width:
+        if not spare or sum(s.fair for s in sizes) <= room:
             break
         places.remove(max(spare, key=lambda place: kept[place].spare))
-    out.print(made)
+    cells = [[row[place] for place in places] for row in rows]
+    made = _table([kept[place] for place in places], cells, _widths(sizes, room), bold_last)
+    _put(made, width=max(width, sum(s.least for s in sizes) + width - room))
 
 
 def facts(pairs: dict[str, str]) -> None:
     """Print names and what is said of them, without a head."""
     from rich.table import Table
 
-    out, made = console(), Table(box=None, show_header=False, pad_edge=False)
+    made = Table(box=None, show_header=False, pad_edge=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
     for name, text in pairs.items():
         made.add_row(name, text)
-    out.print(made, width=min(out.width, WIDTH))
+    _put(made, width=min(console().width, WIDTH))
 
 
 def fit(fits: bool, max_batch: int) -> str:
@@ -104,13 +133,45 @@ def fit(fits: bool, max_batch: int) -> str:
     return "yes" if fits else f"no, {max_batch}"
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], bold_last: bool) -> "Table":
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Widths of a column: the least, which breaks no number or word, a fair one, its widest cell's, its heading's."""
+
+    least: int
+    fair: int
+    cells: int
+    heading: int
+
+    @classmethod
+    def of(cls, column: Column, cells: Sequence[str]) -> "_Sizes":
+        word = max(map(len, column.name.split()), default=0)
+        whole = max([word, *map(len, cells)])
+        words = [len(part) for cell in cells for part in cell.split()]
+        least = max([word, *words]) if column.left else whole
+        return cls(least, max(least, min(whole, FAIR)) if column.left else whole, whole, max(whole, len(column.name)))
+
+
+def _widths(sizes: Sequence[_Sizes], room: int) -> list[int]:
+    """The least widths, grown while there is room: to whole cells where most is missing first, then to headings."""
+    widths = [s.least for s in sizes]
+    for goals in ([s.fair for s in sizes], [s.cells for s in sizes]):
+        while sum(widths) < room and widths != goals:
+            lacks = [goal - width for goal, width in zip(goals, widths, strict=True)]
+            widths[lacks.index(max(lacks))] += 1
+    for number, s in enumerate(sizes):
+        if sum(widths) - widths[number] + s.heading <= room:
+            widths[number] = s.heading
+    return widths
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: list[int], bold_last: bool) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        made.add_column(column.name, justify="left" if column.left or not number else "right", overflow="fold")
+    for number, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        side: Any = "left" if column.left or not number else "right"
+        made.add_column(column.name, justify=side, overflow="fold", width=width, vertical="top")
     for number, row in enumerate(rows):
         made.add_row(*row, style="bold" if bold_last and number == len(rows) - 1 else None)
     return made

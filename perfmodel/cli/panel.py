@@ -9,7 +9,7 @@ from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import NONE, devices, limiter, seconds, size, times, tokens
 from perfmodel.answers.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.whatif import WhatIf
-from perfmodel.cli.output import Column, facts, fit, say, table, warn
+from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "too_close_to_call": "yellow", "does_not_fit": "red"}
 FIGURES = {
@@ -71,7 +71,7 @@ def several(answers: Iterable[WhatIf]) -> None:
         if a.sensitivity is not None:
             say(f"\n{_point(a.query)}", "bold")
             _moves(a.sensitivity)
-    warn(note for a in answers for note in a.warnings)
+    warn_where([(_point(a.query), a.warnings) for a in answers])
 
 
 def _moves(rows: Iterable[Move]) -> None:
@@ -88,7 +88,7 @@ def _moves(rows: Iterable[Move]) -> None:
 def _subject(q: Query) -> str:
     draft = "itself" if q.draft == "self" else q.draft
     group = devices(q.hardware, float(q.tp))
-    return f"{q.model} on {group}, drafted by {draft} through {q.draft_kv.partition(',')[0]}"
+    return f"{q.model} on {group}, drafted by {draft} through {(q.draft_kv or 'full').partition(',')[0]}"
 
 
 def _point(q: Query) -> str:

@@ -57,7 +57,7 @@ class Points(Options):
     context: Annotated[Numbers | None, listed(arg.Context)]
     gamma: arg.Gamma = None
     tp: arg.TP = 1
-    draft_kv: arg.DraftKV = "full"
+    draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
 
     def one(self) -> Query:

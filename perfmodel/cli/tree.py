@@ -8,7 +8,7 @@ from perfmodel.answers.text import seconds, times
 from perfmodel.answers.tree import TreeAnswer, TreeQuery
 from perfmodel.answers.tree import tree as answer
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, fit, show_rows, table, warn
+from perfmodel.cli.output import Column, fit, show_rows, table, warn_where
 
 app = typer.Typer(**PLAIN)
 
@@ -32,4 +32,4 @@ def _print(answers: Iterable[TreeAnswer]) -> None:
         rows.append((f"{a.batch:g}", f"{a.context:g}", *shape, *gain, *rule, fit(a.fits, a.max_batch)))
     rules = (Column("rule's nodes", spare=2), Column("rule", spare=1))
     table(("batch", "context", "nodes", "levels", "widths", "tokens", "speedup", "TPOT", *rules, "fits"), rows)
-    warn(note for a in answers for note in a.warnings)
+    warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])

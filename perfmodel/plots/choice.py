@@ -101,7 +101,7 @@ def alpha_needed(
     """
     own = axes is None
     figure, axes = canvas(axes)
-    method = query.draft_kv.partition(":")[0]
+    method = resolve(query).draft.kv.name
     parse_kv(f"{method}:{budgets[0]}")
     asked = [replace(query, draft_kv=f"{method}:{budget}") for budget in budgets]
     for aim, colour, marker in zip(targets, shades(len(targets)), "os^Dv" * 3, strict=False):
@@ -175,7 +175,7 @@ def _question(found: list[WhatIf]) -> str:
     q, acceptance = found[0].query, found[0].acceptance
     calibrations = {a.calibration.name for a in found}
     made = f"calibration {calibrations.pop()}" if len(calibrations) == 1 else "each device's calibration"
-    draft = f"draft {q.draft} through {q.draft_kv.partition(',')[0]}"
+    draft = f"draft {q.draft} through {(q.draft_kv or '').partition(',')[0]}"
     parts = [
         f"{q.model} on {q.tp} of each, batch {q.batch}, context {tokens(float(q.context))}",
         draft if q.draft_tp == q.tp else f"{draft} on {q.draft_tp}",

@@ -61,23 +61,26 @@ def surface(
     points: int = POINTS,
     axes: "Axes | None" = None,
 ) -> "Figure":
-    """Predicted speedup over both spans, at one gamma or (None) at the best one from 1 on of every point.
+    """Predicted speedup over both spans, at one gamma or (None) at the best one from 0 on of every point.
 
-    The black line is break even; dashed is S_inflection, from which on a larger batch of `batch_range` costs no speedup
-    (one gamma only); what does not fit in memory is paler. Returns the figure.
+    The black line is break even; grey is where the best gamma is 0, speedup 1; dashed is S_inflection, from which on a
+    larger batch of `batch_range` costs no speedup (one gamma only); what does not fit in memory is paler. Returns the
+    figure.
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
-    gammas = _gammas(scenario, max_gamma)[1:] if gamma is None else np.array([gamma])
+    gammas = _gammas(scenario, max_gamma) if gamma is None else np.array([gamma])
     every = speedups(scenario, batches[:, None], contexts, gammas)
     values, drafted = every.max(-1), gammas[every.argmax(-1)]
+    drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
     own = axes is None
     figure, axes = canvas(axes)
     levels, colours = _levels(values)
     beyond = ("neither", "min", "max", "both")[int(values.min() < levels[0]) + 2 * int(values.max() > levels[-1])]
     filled = axes.contourf(contexts, batches, values, levels, colors=colours, extend=beyond)
     handles = [
-        *_break_even(axes, contexts, batches, values),
+        *(_baseline(axes, contexts, batches, drafted) if gamma is None else []),
+        *_break_even(axes, contexts, batches, drafting),
         *_inflection(axes, scenario, gamma, batch_range, context),
     ]
     handles += _memory(axes, scenario, batches, contexts, drafted, memory_fraction)
@@ -189,6 +192,15 @@ def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) ->
         return []
     axes.contour(contexts, batches, values, [1.0], colors="black", linewidths=2.0)
     return [Line2D([], [], color="black", linewidth=2.0, label="break even")]
+
+
+def _baseline(axes: "Axes", contexts: Array, batches: Array, drafted: NDArray[np.int64]) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    if drafted.all():
+        return []
+    axes.contourf(contexts, batches, (drafted == 0).astype(float), [0.5, 1.5], colors=[GREY])
+    return [Patch(facecolor=GREY, label="best γ is 0: 1.00×")]
 
 
 def _inflection(axes: "Axes", scenario: Scenario, gamma: int | None, batches: Span, context: Span) -> list[Any]:

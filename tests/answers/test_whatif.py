@@ -252,3 +252,38 @@ def test_bad_input_is_refused_in_one_line(flags, said):
     assert message.isprintable()
     assert len(message) < 600
     assert "Error" not in message
+
+
+OPEN = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4, "context": 32_000, "alpha": 0.8}
+
+
+def test_a_self_draft_reads_a_sparse_cache_unless_asked_otherwise_and_says_so() -> None:
+    """One that reads all of the cache never pays, whatever is accepted."""
+    found, named = whatif(**OPEN), whatif(**OPEN, draft_kv="streamingllm:512")
+    assert found.speedup == named.speedup
+    assert found.query == named.query
+    assert found.warnings == ("draft_kv was not given: the self-draft reads streamingllm:512", *named.warnings)
+    assert whatif(**OPEN | {"alpha": 1.0}, draft_kv="full").gamma_optimal == 0
+
+
+@pytest.mark.parametrize("draft", ["llama-3.2-1b", "eagle", "ngram", "medusa"])
+def test_a_draft_of_its_own_reads_all_of_its_cache(draft: str) -> None:
+    found = whatif(**OPEN, draft=draft)
+    assert found.query.draft_kv == "full"
+    assert not any("draft_kv was not given" in note for note in found.warnings)
+
+
+def test_the_default_goes_with_the_draft_when_a_question_is_changed() -> None:
+    assert whatif(Query(**OPEN), draft="llama-3.2-1b").query.draft_kv == "full"
+
+
+@pytest.mark.parametrize(
+    ("context", "would"), [(64_000, "would pay: at most batch 6 fits"), (256, "would not pay: at most batch ")]
+)
+def test_what_does_not_fit_never_pays(context: int, would: str) -> None:
+    asked = OPEN | {"context": context}
+    most = whatif(**asked, gamma=2).memory.max_batch
+    found = whatif(**asked | {"batch": most + 1}, gamma=2)
+    assert found.verdict == "does_not_fit"
+    assert found.reason.startswith(would)
+    assert whatif(**asked | {"batch": most}, gamma=2).verdict != "does_not_fit"

@@ -318,14 +318,23 @@ def test_the_scale_of_a_surface_reaches_its_values(values: tuple[float, float]) 
 
 
 def test_a_narrow_surface_has_ticks_and_a_bar_that_covers_it() -> None:
-    figure = plots.surface(SCENARIO, batch=(4, 5), context=(1000, 1010), points=5)
+    figure = plots.surface(SCENARIO, gamma=2, batch=(4, 5), context=(1000, 1010), points=5)
     with plots.style():
         figure.draw_without_rendering()
     axes, bar = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1,000", "1,010"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["4", "5"]
-    values = speedups(SCENARIO, np.array([[4.0], [5.0]]), np.array([1000.0, 1010.0]), np.arange(1, 17)).max(-1)
+    values = speedups(SCENARIO, np.array([[4.0], [5.0]]), np.array([1000.0, 1010.0]), np.array([2]))
     assert bar.get_ylim()[0] <= values.min() <= values.max() <= bar.get_ylim()[1]
+
+
+def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
+    """Where no draft pays the best gamma is 0, whose speedup is 1: grey, and the bar starts there."""
+    figure = plots.surface(SCENARIO, points=17)
+    axes, bar = figure.axes
+    assert bar.get_ylim()[0] == 1.0
+    assert "best γ is 0: 1.00×" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert min(plots.surface(SCENARIO, gamma=3, points=17).axes[1].get_ylim()) < 1.0
 
 
 CHANGES: dict[str, tuple[dict[str, Any], Any]] = {

@@ -1,0 +1,128 @@
+"""What is printed for people: on a terminal of 80 columns no number is broken, and what is piped is plain text."""
+
+import shlex
+import sys
+
+import pytest
+from commands import read, run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.cli import output
+from perfmodel.cli.output import Column
+
+A100 = "--model llama-3.1-8b --hardware a100 --tp 8"
+COMMANDS = [
+    "gpus list",
+    "models list",
+    "calibrations list",
+    "kv list",
+    f"ops {A100} --batch 64 --context 32k",
+    "ops --model qwen3-30b-a3b --hardware h100 --batch 64 --context 32k",
+    f"whatif {A100} --batch 64 --context 32k --sensitivity",
+    f"whatif {A100} --batch 16,64,256 --context 32k,128k --alpha 0.8",
+    f"inflection {A100} --batch 16,64,256 --gamma 2,3 --alpha 0.8",
+    f"inverse {A100} --batch 64 --context 32k --alpha 0.8",
+    f"advise {A100} --context 32k --verbose",
+    f"schedule {A100} --context 32k --draft eagle --alpha 0.7",
+    f"tree {A100} --batch 1,8 --context 4k,64k --draft llama-3.2-1b --rates 0.6,0.2,0.1",
+    "moe --model qwen3-30b-a3b --hardware h100 --tp 4 --context 4k --gamma 3 --draft eagle --alpha 0.8",
+    "serving --model llama-3.1-8b --hardware h100 --batch 20 --context 2k,16k,40k --alpha 0.85,0.5 --gamma 3",
+    "compare --model llama-3.1-70b --hardware h100 --tp 8 --context 128k --gamma 4 --alpha 0.76 --draft eagle",
+]
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns that knows no colours."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+
+def words(text: str) -> set[str]:
+    return {word for word in text.split() if set(word) != {"─"}}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_broken_at_80_columns(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every word and number of the narrow output stands whole in the wide one, and no line is too long."""
+    piped = run(capsys, *shlex.split(command))
+    assert all(line == line.rstrip() for line in piped.splitlines())
+    assert "\x1b" not in piped
+    narrow(monkeypatch)
+    shown = run(capsys, *shlex.split(command))
+    assert words(shown) <= words(piped)
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= 80
+
+
+def test_devices_at_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow(monkeypatch)
+    lines = [line.rstrip() for line in run(capsys, "gpus", "list").splitlines()]
+    assert lines[1:4] == [
+        "                                     bf16       fp8",
+        " name                GB    GB/s   TFLOP/s   TFLOP/s   calibration",
+        " " + "─" * 78,
+    ]
+    assert " a100-sxm-80gb       80    2039       312         -   a100-sxm-80gb.magicdec" in lines
+
+
+def test_lengths_at_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow(monkeypatch)
+    lines = run(capsys, *shlex.split(f"inflection {A100} --batch 16 --gamma 2 --alpha 0.8 --calibration ideal"))
+    assert [line.rstrip() for line in lines.splitlines()] == [
+        "",
+        " " * 68 + "inflection",
+        " batch   gamma   calibration   memory-bound from   breaks even at           at",
+        " " + "─" * 77,
+        " 16          2   ideal                         1            4,393        4,507",
+        "",
+        "drafted through streamingllm:512",
+    ]
+
+
+def test_a_warning_of_a_table_names_what_it_is_of(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys, *shlex.split(f"whatif {A100} --batch 16,256 --context 32k --gamma 2 --alpha 0.8"))
+    assert "warning: batch 256, context 32768, gamma 2: batch 256 does not fit in 72.0 GB" in text
+    assert "warning: draft_kv was not given" in text  # of all points
+
+
+def test_advice_shows_the_best_baseline_once_and_one_gain(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where it is the runner-up; a gain is always over the best baseline."""
+    arguments = shlex.split("advise --model llama-3.1-8b --hardware h100 --context 32k")
+    found, text = read(capsys, *arguments), run(capsys, *arguments)
+    assert found["runner_up"] == found["baseline"]
+    rows = [line.split() for line in text.splitlines() if line.endswith("x")]
+    gain = found["robustness"]["gain_over_baseline"]
+    assert [(row[0], row[-1]) for row in rows] == [("chosen", f"{gain:.2f}x"), ("runner-up", "1.00x")]
+    assert f"{gain:.2f} times the best baseline" in text
+
+
+@given(st.data())
+def test_columns_are_never_narrower_than_what_cannot_be_broken(data: st.DataObject) -> None:
+    """And use the room there is: as wide as the whole cells where these fit, never wider than cells and heading."""
+    cell = st.text("ab1 .", max_size=30)
+    count = data.draw(st.integers(1, 6))
+    columns = [Column(data.draw(cell), data.draw(st.booleans())) for _ in range(count)]
+    cells = [data.draw(st.lists(cell, max_size=4)) for _ in range(count)]
+    sizes = [output._Sizes.of(*pair) for pair in zip(columns, cells, strict=True)]
+    room = data.draw(st.integers(0, 200))
+    widths = output._widths(sizes, room)
+    for column, size, width, lines in zip(columns, sizes, widths, cells, strict=True):
+        assert size.least <= width <= size.heading
+        assert column.left or width >= max(map(len, lines), default=0)
+    assert sum(widths) <= max(room, sum(s.least for s in sizes))
+    if sum(s.heading for s in sizes) <= room:
+        assert widths == [s.heading for s in sizes]
+
+
+def test_columns_that_can_be_spared_go_first_the_largest_number_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch)
+    columns = ("name", Column("a", spare=1), Column("b", spare=2), "c")
+    output.table(columns, [("x", "1" * 30, "2" * 30, "3" * 30)])
+    shown = capsys.readouterr().out
+    assert "2" not in shown
+    assert "1" * 30 in shown
+    assert "3" * 30 in shown
