@@ -71,3 +71,14 @@ def _fill(path: Path, content: Content) -> None:
         path.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
     with path.open("r+b") as stream:
         os.fsync(stream.fileno())
+
+
+def no_formula(text: str) -> str:
+    """A cell of a table that no spreadsheet runs: where it begins like a formula, an apostrophe goes before it."""
+    if text.lstrip()[:1] not in tuple("=+-@"):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return "'" + text
+    return text

@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from perfmodel.answers.sweep import COLUMNS, LABELS, Grid, Sweep, blocks, frame_of, pandas
 from perfmodel.errors import InputError, in_names, not_installed, refuse
+from perfmodel.reading import check_regular
 from perfmodel.speculation.chain import Prediction
+from perfmodel.writing import destination, no_formula, write
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -52,17 +54,22 @@ def to_frame(found: Prediction | Sweep | Grid, *, context: ArrayLike | None = No
 def write_frame(frame: "DataFrame", path: str | Path) -> None:
     """Keep a table as .csv (numbers in full) or .parquet.
 
-    A .csv holds no types: a label of your own that reads like a number comes back as one. Raises InputError for another
-    suffix, a place that cannot be written to, or without pyarrow.
+    A .csv holds no types: a label of your own that reads like a number comes back as one, and one that begins like a
+    formula with an apostrophe before it. Raises InputError for another suffix, a place that cannot be written to, or
+    without pyarrow.
     """
-    where = _checked(path)
-    try:
-        if where.suffix == ".csv":
-            frame.to_csv(where, index=False)
-        else:
-            frame.to_parquet(where, index=False)
-    except OSError as error:
-        raise InputError(f"{where}: cannot be written: {error.strerror or error}") from None
+    where = _checked(destination(path, *SUFFIXES, flag="frame file"))
+    if where.suffix == ".csv":
+        write(where, lambda fresh: _without_formulas(frame).to_csv(fresh, index=False), "frame file")
+    else:
+        write(where, lambda fresh: frame.to_parquet(fresh, index=False), "frame file")
+
+
+def _without_formulas(frame: "DataFrame") -> "DataFrame":
+    kept = frame.copy(deep=False)
+    for name in frame.columns[[dtype.kind in "OTSU" for dtype in frame.dtypes]]:
+        kept[name] = frame[name].map(lambda value: no_formula(value) if isinstance(value, str) else value)
+    return kept
 
 
 @in_names
@@ -72,19 +79,20 @@ def read_frame(path: str | Path) -> "DataFrame":
     `fits` is boolean, or pandas' nullable boolean where some rows have none. Raises InputError.
     """
     where, library = _checked(path), pandas()
-    if not where.is_file():
-        raise InputError(f"{where}: must be a readable file, and there is none of this name")
+    check_regular(where)
     try:
         if where.suffix == ".csv":
             frame = library.read_csv(where, keep_default_na=False, na_values=[""], dtype=TEXTS, **_exact(library))
         else:
             frame = library.read_parquet(where)
-    except ValueError as error:  # pandas and pyarrow say so of what they cannot parse
-        raise InputError(f"{where}: must be {where.suffix[1:]}: {' '.join(str(error).split())[:200]}") from None
-    if "alpha" in frame and (frame["alpha"].isna().all() or library.api.types.is_numeric_dtype(frame["alpha"])):
-        frame["alpha"] = frame["alpha"].astype(np.float64)
-    if "fits" in frame:
-        frame["fits"] = _truth(frame["fits"], where)
+        if "alpha" in frame and (frame["alpha"].isna().all() or library.api.types.is_numeric_dtype(frame["alpha"])):
+            frame["alpha"] = frame["alpha"].astype(np.float64)
+        if "fits" in frame:
+            frame["fits"] = _truth(frame["fits"], where)
+    except InputError:
+        raise
+    except (ValueError, TypeError, KeyError, NotImplementedError, OSError) as error:  # what pandas and pyarrow say
+        raise InputError(f"{where}: must be {where.suffix[1:]}: {str(error)[:200]}") from None
     return frame
 
 

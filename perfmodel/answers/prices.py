@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.candidates import AdviseQuery, Candidate
+from perfmodel.errors import refuse
 from perfmodel.operations import Array
 from perfmodel.speculation import capacity
 from perfmodel.speculation.scenario import Scenario
@@ -14,6 +15,8 @@ from perfmodel.speculation.tree_cost import growth, surface
 
 TREE_SIZES = np.array([*range(1, 64), *range(64, 256, 8), *range(256, 513, 32)])
 """Nodes of the trees searched, the root included: every size to 64, then steps of an eighth of it or less."""
+MAX_PRICES = 2_000_000
+"""Of all batches, drafts and draft lengths together: about a gigabyte and ten seconds."""
 TREE_LEVELS = 24
 """Most levels of the trees searched, the root's included; `perfmodel tree` looks at every size, and further."""
 
@@ -58,7 +61,14 @@ class Priced:
 
 
 def price(baseline: list[Candidate], candidates: list[Candidate], asked: AdviseQuery) -> tuple[list[Priced], ...]:
-    """The baseline and candidates. Target passes are the same for all drafts of a degree and counted once."""
+    """The baseline and candidates. Target passes are the same for all drafts of a degree and counted once.
+
+    Raises InputError for more prices than fit in memory with ease.
+    """
+    columns = len(baseline) + sum(_columns(c, asked) for c in candidates)
+    if asked.batches.size * columns > MAX_PRICES:
+        allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
+        raise refuse("--batch", None, allowed, asked.batches.size)
     chains = [c for c in candidates if c.tree is None]
     deepest = max((c.longest(int(asked.max_gamma)) for c in chains), default=0)
     verify = {c.tp: _verify(c.scenario, asked, deepest) for c in baseline}
@@ -66,6 +76,11 @@ def price(baseline: list[Candidate], candidates: list[Candidate], asked: AdviseQ
     alone = [_priced(c, none, none, np.ones(1), verify[c.tp][:, :1], asked) for c in baseline]
     drafted = [_trees(c, asked) if c.tree is not None else _chains(c, asked, verify[c.tp]) for c in candidates]
     return alone, drafted
+
+
+def _columns(candidate: Candidate, asked: AdviseQuery) -> int:
+    """Draft lengths, or sizes and levels of trees, that are priced at each batch."""
+    return candidate.longest(int(asked.max_gamma)) if candidate.tree is None else TREE_SIZES.size * TREE_LEVELS
 
 
 def fits(scenario: Scenario, batch: Any, drafted: Any, asked: AdviseQuery) -> NDArray[np.bool_]:

@@ -258,11 +258,14 @@ def pandas() -> Any:
 
 
 class Sink(Protocol):
-    """Where blocks go. `open` says how many blocks an interrupted run has left; `close` makes the file whole."""
+    """Where blocks go. `open` says how many blocks an interrupted run has left; `close` makes the file whole
+    if it holds all rows; `leave` comes last, whatever has happened.
+    """
 
     def open(self, fingerprint: str, *, resume: bool, overwrite: bool) -> int: ...
     def write(self, block: Block) -> None: ...
-    def close(self) -> None: ...
+    def close(self, rows: int) -> None: ...
+    def leave(self) -> None: ...
 
 
 def run(
@@ -278,10 +281,13 @@ def run(
     What was written before an interruption stays, and `resume` goes on from there. Raises InputError for a question
     that cannot be answered, and where the interrupted file belongs to another one.
     """
-    written = 0
-    for block in blocks(grid, sink.open(grid.fingerprint(), resume=resume, overwrite=overwrite)):
-        sink.write(block)
-        written += block.rows
-        progress(written, grid.rows)
-    sink.close()
+    written, fingerprint = 0, grid.fingerprint()
+    try:
+        for block in blocks(grid, sink.open(fingerprint, resume=resume, overwrite=overwrite)):
+            sink.write(block)
+            written += block.rows
+            progress(written, grid.rows)
+        sink.close(grid.rows)
+    finally:
+        sink.leave()
     return grid.rows

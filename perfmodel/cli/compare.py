@@ -9,7 +9,7 @@ from perfmodel.answers.compare import CompareQuery, Comparison
 from perfmodel.answers.compare import compare as answer
 from perfmodel.answers.text import seconds, size, tokens
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, say, show_rows, table
+from perfmodel.cli.output import Column, each, say, show_rows, table
 
 app = typer.Typer(**PLAIN)
 
@@ -22,7 +22,7 @@ def compare(queries: list[CompareQuery], json: Json = False) -> None:
     Also how both compose in the memory there is, what speculation does to a disaggregated decode pool, and how much of
     the idle FLOPs it leaves to chunked prefill.
     """
-    show_rows([answer(query) for query in queries], json, _print)
+    show_rows(each(answer, queries), json, _print)
 
 
 def _print(answers: Iterable[Comparison]) -> None:

@@ -8,7 +8,7 @@ from perfmodel.answers.hierarchy import Hierarchy, HierarchyQuery
 from perfmodel.answers.hierarchy import hierarchy as answer
 from perfmodel.answers.text import seconds, times
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, fit, say, show_rows, table, warn_where
+from perfmodel.cli.output import Column, each, fit, say, show_rows, table, warn_where
 
 app = typer.Typer(**PLAIN)
 
@@ -20,7 +20,7 @@ def hierarchy(queries: list[HierarchyQuery], json: Json = False) -> None:
 
     The lengths with the largest speedup are chosen. --alpha is P(the target accepts a token of the middle).
     """
-    show_rows([answer(query) for query in queries], json, _print)
+    show_rows(each(answer, queries), json, _print)
 
 
 def _print(answers: Iterable[Hierarchy]) -> None:

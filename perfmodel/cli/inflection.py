@@ -8,7 +8,7 @@ from perfmodel.answers.inflection import ContextLengths, Inflection, InflectionQ
 from perfmodel.answers.inflection import inflection as answer
 from perfmodel.answers.text import tokens
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, say, show_rows, table
+from perfmodel.cli.output import Column, each, say, show_rows, table
 
 app = typer.Typer(**PLAIN)
 
@@ -22,7 +22,7 @@ def inflection(queries: list[InflectionQuery], json: Json = False) -> None:
     speculation is faster than the baseline. inflection_context: from here on a larger batch costs no speedup. Each
     on the calibration in use and, beside it, on the ideal roofline.
     """
-    show_rows([answer(query) for query in queries], json, _print)
+    show_rows(each(answer, queries), json, _print)
 
 
 def _print(answers: Iterable[Inflection]) -> None:

@@ -8,7 +8,7 @@ from perfmodel.answers.inverse import Inverse, InverseQuery
 from perfmodel.answers.inverse import inverse as answer
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, say, show_rows, table
+from perfmodel.cli.output import Column, each, say, show_rows, table
 
 app = typer.Typer(**PLAIN)
 
@@ -20,7 +20,7 @@ def inverse(queries: list[InverseQuery], json: Json = False) -> None:
 
     Smallest acceptance, largest draft cost, largest KV re-read factor of verification, smallest context.
     """
-    show_rows([answer(query) for query in queries], json, _print)
+    show_rows(each(answer, queries), json, _print)
 
 
 def _print(answers: Iterable[Inverse]) -> None:

@@ -12,7 +12,8 @@ import typer
 from perfmodel.answers.arguments import Argument, Question, Read, arguments, flag, required
 from perfmodel.errors import InputError
 
-MAX_POINTS = 10_000
+MAX_POINTS = 1000
+"""Answers of one command: some ten seconds of them."""
 PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 """How every `typer.Typer` of the command line is made."""
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all there is to say.")]

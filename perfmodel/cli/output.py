@@ -193,3 +193,16 @@ class Progress:
         """Finish the line."""
         if self.begun:
             print(file=sys.stderr)
+
+
+def each(answer: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:
+    """The answers to questions one by one, with progress where there are several."""
+    bar, found = Progress("answers"), []
+    try:
+        for question in questions:
+            found.append(answer(question))
+            if len(questions) > 1:
+                bar(len(found), len(questions))
+    finally:
+        bar.end()
+    return found

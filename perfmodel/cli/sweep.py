@@ -34,7 +34,14 @@ def sweep(grid: Grid, output: Output, resume: Resume = False, overwrite: Overwri
     try:
         grids.run(grid, sink_for(output), resume=resume, overwrite=overwrite, progress=bar)
     except OSError as error:
-        raise InputError(f"--output: {output}: {error.strerror or error}") from None
+        raise InputError(
+            f"--output: {output}: {error.strerror or error}; --resume goes on from the rows so far"
+        ) from None
+    except KeyboardInterrupt:
+        bar.end()
+        if Path(f"{output}.part.json").exists():
+            typer.echo(f"interrupted; rows so far are in {output}.part, and --resume goes on from there", err=True)
+        raise
     finally:
         bar.end()
     typer.echo(f"{grid.rows} rows in {output}", err=True)

@@ -8,7 +8,7 @@ from perfmodel.answers.text import seconds, times
 from perfmodel.answers.tree import TreeAnswer, TreeQuery
 from perfmodel.answers.tree import tree as answer
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, fit, show_rows, table, warn_where
+from perfmodel.cli.output import Column, each, fit, show_rows, table, warn_where
 
 app = typer.Typer(**PLAIN)
 
@@ -20,7 +20,7 @@ def tree(queries: list[TreeQuery], json: Json = False) -> None:
 
     Several --batch or --context values give a tree for each; a tree of size 1 is the baseline.
     """
-    show_rows([answer(query) for query in queries], json, _print)
+    show_rows(each(answer, queries), json, _print)
 
 
 def _print(answers: Iterable[TreeAnswer]) -> None:

@@ -7,10 +7,11 @@ import typer
 
 from perfmodel.answers.query import Query
 from perfmodel.answers.sensitivity import sensitivity as ranked
+from perfmodel.answers.whatif import WhatIf
 from perfmodel.answers.whatif import whatif as answer
 from perfmodel.cli import panel
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import show, show_rows
+from perfmodel.cli.output import each, show, show_rows
 
 app = typer.Typer(**PLAIN)
 Sensitivity = Annotated[
@@ -25,9 +26,12 @@ def whatif(queries: list[Query], sensitivity: Sensitivity = False, json: Json = 
 
     Several --batch, --context or --gamma values give a table.
     """
-    answers = [answer(query) for query in queries]
-    if sensitivity:
-        answers = [replace(a, sensitivity=tuple(ranked(query))) for query, a in zip(queries, answers, strict=True)]
+
+    def answered(query: Query) -> WhatIf:
+        found = answer(query)
+        return replace(found, sensitivity=tuple(ranked(query))) if sensitivity else found
+
+    answers = each(answered, queries)
     if len(answers) > 1:
         show_rows(answers, json, panel.several)
     else:

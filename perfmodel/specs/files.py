@@ -60,7 +60,7 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     kind = "JSON" if path.suffix == ".json" else "YAML"
     text = read_text(path, MAX_FILE_BYTES)
     try:
-        data = _read_json(text, infinity) if kind == "JSON" else _read_yaml(text)
+        data = _printable(_read_json(text, infinity) if kind == "JSON" else _read_yaml(text))
     except (ValueError, RecursionError, OverflowError, AttributeError, yaml.YAMLError) as error:
         # PyYAML lets AttributeError out of a broken "!!timestamp".
         detail = one_line(str(error))[:200] or type(error).__name__
@@ -68,6 +68,15 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"{path}: must hold a mapping of keys to values, given {type(data).__name__}")
     return data
+
+
+def _printable(value: Any) -> Any:
+    """The same with every text on one line, without control characters: it may reach a terminal."""
+    if isinstance(value, str):
+        return value if value.isprintable() else one_line(value)
+    if isinstance(value, dict):
+        return {key: _printable(inner) for key, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _read_yaml(text: str) -> Any:

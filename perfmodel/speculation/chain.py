@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import refuse
+from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
@@ -102,7 +102,7 @@ def predict(scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX
     """Answer a workload of any size at flat memory beside its result.
 
     gamma_optimal is sought from 0 to `max_gamma`, or as far as the acceptance data reaches. Raises InputError where
-    the workload's gamma is beyond that data.
+    the workload's gamma is beyond that data, and for an answer that is not finite.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma
     alpha = np.asarray(0.0 if scenario.acceptance.alpha is None else scenario.acceptance.alpha)
@@ -125,6 +125,10 @@ def predict(scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX
         if alpha.ndim:
             part = replace(scenario, acceptance=Acceptance.from_alpha(_within(alpha, block, shape)))
         _fill(part, b, c, g, last, deepest, {name: whole[where] for name, whole in fields.items()}, best[where])
+    for name, values in fields.items():
+        if not np.all(np.isfinite(values)):
+            files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
+            raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
         batch=np.broadcast_to(batch, shape),
         gamma=np.broadcast_to(gamma, shape),

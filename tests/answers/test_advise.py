@@ -362,3 +362,13 @@ def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
     _, none, skips = find_candidates(request(rate={}, acceptance=str(path), context=100_000))
     assert none == []
     assert "was measured at 8192 to 32768" in skips[0].reason
+
+
+def test_more_prices_than_fit_in_memory_are_refused_with_what_is_possible() -> None:
+    """One draft of at most 16 tokens and the baseline: 17 prices a batch."""
+    asked = request(rate={"self@streamingllm:512": "0.8"}, batch="1..120000")
+    with pytest.raises(
+        InputError, match=r"batch: must be at most 117647 values with these drafts, such as 1\.\.4096x2"
+    ):
+        advise(asked)
+    assert advise(request(rate={"self@streamingllm:512": "0.8"}, batch="1..16384x2")).candidates == 15 * 17

@@ -145,11 +145,11 @@ def test_a_verdict_that_is_none_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["no/such/x.csv", "no/such/x.parquet", "folder.csv"])
 def test_a_place_that_cannot_be_written_to(prediction: Prediction, tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="must be a file that can be written"):
         perfmodel.write_frame(perfmodel.to_frame(prediction, context=CONTEXT), tmp_path / name)
 
 
-@pytest.mark.parametrize(("name", "said"), [("a.txt", "ending in .csv or .parquet"), ("none.csv", "there is none")])
+@pytest.mark.parametrize(("name", "said"), [("a.txt", "ending in .csv or .parquet"), ("none.csv", "there is no file")])
 def test_bad_files(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         perfmodel.read_frame(tmp_path / name)
@@ -177,3 +177,21 @@ def test_the_bridge_is_reached_from_the_package_and_loads_on_use() -> None:
     code += "print('pandas' in sys.modules, hasattr(perfmodel, 'no_such_thing'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_no_cell_is_a_formula(prediction: Prediction, tmp_path: Path) -> None:
+    frame = perfmodel.to_frame(prediction, context=CONTEXT, note="=1+1", good="llama-3.1-8b", minus="-1")
+    perfmodel.write_frame(frame, tmp_path / "x.csv")
+    assert frame["note"].iloc[0] == "=1+1"
+    back = perfmodel.read_frame(tmp_path / "x.csv")
+    assert (back["note"].iloc[0], back["good"].iloc[0], back["minus"].iloc[0]) == ("'=1+1", "llama-3.1-8b", -1)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1", b"\xff" * 50])
+def test_damaged_tables_are_one_line(tmp_path: Path, content: bytes) -> None:
+    pytest.importorskip("pyarrow")
+    for name in ("x.parquet", "x.csv"):
+        (tmp_path / name).write_bytes(content)
+        if name == "x.parquet" or not content.startswith(b"PAR1"):
+            with pytest.raises(InputError, match=name):
+                perfmodel.read_frame(tmp_path / name)

@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -191,6 +192,74 @@ def test_resuming_after_a_changed_file_is_refused(tmp_path: Path, small_blocks: 
         sweep.run(grid, sweep_files.sink_for(tmp_path / "grid.csv"), resume=True)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("how", ["resume", "overwrite"])
+def test_one_writer_at_a_time(suffix: str, how: str, tmp_path: Path, small_blocks: None) -> None:
+    """While one sweep is at its second block, the same command again is refused and changes nothing."""
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    path, refusals = tmp_path / f"grid{suffix}", []
+    sink: Any = sweep_files.sink_for(path)
+    write = sink.write
+
+    def meanwhile(block: Block) -> None:
+        write(block)
+        with pytest.raises(InputError, match=r"grid.*is being written by process \d+ since") as error:
+            sweep.run(QUESTION, sweep_files.sink_for(path), **{how: True})
+        refusals.append(str(error.value))
+
+    sink.write = meanwhile
+    assert sweep.run(QUESTION, sink) == QUESTION.rows
+    assert f"process {os.getpid()} " in refusals[0]
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    sweep.run(QUESTION, sweep_files.sink_for(path), overwrite=True)
+
+
+def test_rows_are_counted_at_the_end(tmp_path: Path, small_blocks: None) -> None:
+    """A part file that something else wrote into does not become the file."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for suffix in (".csv", ".parquet"):
+        path, part = tmp_path / f"grid{suffix}", tmp_path / f"grid{suffix}.part"
+        interrupt(path, QUESTION, 3)
+        if suffix == ".csv":
+            part.write_bytes(part.read_bytes().replace(b"\n", b" ", 1))
+        else:
+            parquet.write_table(parquet.read_table(part / "00000000.parquet")[:3], part / "00000001.parquet")
+        with pytest.raises(InputError, match=rf"holds \d+ rows of {QUESTION.rows}: something else wrote into it"):
+            sweep.run(QUESTION, sweep_files.sink_for(path), resume=True)
+        (part / "00000001.parquet").write_bytes(b"torn") if part.is_dir() else None
+        with pytest.raises(InputError, match=r"something else wrote|is damaged"):
+            sweep.run(QUESTION, sweep_files.sink_for(path), resume=True)
+        assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"blocks": -1}, {"blocks": 1.5}, {"blocks": "2"}, {"rows": None}, {"bytes": 2**70}, {"bytes": True}, [], "torn"],
+)
+def test_a_damaged_record_of_an_interrupted_sweep(tmp_path: Path, small_blocks: None, change: Any) -> None:
+    path, record = tmp_path / "grid.csv", tmp_path / "grid.csv.part.json"
+    interrupt(path, QUESTION, 2)
+    kept = json.loads(record.read_text())
+    record.write_text(json.dumps(kept | change if isinstance(change, dict) else change))
+    before = (tmp_path / "grid.csv.part").read_bytes()
+    with pytest.raises(InputError, match=r"--resume: .* is damaged; --overwrite starts again"):
+        sweep.run(QUESTION, sweep_files.sink_for(path), resume=True)
+    assert (tmp_path / "grid.csv.part").read_bytes() == before
+
+
+def test_a_label_is_no_formula() -> None:
+    assert sweep_files._cell("=HYPERLINK(1)") == "'=HYPERLINK(1)"
+    assert sweep_files._cell("@x,y") == '"\'@x,y"'
+    assert [sweep_files._cell(v) for v in ("llama-3.1-8b", -1, 0.5, None, "5%")] == [
+        "llama-3.1-8b",
+        "-1",
+        "0.5",
+        "",
+        "5%%",
+    ]
+
+
 def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
     path = tmp_path / "grid.csv"
     path.write_text("mine", encoding="utf-8")
@@ -223,7 +292,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["sweep", *SMALL, *flags, "--overwrite"]) == 0
 
 
-def test_ctrl_c_keeps_finished_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_blocks: None) -> None:
+def test_ctrl_c_keeps_finished_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small_blocks: None
+) -> None:
     path = tmp_path / "grid.csv"
     write, seen = sweep_files.CsvSink.write, itertools.count(1)
 
@@ -235,6 +306,8 @@ def test_ctrl_c_keeps_finished_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     flags = ["sweep", *SMALL, "--batch", "1..10", "--context", "1k..8kx2", "--gamma", "1", "--output", str(path)]
     monkeypatch.setattr(sweep_files.CsvSink, "write", interrupted)
     assert cli.run(flags) == 130
+    said = capsys.readouterr().err
+    assert said == f"interrupted; rows so far are in {path}.part, and --resume goes on from there\n"
     monkeypatch.undo()
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 7)
     assert json.loads((tmp_path / "grid.csv.part.json").read_text(encoding="utf-8"))["blocks"] == 3
@@ -258,7 +331,6 @@ def test_progress_only_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_memory_stays_flat(tmp_path: Path) -> None:
-    import os
     import subprocess
     import sys
 

@@ -1,8 +1,10 @@
 """The explorer: its page holds the engine's numbers, is whole in one file, and says in a browser what whatif says."""
 
 import base64
+import errno
 import itertools
 import json
+import os
 import re
 import shlex
 import shutil
@@ -241,14 +243,19 @@ def test_bad_input_is_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_appears_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_appears_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     path = tmp_path / "page.html"
-    (tmp_path / ".page.new.html").mkdir()  # where the unfinished page would go
     path.write_text("the old one", encoding="utf-8")
-    assert cli.run([*SMALL, "-o", str(path)]) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert cli.run([*SMALL, "-o", str(path)]) == 2
     assert "error: --output" in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == "the old one"
-    (tmp_path / ".page.new.html").rmdir()
     assert cli.run([*SMALL, "-o", str(path)]) == 0
     assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
     (tmp_path / "folder.html").mkdir()  # what a page cannot take the place of

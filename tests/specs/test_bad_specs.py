@@ -128,6 +128,16 @@ class TestPaths:
         refused(load, "x" * 1000 + suffix)
 
 
+def test_texts_of_a_file_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
+    """Escape sequences and line breaks in names, titles and lists become spaces; the rest of the text stays."""
+    good = files.read_mapping(files.data_directory("gpus") / "l4-24gb.yaml")
+    path = tmp_path / "x.json"
+    link = good["host_link"] | {"name": "a\x1b]0;title\x07b"}
+    path.write_text(json.dumps(good | {"title": "L4 \x1b[31mγ\r\nred", "aliases": ["l\x08"], "host_link": link}))
+    gpu = load_gpu(str(path))
+    assert (gpu.title, gpu.aliases, gpu.host_link and gpu.host_link.name) == ("L4 [31mγ red", ("l",), "a ]0;title b")
+
+
 @pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize("name", ["", " ", "no-such-thing", "..", "x" * 5000, "a\nb", "a\0b", "\ud800", "../none"])
 def test_names_that_are_none(load: object, name: str) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from perfmodel.errors import InputError
 from perfmodel.speculation import acceptance as acc
@@ -252,6 +253,23 @@ def test_static_batch_by_hand():
     assert acc.static_batch_tokens_per_iteration([1, 0.5], 64, 1) == pytest.approx(1)
     assert acc.static_batch_tokens_per_iteration([1, 0], 64, 10) == pytest.approx(1)
     assert acc.static_batch_tokens_per_iteration([1, 1, 1], 64, 9) == pytest.approx(3)
+
+
+@pytest.mark.parametrize(("alpha", "tokens"), [(0.7, 30), (0.7, 20_000), (0.999, 3000), (0.02, 3000), (0.5, 100_000)])
+def test_a_long_static_batch_is_a_binomial_at_gamma_1(alpha: float, tokens: int) -> None:
+    """An iteration gains 1 token or, with alpha, 2: n iterations lack N tokens where Binomial(n, alpha) < N - n."""
+    n = np.arange(tokens)
+    unfinished = binom.cdf(tokens - n - 1, n, alpha)
+    for batch in (1, 64, 10**6):
+        expected = tokens / -np.expm1(batch * np.log1p(-np.minimum(unfinished, 1 - 2**-53))).sum()
+        assert acc.static_batch_tokens_per_iteration([1, alpha], batch, tokens) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_static_batch_keeps_the_shape_of_batches() -> None:
+    batch = np.array([[[8.0]], [[1.0]], [[8.0]]])
+    omega = acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], batch, 50)
+    assert omega.shape == (3, 1, 1)
+    assert omega[0, 0, 0] == omega[2, 0, 0] == acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], 8, 50)
 
 
 @given(positions, st.integers(1, 256), st.integers(1, 60))

@@ -16,6 +16,8 @@ SCHEMA_VERSION = 1
 KIND = "engine"
 
 
+WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}$"
+"""An engine and its version name a file."""
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -36,14 +38,14 @@ class Subject(_Frozen):
     draft_weights: str | None = None
     kv_dtype: str | None = None
     draft_kv_dtype: str | None = None
-    engine: str
-    engine_version: str
+    engine: str = Field(pattern=WORD)
+    engine_version: str = Field(pattern=WORD)
 
     @classmethod
     def of(cls, query: Query, engine: str, version: str) -> "Subject":
         """The parts of a question that say what is served."""
         said = {name: getattr(query, name) for name in cls.model_fields if hasattr(query, name)}
-        return cls(**said | {"engine": engine, "engine_version": version})
+        return files.parse(cls, said | {"engine": engine, "engine_version": version}, "--engine, --version")
 
 
 class EnginePoint(_Frozen):
