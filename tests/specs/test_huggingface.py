@@ -155,6 +155,7 @@ PUBLISHED: dict[str, tuple[str, Config]] = {
             "head_dim": 128,
             "mlp_only_layers": [],
             "moe_intermediate_size": 768,
+            "norm_topk_prob": True,
             "num_experts": 128,
             "num_experts_per_tok": 8,
             "rms_norm_eps": 1e-6,

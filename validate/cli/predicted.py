@@ -66,7 +66,7 @@ def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float)
 def _two_levels(job: "Job", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:
     from perfmodel.answers.query import resolve
     from perfmodel.speculation.two_levels import predict_two_levels
-    from perfmodel.validate.decoder.two_level import LevelCounts
+    from perfmodel.validate.decoder.two_levels import LevelCounts
 
     assert isinstance(run.counts, LevelCounts)
     request, (inner, outer) = run.request, run.counts.alphas

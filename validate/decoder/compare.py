@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 import torch
 
+from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.graphs import capture, record
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder, Generation, collect
 from perfmodel.validate.decoder.state import State
 
@@ -33,7 +35,8 @@ class Difference:
 class Run:
     """One way to decode, timed.
 
-    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; prefill is apart.
+    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; without prefill and what was
+    run after the last sequence was finished.
     draft_s, verify_s: one draft step (all that is drafted over gamma) and one verification, each alone, on the caches
     as the prompts left them. counts: see `Decoder.counts`.
     """
@@ -51,7 +54,7 @@ class Run:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of the batch."""
+        """Of the batch; 0 where the first token ended every sequence."""
         return self.timed_tokens / self.seconds if self.timed_tokens else 0.0
 
     @property
@@ -79,22 +82,22 @@ def run(
     Scripted acceptance needs no prefill: the caches are filled at random.
     graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
     """
-    made, began = decoder(model, request, draft), _now(model)
+    made, began = make_decoder(model, request, draft), _now(model)
     if request.script is None:
         state = made.start(prompts, request.new_tokens, seed)
     else:
         state = start_random(made, len(prompts[0]), request.new_tokens, seed)
     prefill_s = _now(model) - began
-    before = capture(made, state) if graphs else 0
+    if graphs:
+        capture(made, state)
     propose_s, verify_s = phases(made, state, graphs)
     draft_s = propose_s / max(1, request.gamma)
-    had, started = int(state.length.sum()), _now(model)
-    iterations = made.finish(state)
-    seconds = _now(model) - started
-    gained = int(state.length.sum()) - had
-    generation = collect(state, prompts, before + iterations)
-    counted = made.counts()
-    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=counted)
+    had, done, marks = int(state.length.sum()), int(state.histogram.sum(1).max()), [_mark(model)]
+    made.finish(state, lambda: marks.append(_mark(model)))
+    generation = collect(state, prompts)
+    iterations, gained = generation.iterations - done, int(state.length.sum()) - had
+    seconds = _between(marks[0], marks[iterations])
+    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=made.counts())
 
 
 @torch.inference_mode()
@@ -149,8 +152,8 @@ def difference(
         if at is None:  # one goes on where the other ended: no tie of scores explains that
             found.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
-        context = prompt + ours[:at]
-        made = decoder(model, Request(1, len(context), 1, attention=request.attention))
+        context, room = prompt + ours[:at], request.context + request.new_tokens  # the length that rope was made for
+        made = make_decoder(model, Request(1, len(context), room - len(context), attention=request.attention))
         hidden, _ = made.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
@@ -166,3 +169,19 @@ def _now(model: Model) -> float:
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)
     return time.perf_counter()
+
+
+def _mark(model: Model) -> Any:
+    """A moment in the device's own order of work; the host does not wait."""
+    if model.device.type != "cuda":
+        return _now(model)
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(first: Any, last: Any) -> float:
+    if isinstance(first, float):
+        return last - first
+    last.synchronize()
+    return first.elapsed_time(last) * 1e-3

@@ -9,8 +9,8 @@ from perfmodel.errors import refuse
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.parallel import for_draft, local_device
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling, scripted_weights
-from perfmodel.validate.decoder.setup import Request
 from perfmodel.validate.decoder.shard import Shard
 from perfmodel.validate.decoder.tokens import end_tokens
 from perfmodel.validate.decoder.weights import load

@@ -6,7 +6,7 @@ from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.two_levels import inner_rounds
 from perfmodel.validate.decoder.compare import Run
-from perfmodel.validate.decoder.two_level import LevelCounts
+from perfmodel.validate.decoder.two_levels import LevelCounts
 
 
 def check_levels(draft: str, tree: str | None, alpha: float | None) -> None:
@@ -22,7 +22,7 @@ def level_lines(run: Run) -> list[str]:
         return []
     inner, outer = map(Acceptance.from_alpha, counts.alphas)
     rounds = inner_rounds(inner, request.inner_gamma, request.gamma)
-    gained = np.cumsum(outer.survival(request.most))[request.gamma :]
+    gained = np.cumsum(outer.survival(request.max_accepted))[request.gamma :]
     per_round = float(inner.survival(request.inner_gamma).sum())
     return [
         f"{request.cache_name}: gamma {request.inner_gamma} below, {request.gamma} above; measured (expected of the "

@@ -18,7 +18,7 @@ class Predicted:
 
 def lines(plain: Run, runs: list[Run], predicted: list[Predicted | None]) -> list[str]:
     """The table, one line for each run, and what is to be said about it."""
-    request, deepest = runs[0].request, max(run.request.most for run in runs)
+    request, deepest = runs[0].request, max(run.request.max_accepted for run in runs)
     told = next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
     first = [

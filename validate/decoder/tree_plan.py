@@ -6,7 +6,7 @@ from perfmodel.errors import InputError
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.validate.decoder.compare import Run, run
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.setup import Request
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.topology import branching, depths, expectation, sequoia, sequoia_nodes
 from perfmodel.validate.decoder.tree import TreeCounts
 

@@ -12,9 +12,10 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.acceptance_rows import positions_from_histogram
 from perfmodel.speculation.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.setup import Request, decoder
 from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.harness import environment
 from perfmodel.validate.lm import bundled_checkpoint
@@ -128,7 +129,7 @@ def _observe(model: Model, setting: Setting, draft_kv: str, prompts: list[list[i
         draft_kv=draft_kv,
         sampling=Sampling(setting.temperature),
     )
-    return decoder(model, request).generate(prompts, setting.new_tokens, setting.seed).histogram
+    return make_decoder(model, request).generate(prompts, setting.new_tokens, setting.seed).histogram
 
 
 def _prompts(setting: Setting, context: int, model: Model) -> list[list[int]]:

@@ -102,7 +102,7 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
         "iterations": protocol.iterations,
         "samples": {f"{name}_s": values for name, values in seconds.items()},
         "tokens": gained,
-        "histogram": runner.histogram.tolist(),
+        "histogram": runner.histogram.sum(0).tolist(),
         "mean_growth_tokens": statistics.fmean(gained["sd"]) / runner.batch / 2,
     }
 

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from perfmodel.specs.model import ModelSpec
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensors
 from perfmodel.validate.lm import data
 
@@ -90,9 +90,11 @@ def specification(shape: str) -> ModelSpec:
     )
 
 
-def causal(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def causal(_index: int, projected: Projected) -> Tensor:
     """Training's attention: causal over the sequence itself."""
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    q, k, v = projected.rotate()
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    return out.transpose(1, 2).flatten(2)
 
 
 def loss_of(model: Model, tokens: Tensor) -> Tensor:

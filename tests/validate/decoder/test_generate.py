@@ -22,11 +22,11 @@ from perfmodel.validate.decoder.compare import Run, compare, difference, run
 from perfmodel.validate.decoder.job import Job, every_method
 from perfmodel.validate.decoder.levels import level_lines
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.setup import Request
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Generation
 from perfmodel.validate.decoder.table import Predicted, lines
 from perfmodel.validate.decoder.tokens import Bytes, end_tokens, tokenizer
-from perfmodel.validate.decoder.two_level import LevelCounts
+from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
 from perfmodel.validate.lm import CHECKPOINT
 from perfmodel.validate.lm.train import configuration
@@ -168,7 +168,7 @@ def test_the_levels_rates_and_expectations_by_hand() -> None:
     3/4 and 1/4. The full target accepts 6 tokens in 4 iterations, stopping short in 2 of them: 6 of 8."""
     counts = LevelCounts((4, 4), iterations=4, accepted=6, complete=2)
     request = Request(1, 8, 8, 2, "model", middle_kv="snapkv:4", inner_gamma=1)
-    made = Run(request, Generation([[1]], [0, 0, 0, 0], 4), 1.0, 1, 1, 0.0, 0.0, 1.0, counts=counts)
+    made = Run(request, Generation([[1]], [[0, 0, 0, 0]]), 1.0, 1, 1, 0.0, 0.0, 1.0, counts=counts)
     assert counts.alphas == (0.5, 0.75)
     assert (counts.rounds, counts.tokens_per_round, counts.drafted, counts.tokens_per_iteration) == (2, 1.5, 3, 2.5)
     gained = 1 + 0.75 + 0.75**2 + 0.25 * 0.75**3
@@ -252,9 +252,9 @@ def test_bf16_differences_are_near_ties(make_model: Callable[..., Model], prompt
 
 def test_a_real_difference_is_no_near_tie(target: Model) -> None:
     asked = Request(1, 4, 3)
-    same = Generation([[1, 2, 3]], [3], 3)
+    same = Generation([[1, 2, 3]], [[3]])
     assert difference(target, asked, [[5, 6, 7, 8]], same, same) is None
-    told = difference(target, asked, [[5, 6, 7, 8]], same, Generation([[1, 9, 3]], [3], 3))
+    told = difference(target, asked, [[5, 6, 7, 8]], same, Generation([[1, 9, 3]], [[3]]))
     assert told is not None
     assert (told.sequence, told.position) == (0, 1)
     assert told.margin > 1e6
@@ -263,7 +263,7 @@ def test_a_real_difference_is_no_near_tie(target: Model) -> None:
 @pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 3, 4]])
 def test_ending_elsewhere_is_a_difference(target: Model, tokens: list[int]) -> None:
     told = difference(
-        target, Request(1, 4, 4), [[5, 6, 7, 8]], Generation([[1, 2, 3]], [3], 3), Generation([tokens], [3], 3)
+        target, Request(1, 4, 4), [[5, 6, 7, 8]], Generation([[1, 2, 3]], [[3]]), Generation([tokens], [[3]])
     )
     assert told is not None
     assert told.margin == math.inf
@@ -281,23 +281,26 @@ def test_the_table_says_what_was_predicted(target: Model, prompts: list[list[int
 def test_the_figures_of_a_run_by_hand() -> None:
     """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.5 gained in each; plain: 50 tokens in 2 s."""
     drafted = Request(2, 70, 20, 4)
-    one = Run(drafted, Generation([], [3, 2, 2, 2, 1], 10), 2.0, 100, 10, 0.0, 0.01, 0.05)
-    plain = Run(Request(2, 70, 20), Generation([], [50], 25), 2.0, 50, 25, 0.0, 0.0, 0.04)
+    one = Run(drafted, Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]), 2.0, 100, 10, 0.0, 0.01, 0.05)
+    plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 0.0, 0.0, 0.04)
     assert one.tokens_per_s == 50
     assert one.outside_s == pytest.approx(0.2 - 0.09)
     assert one.generation.tokens_per_iteration == pytest.approx(2.6)
+    assert one.generation.alpha == pytest.approx(16 / 25)
     assert one.speedup_from_parts(plain) == pytest.approx(2.6 * 0.04 / 0.09)
     row = lines(plain, [one], [None])[2].split()
     assert row[:3] == ["full", "50.0", "2.00"]
 
 
 def test_what_is_timed(target: Model, prompts: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock that ticks once a look: the loop is one interval, and so are gamma draft steps together."""
+    """With a clock that ticks once a look: the loop is looked at after each iteration, gamma draft steps together."""
     ticks = itertools.count()
     monkeypatch.setattr("perfmodel.validate.decoder.compare._now", lambda model: float(next(ticks)))
     timed = run(target, Request(4, 70, 20, 4), prompts)
-    assert (timed.prefill_s, timed.seconds, timed.draft_s, timed.verify_s) == (1.0, 1.0, 0.25, 1.0)
+    assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
     assert timed.timed_tokens == 4 * 19
+    assert timed.timed_iterations == max(map(sum, timed.generation.histograms)) < next(ticks)
+    assert timed.seconds == timed.timed_iterations, "the clock stops at the iteration that finished the last sequence"
 
 
 def test_the_prediction_is_asked_for_what_was_run(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

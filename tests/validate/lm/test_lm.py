@@ -9,8 +9,9 @@ import torch
 
 from perfmodel.cli import run
 from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.job import every_method
-from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data
 from perfmodel.validate.lm.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
@@ -88,9 +89,9 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
     """On held-out text every cache with an eighth of the context is often right, and none changes a token."""
     model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float64)
     prompts, new = data.held_out_prompts(2, 512), 40
-    plain = decoder(model, Request(2, 512, new, attention="sdpa")).generate(prompts, new)
+    plain = make_decoder(model, Request(2, 512, new, attention="sdpa")).generate(prompts, new)
     for method in every_method(512, 4):
-        out = decoder(model, Request(2, 512, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
+        out = make_decoder(model, Request(2, 512, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
         assert out.tokens == plain.tokens, method
         assert 1.5 < out.tokens_per_iteration <= 5, method
     assert len(every_method(512, 4)) == len(kv.names())

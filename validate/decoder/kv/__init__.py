@@ -28,6 +28,6 @@ def view_class(method: KVMethod) -> type[View]:
     return next(c for c in vars(module).values() if isinstance(c, type) and getattr(c, "method", None) == method.name)
 
 
-def view(method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> View:
-    """A view of `source` by method, with room for `new_tokens` committed tokens and `gamma` drafted ones."""
-    return view_class(method)(method, source, attention, new_tokens, gamma)
+def view(method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int) -> View:
+    """A view of `source` by method, with room for `new_tokens`; an iteration commits at most max_accepted + 1."""
+    return view_class(method)(method, source, attention, new_tokens, max_accepted)
