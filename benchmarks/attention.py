@@ -24,7 +24,7 @@ from perfmodel.parse import parse_count, parse_counts
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.backends import choose
-from perfmodel.validate.decoder.job import DTYPES
+from perfmodel.validate.decoder.pair import DTYPES
 
 Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
 

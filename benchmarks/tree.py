@@ -21,7 +21,7 @@ from perfmodel.errors import InputError
 from perfmodel.parse import parse_count, parse_counts, parse_numbers
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.validate.decoder.factory import make_decoder, start_random
-from perfmodel.validate.decoder.job import DTYPES
+from perfmodel.validate.decoder.pair import DTYPES
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.topology import Topology, sequoia
 from perfmodel.validate.decoder.weights import load

@@ -32,7 +32,7 @@ class Topology:
             num_children[parent] += 1
             sees[node] |= sees[parent]
         self.levels = depth[-1] + 1
-        self.widths = tuple(depth.count(level) for level in range(self.levels))
+        self.widths = widths(parents)
         self.starts = tuple(accumulate(self.widths, initial=0))
         levels = [num_children[start:stop] for start, stop in pairwise(self.starts)]
         self.max_children = tuple(map(max, levels[:-1]))
@@ -71,6 +71,12 @@ def depths(parents: Sequence[int]) -> list[int]:
     for parent in parents[1:]:
         depth.append(depth[parent] + 1)
     return depth
+
+
+def widths(parents: Sequence[int]) -> tuple[int, ...]:
+    """Nodes of each level, the root's first."""
+    depth = depths(parents)
+    return tuple(depth.count(level) for level in range(depth[-1] + 1))
 
 
 def sequoia_nodes(text: str) -> int | None:

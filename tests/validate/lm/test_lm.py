@@ -10,7 +10,7 @@ import torch
 from perfmodel.cli import run
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.job import every_method
+from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data

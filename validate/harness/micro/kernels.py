@@ -168,7 +168,7 @@ class KernelMaker:
         snapshot = Snapshot(DecoderRun(made, state))
 
         def accept() -> None:
-            made.commit(state, drafted, made.decide(state, drafted, None, logits))
+            made.commit(state, drafted, made.accept(state, drafted, None, logits))
 
         run: Callable[[], object] = accept
         if self.device.type == "cuda" and self.plan.protocol.graphs:

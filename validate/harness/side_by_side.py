@@ -1,11 +1,9 @@
 """Plain and speculative decoding side by side: speed, acceptance, phases, and whether the text is the same."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -15,6 +13,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder, Generation, collect
 from perfmodel.validate.decoder.state import State
+from perfmodel.validate.harness.clock import Clock, clock_for, keep_busy
 
 PHASE_REPEATS = 5
 
@@ -82,41 +81,44 @@ def run(
     Scripted acceptance needs no prefill: the caches are filled at random.
     graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
     """
-    made, began = make_decoder(model, request, draft), _now(model)
+    made, clock = make_decoder(model, request, draft), clock_for(model.device)
+    clock.mark()
     if request.script is None:
         state = made.start(prompts, request.new_tokens, seed)
     else:
         state = start_random(made, len(prompts[0]), request.new_tokens, seed)
-    prefill_s = _now(model) - began
+    clock.mark()
+    (prefill_s,) = clock.laps()
     if graphs:
         capture(made, state)
-    propose_s, verify_s = phases(made, state, graphs)
+    propose_s, verify_s = phases(made, state, clock, graphs)
     draft_s = propose_s / max(1, request.gamma)
-    had, done, marks = int(state.length.sum()), int(state.histogram.sum(1).max()), [_mark(model)]
-    made.finish(state, lambda: marks.append(_mark(model)))
-    generation = collect(state, prompts)
-    iterations, gained = generation.iterations - done, int(state.length.sum()) - had
-    seconds = _between(marks[0], marks[iterations])
+    had, before = int(state.length.sum()), int(state.histogram.sum(1).max())
+    clock.mark()
+    made.finish(state, clock.mark)
+    laps, generation = clock.laps(), collect(state, prompts)
+    iterations, gained = generation.iterations - before, int(state.length.sum()) - had
+    seconds = sum(laps[:iterations])
     return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=made.counts())
 
 
 @torch.inference_mode()
-def phases(made: Decoder, state: State, graphs: bool = False) -> tuple[float, float]:
-    """Median seconds of all draft steps and of one verification, each waited for. Nothing is committed."""
-    model = made.target.model
-    drafted = made.propose(state)[0].clone()
-    made.verify(state, drafted)
+def phases(made: Decoder, state: State, clock: Clock, graphs: bool = False) -> tuple[float, float]:
+    """Median seconds of all draft steps and of one verification, each by itself. Nothing is committed."""
+    draft_tokens = made.propose(state)[0].clone()
+    made.verify(state, draft_tokens)
 
     def seconds(work: Callable[[], object]) -> float:
-        ready, taken = record(work, state.generator) if graphs else work, []
+        ready = record(work, state.generator) if graphs else work
+        keep_busy(made.target.model.device)
         for _ in range(PHASE_REPEATS):
-            began = _now(model)
+            clock.mark()
             ready()
-            taken.append(_now(model) - began)
-        return median(taken)
+        clock.mark()
+        return median(clock.laps())
 
     propose_s = seconds(lambda: made.propose(state)) if made.gamma else 0.0
-    return propose_s, seconds(lambda: made.verify(state, drafted))
+    return propose_s, seconds(lambda: made.verify(state, draft_tokens))
 
 
 def compare(
@@ -163,25 +165,3 @@ def difference(
 
 def _length(context: list[int], model: Model) -> torch.Tensor:
     return torch.tensor([len(context)], device=model.device)
-
-
-def _now(model: Model) -> float:
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
-    return time.perf_counter()
-
-
-def _mark(model: Model) -> Any:
-    """A moment in the device's own order of work; the host does not wait."""
-    if model.device.type != "cuda":
-        return _now(model)
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def _between(first: Any, last: Any) -> float:
-    if isinstance(first, float):
-        return last - first
-    last.synchronize()
-    return first.elapsed_time(last) * 1e-3
