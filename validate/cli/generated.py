@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import typer
 
+from perfmodel.cli.output import Column
+from perfmodel.cli.output import table as show
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.two_levels import inner_rounds
-from perfmodel.validate.cli.tables import show
 
 if TYPE_CHECKING:
     from perfmodel.validate.cli.trees import Planned
@@ -49,9 +50,9 @@ def table(plain: "Run", runs: "list[Run]", predicted: list[Predicted | None]) ->
         + (f" (predicted {told.plain_tokens_per_s:.0f})" if told else "")
     )
     header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
-    header += ["tokens/it", "alpha", f"accepted 0..{max(run.request.max_accepted for run in runs)}"]
+    most = max(run.request.max_accepted for run in runs)
     rows = [_row(run, plain, p) for run, p in zip(runs, predicted, strict=True)]
-    show(header, rows, left=(header[-1],))
+    show([*header, "tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)], rows)
     for line in _remarks(plain, runs):
         typer.echo(line)
     parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"

@@ -156,7 +156,11 @@ def test_a_window_shorter_than_an_iteration(make_model: Callable[..., Model]) ->
         ("hidden_act: must be 'silu' to be run here, given 'gelu'", {"hidden_act": "gelu"}),
         ("quantization_config: must be absent", {"quantization_config": {"quant_method": "fp8"}}),
         ("must have 4 short and as many long factors", {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}),
-        ("sliding layers last to be run here, given \\[0\\]", {"layer_types": ["sliding_attention", "full_attention"]}),
+        (
+            "sliding layers last to be run here, given \\[0\\]",
+            {"model_type": "qwen2", "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"]}
+            | {"use_sliding_window": True},
+        ),
         ("its rope_type is 'dynamic'", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
     ],
 )
