@@ -29,7 +29,7 @@ class NGramDraft:
         matched = torch.zeros_like(tokens)
         for back in range(self.longest):
             last_tokens = tokens.gather(1, (last - back).clamp(min=0))
-            match = match & (tokens.roll(back, 1) == last_tokens) & (position >= back) & (last >= back)
+            match = match & (tokens.roll(back, 1) == last_tokens) & (position >= back)
             matched += match
         best = (matched * tokens.shape[1] + position).masked_fill(matched == 0, -1).max(1, keepdim=True)
         found = torch.where(best.values >= 0, best.indices, last - 1)

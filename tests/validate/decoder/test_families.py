@@ -50,6 +50,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-2": ("Llama", {"num_key_value_heads": 6, "rms_norm_eps": 1e-5}),
     "llama-3": ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
     "llama-3.1": ("Llama", {"rope_parameters": LLAMA3}),
+    "llama-3.1-blended": ("Llama", {"rope_parameters": LLAMA3 | {"original_max_position_embeddings": 16}}),
     "llama-3.2": ("Llama", {"rope_parameters": LLAMA3 | {"factor": 32.0}, "tie_word_embeddings": True, "head_dim": 16}),
     "llama-with-biases": ("Llama", {"attention_bias": True, "mlp_bias": True}),
     "llama-2-32k": ("Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 8.0}}),

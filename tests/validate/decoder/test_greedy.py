@@ -108,6 +108,13 @@ def test_ngram_by_hand(tokens: list[int], wanted: list[int]) -> None:
     assert chances is None
 
 
+def test_ngram_does_not_look_round_the_end() -> None:
+    """What lies behind the last token, written and then refused, is no forerunner of the first."""
+    state = State.from_prompts([[5, 9, 5, 8, 1, 5]], 8, 2, torch.device("cpu"), 0)
+    state.tokens[0, 6:] = 1
+    assert NGramDraft(2).propose(state)[0].tolist() == [[8, 1]]
+
+
 @pytest.mark.parametrize("implementation", ["math", "sdpa"])
 def test_attention_implementations_agree(
     target: Model, prompts: list[list[int]], plain: Generation, implementation: str

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from perfmodel.errors import InputError
-from perfmodel.kv import KVLayout, parse_kv
+from perfmodel.kv import KVLayout, method, parse_kv
+from perfmodel.kv import names as method_names
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import ModelDraft
@@ -22,7 +24,7 @@ from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
 from perfmodel.validate.decoder.kv.quest import QuestView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed
 
@@ -210,6 +212,44 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
+def test_retrievals_latest_query() -> None:
+    """The last of an iteration's first pass, whose first may be older; later passes do not count."""
+    source = cache(LENGTHS)
+    made = view("retrieval:20,every=3,chunk=4", source)
+    assert isinstance(made, RetrievalView)
+    made.begin()
+    first, *new = query(2)
+    for layer in range(LAYERS):
+        made.attend(layer, first + layer, *new)
+    for layer in range(LAYERS):
+        made.attend(layer, *query())
+    assert made.latest is not None
+    for layer in range(LAYERS):
+        assert torch.equal(made.latest[layer], first[:, :, -1:] + layer)
+
+
+def test_queries_are_observed_at_their_positions(target: Model) -> None:
+    """In every layer those of the last tokens of each prompt, whatever the padding and wherever chunks begin."""
+    prompts, window, runs = [[7, 3, 9, 8, 2, 5, 6, 4, 1], [4, 2], [9, 9, 8, 1, 3, 3]], 4, dict[int, list[Tensor]]()
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    padded = torch.tensor([prompt + [60] * (9 - len(prompt)) for prompt in prompts])
+    runner = make_decoder(target, Request(3, 9, 4)).target
+    found = runner.prefill(padded, lengths, window, chunk=5)[1]
+    assert found is not None
+    for row, prompt in enumerate(prompts):
+
+        def attend(index: int, projected: Projected) -> Tensor:
+            q, k, v = projected.rotate()
+            runs.setdefault(index, []).append(q[0])
+            return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(2)
+
+        runs.clear()
+        target(torch.tensor([prompt]), torch.arange(len(prompt))[None], attend)
+        seen = min(window, len(prompt))
+        for index, (q,) in runs.items():
+            torch.testing.assert_close(found.queries[index, row, :, window - seen : window], q[:, -seen:])
+
+
 def test_quest_bounds_grow_as_if_built_anew() -> None:
     source = cache(LENGTHS)
     made = view("quest:20,page=4", source)
@@ -329,6 +369,10 @@ def test_one_token_prompts(method: str) -> None:
     torch.testing.assert_close(attended(made), attended(view("full", source)))
     grow(source, made, GROWTH)
     torch.testing.assert_close(attended(made), attended(view("full", source)))
+
+
+def test_what_is_not_run_is_marked_predicted_only() -> None:
+    assert {name for name in method_names() if not method(name).predicted_only} == set(kv.names())
 
 
 @pytest.mark.parametrize(
