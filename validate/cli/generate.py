@@ -11,7 +11,7 @@ from perfmodel.parse import parse_count, parse_numbers
 from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.cli.predicted import predicted
-from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint
+from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Model
@@ -137,7 +137,7 @@ def generate(
 
 
 def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:
-    """Prompts where none are given: held-out text for the bundled model, else random tokens."""
+    """Prompts where none are given: held-out text for a model trained here, else random tokens."""
     import torch
 
     from perfmodel.validate.decoder.cache import check_fits
@@ -146,7 +146,7 @@ def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed:
     length = asked.context if stated else min(asked.context, positions)
     tokens = asked.batch * (length + asked.new_tokens)
     check_fits("KV cache", tokens * model.spec.kv_bytes_per_token(model.dtype.itemsize) / pair.tp, model.device)
-    if pair.folder == CHECKPOINT:
+    if is_trained_here(pair.folder):
         from perfmodel.validate.lm.data import held_out_prompts
 
         return held_out_prompts(asked.batch, length, seed)

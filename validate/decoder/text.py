@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.reading import read_text
 from perfmodel.specs.files import read_mapping
 from perfmodel.specs.model import ModelSpec
 
@@ -125,9 +126,9 @@ def read_prompts(
 def _documents(file: Path) -> Iterator[tuple[str, Any]]:
     """(where, text or tokens) of every document of a file."""
     try:
-        content = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--prompts: {file}: must be a readable file of UTF-8: {_brief(error)}") from None
+        content = read_text(file)
+    except InputError as error:
+        raise InputError(f"--prompts: {error}") from None
     if file.suffix == ".txt":
         yield f"--prompts: {file}", content
         return
