@@ -13,7 +13,7 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
-from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data
+from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.lm.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
 
 CPU = torch.device("cpu")
@@ -65,6 +65,19 @@ def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
     assert torch.equal(again.layers[2].qkv.weight, wanted)
     assert again.spec.num_hidden_layers == specification("small").num_hidden_layers
     assert json.loads((tmp_path / "recipe.json").read_text())["trained_bytes"] == {"64": 12 * 128}
+
+
+def test_the_larger_model_comes_back_in_small_files(tmp_path: Path) -> None:
+    """At most 30 M parameters, 7 files of 16 MiB, and the same model again."""
+    made = build(specification("large"), RandomWeights(1, CPU, torch.bfloat16))
+    assert made.spec.total_params <= 30_000_000
+    save(made, tmp_path, {"finished": False})
+    files = list(tmp_path.iterdir())
+    assert len(files) <= 7
+    assert max(path.stat().st_size for path in files) <= 16 * 2**20
+    again = load(str(tmp_path), "checkpoint", CPU, torch.bfloat16)
+    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))
+    assert is_trained_here(tmp_path)
 
 
 def test_the_committed_checkpoint_is_small_and_complete() -> None:
