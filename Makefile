@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
+PYTHON312 ?= python3.12
 DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 \
         --draft self --draft-kv streamingllm:512 --gamma 2
 
-.PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser lock clean
+.PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -57,6 +58,18 @@ lock:  ## pin in constraints.txt what CI installs: the newest that pyproject.tom
 	sed -n '/^#/p' constraints.txt > .lock/constraints.txt
 	.lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | grep -vE '^(triton|nvidia)' | sort -f >> .lock/constraints.txt
 	mv .lock/constraints.txt constraints.txt && rm -rf .lock
+
+rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the versions of a bare GPU machine (gigabytes)
+	PYTHONPATH=$(CURDIR)/build/rehearsal/site bash benchmarks/rehearse.sh $(CURDIR)/build/rehearsal/bin/python
+
+# What such a machine has (docs/gpu-todo.md), and beside it the wheels that travel.
+build/rehearsal/.made:
+	$(PYTHON312) -m venv build/rehearsal
+	build/rehearsal/bin/pip install -q torch==2.11.0 triton==3.6.0 transformers==5.17.0 'numpy==2.5.*' safetensors \
+		pytest hypothesis pandas matplotlib scipy pyyaml typer rich
+	bash benchmarks/wheels.sh build/rehearsal/bin/python build/rehearsal/wheels
+	build/rehearsal/bin/pip install -q --no-index --no-deps --target build/rehearsal/site build/rehearsal/wheels/*.whl
+	@touch $@
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) .lock build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,17 +2,20 @@
 
     python benchmarks/attention.py --hardware h200-sxm-141gb                 # Llama-3.1-8B's shape, B=32, S=16K, bf16
     python benchmarks/attention.py --batch 4 --context 4k --dtype fp32       # something a CPU can do
+    python benchmarks/attention.py --sweep --queries 1,5                     # Triton's tiles, warps, stages and splits
 
 `re-read` is the time of n query tokens over that of one: 1 where a verification reads the cache once, n where a kernel
 packs one query token per sequence. `unfolded` is torch's own call with `enable_gqa`, for comparison only.
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -24,7 +27,7 @@ from perfmodel.parse import parse_count, parse_counts
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.backends import choose
-from perfmodel.validate.decoder.job import DTYPES
+from perfmodel.validate.decoder.pair import DTYPES
 
 Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
 
@@ -38,15 +41,30 @@ def unfolded(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: 
     )
 
 
-def implementations(names: list[str], device: torch.device, dtype: torch.dtype) -> dict[str, Work]:
-    """The asked-for ones that this machine has."""
+def implementations(names: list[str], device: torch.device, dtype: torch.dtype, sweep: bool) -> dict[str, Work]:
+    """The asked-for ones that this machine has; of Triton's every tuning where it is swept."""
     found: dict[str, Work] = {}
     for name in names:
         try:
-            found[name] = unfolded if name == "unfolded" else choose(name, device, dtype)
+            work = unfolded if name == "unfolded" else choose(name, device, dtype)
         except InputError as error:
             print(f"{name}: left out: {error}", file=sys.stderr)
+            continue
+        if name == "triton" and sweep:
+            found |= tunings()
+        else:
+            found[name] = work
     return found
+
+
+def tunings() -> dict[str, Work]:
+    """Triton's kernel by tile, warps, stages and programs for each multiprocessor."""
+    from perfmodel.validate.decoder.triton_attention import SplitKV, Tuning
+
+    return {
+        f"triton {block}/{warps}/{stages}/{programs}": SplitKV(Tuning(block, warps, stages, programs))
+        for block, warps, stages, programs in itertools.product((32, 64, 128), (4, 8), (2, 3, 4), (2, 4, 8))
+    }
 
 
 def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
@@ -70,7 +88,7 @@ def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> f
 
 
 def main() -> None:
-    """Print a line for each implementation and query count; with --json, one JSON object each."""
+    """Print a line for each implementation and query count; with --json, write one JSON object each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", default="32")
     parser.add_argument("--context", default="16k")
@@ -84,7 +102,8 @@ def main() -> None:
     parser.add_argument("--implementations", default="triton,sdpa,math,unfolded")
     parser.add_argument("--hardware", help="device whose peak bandwidth to compare with")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sweep", action="store_true", help="every tuning of triton: tile/warps/stages/programs")
+    parser.add_argument("--json", type=Path, help="write the rows to this file, one a line")
     args = parser.parse_args()
     try:
         report(args)
@@ -111,7 +130,8 @@ def report(args: argparse.Namespace) -> None:
         "head_dim": args.head_dim,
     }
     span = Span(torch.full((batch,), context, device=device), context)
-    for name, attend in implementations(args.implementations.split(","), device, dtype).items():
+    rows = []
+    for name, attend in implementations(args.implementations.split(","), device, dtype, args.sweep).items():
         one = math.nan
         for n in parse_counts(args.queries, "--queries"):
             q = torch.randn(batch, args.heads, n, args.head_dim, device=device, dtype=dtype)
@@ -123,8 +143,12 @@ def report(args: argparse.Namespace) -> None:
                 for k, v in zip(keys, values, strict=True):
                     attend(q, k, v, span, new_k, new_v)
 
-            with torch.inference_mode():
-                call = seconds(layers, device, args.repeats) / args.layers
+            try:
+                with torch.inference_mode():
+                    call = seconds(layers, device, args.repeats) / args.layers
+            except Exception as error:  # a tuning that the device's shared memory does not hold
+                print(f"{name} n={n}: left out: {' '.join(str(error).split())[:120]}", file=sys.stderr)
+                continue
             one = call if n == 1 else one
             row = {
                 **setting,
@@ -135,12 +159,12 @@ def report(args: argparse.Namespace) -> None:
                 "share_of_peak": read / call / peak,
                 "reread": call / one,
             }
-            if args.json:
-                print(json.dumps({key: None if value != value else value for key, value in row.items()}))
-            else:
-                share = f"{row['share_of_peak']:6.1%} of peak" if args.hardware else ""
-                rate = f"{call * 1e3:9.3f} ms {read / call / 1e9:8.1f} GB/s {share}"
-                print(f"{name:9} n={n:<3} {rate} re-read {call / one:5.2f}", flush=True)
+            rows.append({key: None if value != value else value for key, value in row.items()})
+            share = f"{row['share_of_peak']:6.1%} of peak" if args.hardware else ""
+            rate = f"{call * 1e3:9.3f} ms {read / call / 1e9:8.1f} GB/s {share}"
+            print(f"{name:16} n={n:<3} {rate} re-read {call / one:5.2f}", flush=True)
+    if args.json:
+        args.json.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,45 +8,60 @@
 #   bash benchmarks/gpu.sh page     MACHINE DEVICE           stack factors by halves, the machine's page
 #
 # MACHINE is a label such as h200-1, DEVICE a device by name or path. Everything is written under $OUT (default: results).
+# MINUTES=N stops each measuring command after N minutes; PERFMODEL_COMMIT=HASH says which commit this is without a .git.
+# Of `check`, TESTS are pytest's arguments and ATTENTION more of attention.py's; SHAPE, ON, CONTEXTS, DOCUMENTS: see `model`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [ $# -lt 3 ]; then sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
+if [ $# -lt 3 ]; then sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
 stage=$1 machine=$2 device=$3
 shift 3
 out=${OUT:-results}
 python=${PYTHON:-python3}
-export PYTHONUNBUFFERED=1
+export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+if [ -z "${PERFMODEL_COMMIT:-}" ] && [ ! -e .git ]; then
+    echo "PERFMODEL_COMMIT: must be given where the tree travels without .git: PERFMODEL_COMMIT=\$(git rev-parse HEAD)" >&2
+    exit 2
+fi
 perfmodel() { "$python" -m perfmodel "$@"; }
-calibration=$out/$machine/$device.micro.yaml
+limit=${MINUTES:+--minutes $MINUTES}
 mkdir -p "$out/$machine"
+
+# The calibration from kernels: of this call, of an earlier one brought back to results/, or the one that ships.
+name=$(basename "${device%.yaml}").micro.yaml
+calibration=
+for folder in "$out/$machine" "results/$machine" hardware/calibrations; do
+    if [ -z "$calibration" ] && [ -f "$folder/$name" ]; then calibration=$folder/$name; fi
+done
 
 case $stage in
 check)
-    "$python" -m pytest tests/decoder -m cuda -q
-    "$python" benchmarks/attention.py --hardware "$device" --json > "$out/$machine/attention.json"
-    "$python" benchmarks/attention.py --hardware "$device"
+    "$python" -m pytest ${TESTS-tests/validate -m cuda} -q -W default -p no:cacheprovider
+    "$python" benchmarks/attention.py --hardware "$device" ${ATTENTION-} --json "$out/$machine/attention.json"
     ;;
 kernels)
-    perfmodel validate microbench "${1:-gpu-8b}" --machine "$machine" --hardware "$device" --results "$out"
-    perfmodel validate calibrate --from-microbench "$out/$machine" --hardware "$device" --out "$calibration"
+    perfmodel validate microbench "${1:-gpu-8b}" --machine "$machine" --hardware "$device" --results "$out" $limit
+    perfmodel validate calibrate --from-microbench "$out/$machine" --hardware "$device" --out "$out/$machine/$name"
     ;;
 passes)
-    [ -f "$calibration" ] || calibration=hardware/calibrations/$device.micro.yaml
-    for plan in "$@"; do
-        perfmodel validate measure "$plan" --machine "$machine" --hardware "$device" --results "$out" \
-            --calibration "$calibration"
+    status=0
+    for plan in "$@"; do # a plan that fails is no reason to leave out the next
+        perfmodel validate measure "$plan" --machine "$machine" --hardware "$device" --results "$out" $limit \
+            ${calibration:+--calibration "$calibration"} || status=$?
     done
+    exit "$status"
     ;;
 model)
-    "$python" -m perfmodel.validate.lm.train --shape large --device cuda --minutes "${1:-7}" --out "$out/$machine/stdlib-large"
-    perfmodel validate acceptance --checkpoint "$out/$machine/stdlib-large" --device cuda --context 1k,4k \
-        --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 --draft-kv snapkv:256 \
-        --draft-kv quest:256 --out "$out/$machine/acceptance.yaml"
+    "$python" -m perfmodel.validate.lm.train --shape "${SHAPE:-large}" --device "${ON:-cuda}" --minutes "${1:-6}" \
+        --out "$out/$machine/stdlib-${SHAPE:-large}"
+    perfmodel validate acceptance --checkpoint "$out/$machine/stdlib-${SHAPE:-large}" --device "${ON:-cuda}" \
+        --context "${CONTEXTS:-1k,4k}" --documents "${DOCUMENTS:-32}" --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 \
+        --draft-kv snapkv:256 --draft-kv quest:256 --out "$out/$machine/acceptance.json"
     ;;
 page)
     perfmodel validate calibrate --from-microbench "$out/$machine" --hardware "$device" --stack "$out/$machine" \
-        --out "$out/$machine/$device.stack.yaml"
-    perfmodel validate report "$machine" --results "$out" --hardware "$device" --calibration "$calibration"
+        --out "$out/$machine/${name%.micro.yaml}.stack.yaml"
+    perfmodel validate report "$machine" --results "$out" --hardware "$device" \
+        ${calibration:+--calibration "$calibration"}
     ;;
 *)
     echo "stage: must be check, kernels, passes, model or page, given $stage" >&2

@@ -20,8 +20,9 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_count, parse_counts, parse_numbers
 from perfmodel.speculation.tree import TreeAcceptance
-from perfmodel.validate.decoder.job import DTYPES
-from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.pair import DTYPES
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.topology import Topology, sequoia
 from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.records.plan import model_reference
@@ -34,7 +35,7 @@ def passes(batch: int, context: int, trees: list[Topology], args: argparse.Names
     device = torch.device(args.device)
     model = load(model_reference(args.model), "random:0", device, DTYPES[args.dtype])
     most = max(tree.size for tree in trees)
-    made = decoder(model, Request(batch, context, 1, most, "ngram", attention=args.attention))
+    made = make_decoder(model, Request(batch, context, 1, most, "ngram", attention=args.attention))
     start_random(made, context, 1)
     tokens = torch.arange(batch * most, device=device).view(batch, most) % model.spec.vocab_size
     runner = made.target

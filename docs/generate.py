@@ -164,7 +164,8 @@ CATALOGUES = (
     (
         "kv",
         "KV methods",
-        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take `k` and `m`.",
+        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take `k` and `m`. The "
+        "decoder of `perfmodel validate` runs those that are not marked `predicted only`.",
         kv.CATALOGUE,
     ),
     (

@@ -27,6 +27,10 @@ def _spell(options: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
+def _runs(kv: KVMethod) -> str:
+    return "predicted only" if kv.predicted_only else "runs"
+
+
 def _describe(kv: KVMethod) -> dict[str, Any]:
     return {
         "name": kv.name,
@@ -34,6 +38,7 @@ def _describe(kv: KVMethod) -> dict[str, Any]:
         "what": inspect.getdoc(type(kv)) or "",
         "options": _options(kv),
         "this": kv.label(),
+        "decoder": _runs(kv),
         "source": kv.source,
     }
 
@@ -47,6 +52,7 @@ CATALOGUE = Catalogue(
         Column("aliases", "also", lambda kv: list(kv.aliases) or None, ", ".join, left=True, spare=1),
         Column("options", "options", lambda kv: _options(kv) or None, _spell, left=True, spare=2),
         Column("example", "example", lambda kv: kv.example, left=True),
+        Column("decoder", "decoder", _runs, left=True),
         Column("source", "source", lambda kv: kv.source, left=True, spare=3),
     ),
     describe=_describe,

@@ -86,6 +86,8 @@ class KVMethod:
     example: ClassVar[str]
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
+    predicted_only: ClassVar[bool] = False
+    """Whether the decoder of `perfmodel validate` does not run it, so that no own measurement stands behind it."""
 
     budget: int | None
     """K: cached tokens that one draft step reads; None where the method reads a share, or all, of the context."""

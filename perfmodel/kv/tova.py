@@ -14,6 +14,7 @@ class TOVA(KVMethod):
     name: ClassVar[str] = "tova"
     source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"
     example: ClassVar[str] = "tova:1024"
+    predicted_only: ClassVar[bool] = True
 
     budget: int
 

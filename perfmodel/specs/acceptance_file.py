@@ -13,6 +13,16 @@ Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class StandardError(BaseModel):
+    """Of figures counted over several documents, which are its clusters; null for a position that was never reached."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    documents: int = Field(ge=2)
+    tokens_per_iteration: Count
+    positions: tuple[Count | None, ...]
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,6 +34,7 @@ class _Row(BaseModel):
     alpha: Rate | None = None
     positions: tuple[Rate, ...] | None = Field(None, min_length=1, max_length=4096)
     histogram: tuple[Count, ...] | None = Field(None, min_length=2, max_length=4097)
+    standard_error: StandardError | None = None
 
     @model_validator(mode="after")
     def _one_rate(self) -> "_Row":
@@ -52,7 +63,7 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
     for number, row in enumerate(parsed.rows):
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
         made = AcceptanceRow(
-            source=f"{parsed.source} ({path})",
+            source=f"{parsed.source}{_uncertainty(row.standard_error)} ({path})",
             target=row.target,
             draft=row.draft,
             draft_kv=row.draft_kv,
@@ -66,3 +77,9 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
                 f"{path}: rows.{number}: the same target, draft, method, budget and context as an earlier row"
             )
     return tuple(rows.values())
+
+
+def _uncertainty(error: StandardError | None) -> str:
+    if error is None:
+        return ""
+    return f", tokens per iteration +/- {error.tokens_per_iteration:.2g} by {error.documents} documents"

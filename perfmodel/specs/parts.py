@@ -22,8 +22,9 @@ class MoE(Part):
     """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
 
     first_dense_layers: layers with a dense MLP in place of experts, wherever they stand (first in DeepSeek-V3, every
-    second one in Llama-4 Maverick). shared_gate: the shared expert has a gate of one column (Qwen). latent_size: width
-    that experts read and write, behind two projections that a layer's experts share (Nemotron-3 Super).
+    second one in Llama-4 Maverick). normalized_weights: those of a token's experts add up to 1. shared_gate: the shared
+    expert has a gate of one column (Qwen). latent_size: width that experts read and write, behind two projections that
+    a layer's experts share (Nemotron-3 Super).
     """
 
     num_experts: Size
@@ -31,6 +32,7 @@ class MoE(Part):
     intermediate_size: Size
     shared_intermediate_size: int = Field(0, strict=True, ge=0, le=MAX_SIZE)
     first_dense_layers: Layers = 0
+    normalized_weights: StrictBool = True
     router_bias: StrictBool = False
     expert_bias: StrictBool = False
     shared_gate: StrictBool = False
@@ -167,13 +169,25 @@ class Heads(Part):
 
 
 class RopeScaling(Part):
-    """Rotary frequency scaling. Only `llama3` (Llama 3.1 model card) is held in full; the others by type and factor."""
+    """Rotary frequency scaling, in Hugging Face's words (`dynamic` and `proportional` by type and factor only).
+
+    low_freq_factor, high_freq_factor: of `llama3`. beta_fast ... mscale_all_dim: of `yarn`. short_factor, long_factor:
+    of `longrope`, one a pair of dimensions. attention_factor: what cosine and sine are multiplied by, where stated.
+    """
 
     rope_type: RopeType = "llama3"
     factor: Number
     low_freq_factor: Number = 1.0
     high_freq_factor: Number = 4.0
     original_max_position_embeddings: Tokens = 8192
+    attention_factor: Number | None = None
+    beta_fast: Number = 32.0
+    beta_slow: Number = 1.0
+    truncate: StrictBool = True
+    mscale: Number | None = None
+    mscale_all_dim: Number | None = None
+    short_factor: tuple[Number, ...] = ()
+    long_factor: tuple[Number, ...] = ()
 
 
 class Published(Part):

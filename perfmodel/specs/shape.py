@@ -59,6 +59,7 @@ class ModelSpec(Part):
     rms_norm_eps: Number = 1e-5
     rope_theta: Number = 10000.0
     rope_scaling: RopeScaling | None = None
+    partial_rotary_factor: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
     sliding_window: Tokens | None = None
     num_sliding_layers: Layers = 0
     sliding_heads: Heads | None = None
@@ -106,6 +107,11 @@ class ModelSpec(Part):
         if self.indexer and (not self.mla or not self.mla.q_lora_rank):
             raise ValueError("indexer must stand beside mla with a q_lora_rank")
         return self
+
+    @property
+    def rotary_dim(self) -> int:
+        """Dimensions of a head that rotate."""
+        return int(self.head_dim * self.partial_rotary_factor)
 
     # How many layers have what.
 

@@ -155,6 +155,7 @@ PUBLISHED: dict[str, tuple[str, Config]] = {
             "head_dim": 128,
             "mlp_only_layers": [],
             "moe_intermediate_size": 768,
+            "norm_topk_prob": True,
             "num_experts": 128,
             "num_experts_per_tok": 8,
             "rms_norm_eps": 1e-6,
@@ -382,7 +383,7 @@ def test_a_needed_key_is_never_defaulted(family: str) -> None:
     config = PUBLISHED[family][1]
     optional = {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "rope_scaling", "attention_bias"}
     optional |= {"torch_dtype", "quantization_config", "num_nextn_predict_layers", "moe_layer_freq", "layer_types"}
-    optional |= {"decoder_sparse_step", "mlp_only_layers", "use_sliding_window", "max_window_layers"}
+    optional |= {"norm_topk_prob", "decoder_sparse_step", "mlp_only_layers", "use_sliding_window", "max_window_layers"}
     if family in ("llama", "phi3", "deepseek_v2", "deepseek_v3"):
         optional.add("num_key_value_heads")
     if family in ("mixtral", "phi3", "qwen2", "qwen3"):

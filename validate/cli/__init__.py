@@ -10,7 +10,7 @@ from perfmodel.validate.cli.check import check
 from perfmodel.validate.cli.compare import compare
 from perfmodel.validate.cli.engine import engine
 from perfmodel.validate.cli.generate import generate
-from perfmodel.validate.cli.measure import measure, microbench, plans, report
+from perfmodel.validate.cli.measure import finish, measure, microbench, plans, report
 from perfmodel.validate.cli.run import run
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ for verb in (
     measure,
     microbench,
     run,
+    finish,
     report,
     plans,
     acceptance,

@@ -1,5 +1,6 @@
-"""The verbs that measure: ``perfmodel validate plans | measure | microbench``, and the page of what was: ``report``."""
+"""The verbs that measure: ``perfmodel validate plans | measure | microbench | finish``, and their page: ``report``."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ MACHINE = typer.Option(help="Label of this machine, such as h200-1: the folder u
 HARDWARE = typer.Option(help="Device predictions are for, by name or path [the plan's].")
 CALIBRATION = typer.Option(help="Calibration by name or path [the device's own].")
 THREADS = typer.Option(help="CPU threads [the plan's, else torch's choice]; another number is another plan.")
+MINUTES = typer.Option(help="Stop after a row when another one would take longer, and write the record [no limit].")
 RESULTS_FOLDER = typer.Option(help="Folder of all results [results/ of the checkout, else of this folder].")
 BUSY_SHARE = 0.15
 """Above this share of the CPUs in use before a measurement begins, it says so."""
@@ -47,14 +49,18 @@ def measure(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the latest interrupted run of the plan.")
     ] = False,
+    minutes: Annotated[float | None, MINUTES] = None,
     results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> int:
-    """Time every point of a plan with the real decoder and print predicted beside measured."""
+    """Time every point of a plan with the real decoder and print predicted beside measured.
+
+    On a GPU, batches and contexts that do not fit the device are left out.
+    """
     chosen = for_hardware(plan, hardware, threads)
     if dry_run:
         _show_plan(chosen, calibration)
         return 0
-    record = time_points(chosen, machine, calibration, resume, results or RESULTS)
+    record = time_points(chosen, machine, calibration, resume, results or RESULTS, minutes=_positive(minutes))
     return failed(record)
 
 
@@ -66,6 +72,7 @@ def microbench(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the kernels; run nothing.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the latest interrupted run.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Kinds of kernels, repeatable [all].")] = None,
+    minutes: Annotated[float | None, MINUTES] = None,
     results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> int:
     """Time kernels alone, at the shapes of a plan's models."""
@@ -77,11 +84,22 @@ def microbench(
             if not only or job.kind in only:
                 typer.echo(job.key)
         return 0
-    record = time_kernels(chosen, machine, resume, results or RESULTS, tuple(only or ()))
+    record = time_kernels(chosen, machine, resume, results or RESULTS, tuple(only or ()), _positive(minutes))
     if record is not None:
         typer.echo(f"record: {record.path}")
         typer.echo(quiet_line(record), err=True)
         typer.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
+    return 0
+
+
+def finish(
+    journal: Annotated[Path, typer.Argument(help="The .journal file that an interrupted run left in results/.")],
+) -> int:
+    """Make a record of the rows that an interrupted run has finished."""
+    from perfmodel.validate.harness.recorder import finish_journal
+
+    record = read_record(finish_journal(journal))
+    typer.echo(f"record: {record.path}, {len(record.rows) + len(record.kernels)} rows")
     return 0
 
 
@@ -137,21 +155,40 @@ def _record(plan: "Plan", measured: Callable[[], Path | None]) -> Record | None:
     return read_record(path) if path else None
 
 
-def time_kernels(plan: "Plan", machine: str, resume: bool, results: Path, only: tuple[str, ...] = ()) -> Record | None:
+def _positive(minutes: float | None) -> float | None:
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise refuse("--minutes", None, "above 0", minutes)
+    return minutes
+
+
+def time_kernels(
+    plan: "Plan",
+    machine: str,
+    resume: bool,
+    results: Path,
+    only: tuple[str, ...] = (),
+    minutes: float | None = None,
+) -> Record | None:
     """The record of a plan's kernels, None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
 
-    return _record(plan, lambda: run_micro(plan, machine, resume=resume, results=results, only=only))
+    return _record(plan, lambda: run_micro(plan, machine, resume=resume, results=results, only=only, minutes=minutes))
 
 
 def time_points(
-    plan: "Plan", machine: str, calibration: str | None, resume: bool, results: Path, hardware: str | None = None
+    plan: "Plan",
+    machine: str,
+    calibration: str | None,
+    resume: bool,
+    results: Path,
+    hardware: str | None = None,
+    minutes: float | None = None,
 ) -> Record | None:
     """The record of a plan's points, printed beside predictions; None on ranks other than 0.
 
     hardware: the device that predictions are for, where it was measured and is none of the plan's.
     """
-    from perfmodel.validate.harness.estimate import check
+    from perfmodel.validate.harness.estimate import check, fitting
     from perfmodel.validate.harness.measure import run_plan
     from perfmodel.validate.harness.recorder import machine_folder
 
@@ -159,9 +196,17 @@ def time_points(
     check(plan.model_copy(update={"hardware": device}), calibration)
     used = {"calibration": _lying(calibration, folder)} if calibration else {}
     header = {"hardware": _lying(device, folder), **used}
-    record = _record(plan, lambda: run_plan(plan, machine, resume=resume, results=results, header=header))
+    if plan.device == "cuda":
+        whole, plan = len(plan.points()), fitting(plan, calibration)
+        if len(plan.points()) < whole:
+            typer.echo(f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True)
+    record = _record(
+        plan, lambda: run_plan(plan, machine, resume=resume, results=results, header=header, minutes=minutes)
+    )
     if record is not None:
         _show_record(record, calibration)
+        if len(record.rows) < len(plan.runs()):
+            typer.echo(f"stopped after {len(record.rows)} of {len(plan.runs())} rows: --minutes {minutes:g}", err=True)
         typer.echo(f"record: {record.path}")
     return record
 
@@ -188,9 +233,10 @@ def _show_plan(plan: "Plan", calibration: str | None) -> None:
     ]  # fmt: skip
     typer.echo(f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}")
     table(["point", "memory", "plain step", "iteration", "speedup", "time"], rows)
-    total = sum(e.seconds for e in found)
-    typer.echo(f"{len(found)} points, {len(plan.runs())} rows, about {total / 60:.1f} min, "
-               f"at most {max(e.needed_bytes for e in found) / 1e9:.1f} GB a device")  # fmt: skip
+    fit = [e for e in found if e.fits]
+    typer.echo(f"{len(fit)} points that fit, {len(fit) * len(plan.protocol.modes)} rows, "
+               f"about {sum(e.seconds for e in fit) / 60:.1f} min, "
+               f"at most {max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device")  # fmt: skip
 
 
 def _show_record(record: Record, calibration: str | None) -> None:

@@ -4,24 +4,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfmodel.answers.query import Query
-    from perfmodel.validate.decoder.compare import Run
-    from perfmodel.validate.decoder.job import Job
-    from perfmodel.validate.decoder.table import Predicted
+    from perfmodel.validate.cli.generated import Predicted
+    from perfmodel.validate.decoder.pair import Pair
+    from perfmodel.validate.harness.side_by_side import Run
 
 
-def predicted(job: "Job", run: "Run", hardware: str | None) -> "Predicted | None":
+def predicted(pair: "Pair", run: "Run", hardware: str | None) -> "Predicted | None":
     """Plain tokens/s and the speedup, None where there is nothing to predict with.
 
     Chains, trees and two levels each by the engine part of that name.
     """
-    from perfmodel.validate.decoder.table import Predicted
+    from perfmodel.validate.cli.generated import Predicted
 
     request = run.request
-    if hardware is None or request.draft.startswith("ngram"):
+    if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
         return None
     if request.middle_kv is not None:
-        return Predicted(*_two_levels(job, run, hardware, request.middle_kv))
-    query = _query(job, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
+        return Predicted(*_two_levels(pair, run, hardware, request.middle_kv))
+    query = _query(pair, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
     if request.tree is not None:
         return Predicted(*_tree(query, request.tree, run.generation.tokens_per_iteration))
     from perfmodel.answers.whatif import whatif
@@ -30,20 +30,20 @@ def predicted(job: "Job", run: "Run", hardware: str | None) -> "Predicted | None
     return Predicted(told.ar_throughput_tokens_per_s, told.speedup)
 
 
-def _query(job: "Job", run: "Run", hardware: str, **more: Any) -> "Query":
+def _query(pair: "Pair", run: "Run", hardware: str, **more: Any) -> "Query":
     from perfmodel.answers.query import Query
 
-    request, precision = run.request, job.precision()
+    request, precision = run.request, pair.precision()
     asked: dict[str, Any] = {
-        "tp": job.tp,
-        "draft": job.separate_draft or "self",
-        "draft_tp": job.draft_tp,
+        "tp": pair.tp,
+        "draft": pair.draft_model or "self",
+        "draft_tp": pair.draft_tp,
         "draft_kv": request.draft_kv,
         "weights": precision,
         "kv_dtype": precision,
         "new_tokens": request.new_tokens,
     }
-    return Query(job.name, hardware, request.batch, request.context, request.gamma, **asked | more)
+    return Query(pair.target, hardware, request.batch, request.context, request.gamma, **asked | more)
 
 
 def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float) -> tuple[float, float]:
@@ -52,26 +52,24 @@ def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float)
     from perfmodel.answers.query import resolve
     from perfmodel.speculation.tree import Tree
     from perfmodel.speculation.tree_cost import speedup
-    from perfmodel.validate.decoder.topology import depths
+    from perfmodel.validate.decoder.topology import widths
 
     # acceptance is the tree's, by rank; the chain's is not used, and 0 stands in for it
     scenario = resolve(replace(query, tokens_per_iteration=None, alpha=0.0))
-    depth = depths(parents)
-    widths = tuple(depth.count(level) for level in range(depth[-1] + 1))
-    shape = Tree(parents, widths, tokens_per_iteration)
+    shape = Tree(parents, widths(parents), tokens_per_iteration)
     plain_s = float(scenario.target_pass_s(float(query.batch), float(query.context)))
     return float(query.batch) / plain_s, float(speedup(scenario, float(query.batch), float(query.context), shape))
 
 
-def _two_levels(job: "Job", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:
+def _two_levels(pair: "Pair", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:
     from perfmodel.answers.query import resolve
     from perfmodel.speculation.two_levels import predict_two_levels
-    from perfmodel.validate.decoder.two_level import LevelCounts
+    from perfmodel.validate.decoder.two_levels import LevelCounts
 
     assert isinstance(run.counts, LevelCounts)
     request, (inner, outer) = run.request, run.counts.alphas
-    small = resolve(_query(job, run, hardware, alpha=inner))
-    sparse = resolve(_query(job, run, hardware, alpha=outer, draft="self", draft_tp=None, draft_kv=middle_kv))
+    small = resolve(_query(pair, run, hardware, alpha=inner))
+    sparse = resolve(_query(pair, run, hardware, alpha=outer, draft="self", draft_tp=None, draft_kv=middle_kv))
     batch, context = float(request.batch), float(request.context)
     told = predict_two_levels(small, sparse, batch, context, request.inner_gamma, request.gamma)
     return batch / float(told.target_s), float(told.speedup)

@@ -21,25 +21,34 @@ MASKED = 0.5
 
 @dataclass(frozen=True)
 class Span:
-    """The valid prefix of a cache.
+    """The valid part of a cache.
 
     lengths: tokens per sequence, int64 [batch], on the device.
     bound: known to the host; no length is above it, and nothing beyond it is looked at.
     exact: every length equals `bound`, so that no mask is needed.
+    first: of a sliding window, the first token that each query sees, [batch, n]; None for all.
+    start: known to the host; no query sees a token before it.
     """
 
     lengths: Tensor
     bound: int
     exact: bool = False
+    first: Tensor | None = None
+    start: int = 0
 
-    def bias(self, dtype: torch.dtype) -> Tensor | None:
-        """Additive mask [batch, 1, 1, bound]: 0 inside, `MASKED` outside."""
-        if self.exact:
+    def of(self, cache: Tensor) -> Tensor:
+        """The stretch of a cache [batch, kv_heads, slots, d] that is looked at."""
+        return cache[:, :, self.start : self.bound]
+
+    def bias(self, group: int, dtype: torch.dtype) -> Tensor | None:
+        """Additive mask [batch, 1, 1 or group * n, bound - start]: 0 inside, `MASKED` outside."""
+        if self.exact and self.first is None:
             return None
-        outside = torch.arange(self.bound, device=self.lengths.device) >= self.lengths[:, None]
-        return torch.zeros(outside.shape, dtype=dtype, device=outside.device).masked_fill_(
-            outside, MASKED * torch.finfo(dtype).min
-        )[:, None, None]
+        token = torch.arange(self.start, self.bound, device=self.lengths.device)
+        outside = (token >= self.lengths[:, None])[:, None]
+        if self.first is not None:
+            outside = (outside | (token < self.first[..., None])).repeat(1, group, 1)
+        return additive(outside, dtype)[:, None]
 
 
 class Attention(Protocol):
@@ -50,11 +59,11 @@ class Attention(Protocol):
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        """Attend q to the valid prefix of a cache and, causally or as `sees` has it, to the new tokens.
+        """Attend q to the valid part of a cache and, causally or as `sees` has it, to the new tokens.
 
         q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads, m, d]
         with m >= n, the last n being the queries' own where `sees` is None. sees: which new tokens each query attends
-        to, bool [batch or 1, n, m], at least one each. Returns [batch, heads, n, d].
+        to, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], as the next matrix reads it.
         """
         ...
 
@@ -74,15 +83,15 @@ class Folded:
         """See `Attention`."""
         rows = fold(q, new_k.shape[1])
         new = self._partial(rows, new_k, new_v, self._new_bias(q, new_k, sees))
-        if span.bound == 0:
+        if span.bound == span.start:
             return unfold(new[0], q)
-        old = self._partial(rows, k[:, :, : span.bound], v[:, :, : span.bound], self._bias_of(span, q.dtype))
+        old = self._partial(rows, span.of(k), span.of(v), self._bias_of(span, q, new_k))
         return unfold(merge(old, new), q)
 
-    def _bias_of(self, span: Span, dtype: torch.dtype) -> Tensor | None:
+    def _bias_of(self, span: Span, q: Tensor, new_k: Tensor) -> Tensor | None:
         """The span's mask, built once for all layers of a pass (which share the Span object)."""
-        if self._bias is None or self._bias[0] is not span or self._bias[1] != dtype:
-            self._bias = (span, dtype, span.bias(dtype))
+        if self._bias is None or self._bias[0] is not span or self._bias[1] != q.dtype:
+            self._bias = (span, q.dtype, span.bias(q.shape[1] // new_k.shape[1], q.dtype))
         return self._bias[2]
 
     def _new_bias(self, q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
@@ -91,7 +100,7 @@ class Folded:
             return new_bias(q, new_k, None)
         group = q.shape[1] // new_k.shape[1]
         if self._seen is None or self._seen[0] is not sees or self._seen[1:3] != (q.dtype, group):
-            self._seen = (sees, q.dtype, group, stated_bias(sees, group, q.dtype))
+            self._seen = (sees, q.dtype, group, new_bias(q, new_k, sees))
         return self._seen[3]
 
 
@@ -130,8 +139,14 @@ def fold(q: Tensor, kv_heads: int) -> Tensor:
 
 
 def unfold(rows: Tensor, like: Tensor) -> Tensor:
-    """The inverse of `fold`."""
-    return rows.reshape(like.shape)
+    """[batch, kv_heads, group * n, d] -> [batch, n, heads * d] for queries like [batch, heads, n, d]."""
+    return rows.reshape(like.shape).transpose(1, 2).flatten(2)
+
+
+def additive(outside: Tensor, dtype: torch.dtype) -> Tensor:
+    """The mask that adds 0 inside and `MASKED` outside."""
+    bias = torch.zeros(outside.shape, dtype=dtype, device=outside.device)
+    return bias.masked_fill_(outside, MASKED * torch.finfo(dtype).min)
 
 
 @lru_cache(maxsize=64)
@@ -140,17 +155,12 @@ def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.de
     if n == 1:
         return None
     later = torch.arange(m, device=device) > torch.arange(n, device=device)[:, None] + m - n
-    bias = torch.zeros(n, m, dtype=dtype, device=device).masked_fill_(later, MASKED * torch.finfo(dtype).min)
-    return bias.repeat(group, 1)[None, None]
-
-
-def stated_bias(sees: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-    """Additive mask [batch or 1, 1, group * n, m] of sees [batch or 1, n, m]."""
-    bias = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
-    return bias.masked_fill_(~sees, MASKED * torch.finfo(dtype).min).repeat(1, group, 1)[:, None]
+    return additive(later, dtype).repeat(group, 1)[None, None]
 
 
 def new_bias(q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
     """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see `Attention`."""
     n, m, group = q.shape[2], new_k.shape[2], q.shape[1] // new_k.shape[1]
-    return causal_bias(n, m, group, q.dtype, q.device) if sees is None else stated_bias(sees, group, q.dtype)
+    if sees is None:
+        return causal_bias(n, m, group, q.dtype, q.device)
+    return additive(~sees, q.dtype).repeat(1, group, 1)[:, None]

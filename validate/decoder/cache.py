@@ -3,6 +3,7 @@
 import math
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ class KVCache:
     """Keys and values [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
 
     lengths: committed tokens, int64 [batch] on the device. What lies beyond a length is never read.
-    bound: a number the host knows that no length exceeds, so that passes on a CPU look no further.
+    bound, floor: numbers the host knows that no length is above or below, so that passes on a CPU look no further.
     fixed: once set, `bound` stays at the capacity, as captured graphs need.
     """
 
@@ -33,10 +34,10 @@ class KVCache:
         dtype: torch.dtype,
     ) -> None:
         self.capacity = -(-capacity // BLOCK) * BLOCK
-        shape = (layers, batch, heads, self.capacity, head_dim)
-        self.k, self.v = allocate("KV cache", 2, shape, device, dtype)
+        self.kv = allocate("KV cache", (2, layers, batch, heads, self.capacity, head_dim), device, dtype)
+        self.k, self.v = self.kv[0], self.kv[1]
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
-        self.bound = 0
+        self.bound = self.floor = 0
         self.exact = True
         self.fixed = False
         self.rows = torch.arange(batch, device=device)[:, None]
@@ -46,46 +47,59 @@ class KVCache:
         """Bytes of one cached token in one layer."""
         return 2 * self.k.shape[2] * self.k.shape[4] * self.k.element_size()
 
-    def span(self) -> Span:
-        """The committed tokens."""
-        return Span(self.lengths, self.bound, self.exact)
+    def span(self, first: Tensor | None = None, window: int | None = None) -> Span:
+        """The committed tokens, or those from `first` [batch, n] on that queries with a sliding window see."""
+        if first is None:
+            return Span(self.lengths, self.bound, self.exact)
+        start = max(0, self.floor - window + 1) if window else 0
+        return Span(self.lengths, self.bound, self.exact, first, start)
 
     def positions(self, start: Tensor, n: int) -> Tensor:
         """start, start + 1, ... of every sequence, [batch, n]."""
         return start[:, None] + torch.arange(n, device=start.device)
 
-    def write(self, layer: int, k: Tensor, v: Tensor, positions: Tensor) -> None:
-        """Put k, v [batch, kv_heads, n, head_dim] at positions [batch, n]; lengths do not change."""
-        self.k[layer][self.rows, :, positions] = k.transpose(1, 2)
-        self.v[layer][self.rows, :, positions] = v.transpose(1, 2)
+    def at(self, layer: int, slots: Tensor) -> "Slots":
+        """Where a layer's new keys and values go: slots [batch, n]."""
+        return Slots(self.k[layer], self.v[layer], self.rows, slots)
 
-    def read(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of all layers at positions [batch, n]: each [layers, batch, kv_heads, n, head_dim]."""
-        return read_tokens(self.k, self.rows, positions), read_tokens(self.v, self.rows, positions)
+    def read(self, positions: Tensor) -> Tensor:
+        """Keys and values of all layers at positions [batch, n]: [2 x layers, batch, kv_heads, n, head_dim]."""
+        return read_tokens(self.kv.flatten(0, 1), self.rows, positions)
 
     def move(self, source: Tensor, to: Tensor) -> None:
         """Copy the tokens at positions source [batch, n] to positions `to` [batch, n], all layers; both may overlap."""
-        self.put(to, *self.read(source))
+        write_tokens(self.kv.flatten(0, 1), self.rows, to, self.read(source))
 
-    def put(self, positions: Tensor, k: Tensor, v: Tensor) -> None:
-        """The inverse of `read`; lengths do not change."""
-        write_tokens(self.k, self.rows, positions, k)
-        write_tokens(self.v, self.rows, positions, v)
-
-    def advance(self, count: Tensor, most: int) -> None:
-        """Commit `count` [batch] more tokens, at most `most`; the rest of what was written is thereby rolled back."""
+    def advance(self, count: Tensor, limit: int) -> None:
+        """Commit `count` [batch] more tokens, at most `limit`; the rest of what was written is thereby rolled back."""
         self.lengths.add_(count)
-        self.bound = self.capacity if self.fixed else min(self.bound + most, self.capacity)
+        self.bound = self.capacity if self.fixed else min(self.bound + limit, self.capacity)
         self.exact = False
 
     def set_lengths(self, lengths: Tensor, bound: int, exact: bool = False) -> None:
         """State the lengths anew, [batch]."""
         self.lengths.copy_(lengths)
         self.bound, self.exact = (self.capacity, False) if self.fixed else (bound, exact)
+        self.floor = bound if self.exact else 0
 
     def tighten(self) -> None:
-        """Bring the bound down to the longest length; waits for the device."""
-        self.bound = self.capacity if self.fixed else int(self.lengths.max())
+        """Bring the bounds to the longest and the shortest length; waits for the device."""
+        if not self.fixed:
+            self.floor, self.bound = torch.stack(self.lengths.aminmax()).tolist()
+
+
+class Slots(NamedTuple):
+    """Places of new tokens in one layer of a cache: k, v [batch, kv_heads, capacity, head_dim], slots [batch, n]."""
+
+    k: Tensor
+    v: Tensor
+    rows: Tensor
+    slots: Tensor
+
+    def write(self, k: Tensor, v: Tensor) -> None:
+        """Put k, v [batch, kv_heads, n, head_dim] there; lengths do not change."""
+        self.k[self.rows, :, self.slots] = k.transpose(1, 2)
+        self.v[self.rows, :, self.slots] = v.transpose(1, 2)
 
 
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
@@ -109,12 +123,12 @@ def pick_tokens(cache: Tensor, index: Tensor) -> Tensor:
     return cache.view(-1, d).index_select(0, (index + first).flatten()).view(batch, heads, -1, d)
 
 
-def allocate(what: str, count: int, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    """`count` zeroed tensors, or one line where memory does not suffice."""
-    need = count * math.prod(shape) * dtype.itemsize
+def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Zeros, or one line where memory does not suffice."""
+    need = math.prod(shape) * dtype.itemsize
     check_fits(what, need, device)
     try:
-        return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(count)]
+        return torch.zeros(shape, dtype=dtype, device=device)
     except (torch.OutOfMemoryError, MemoryError):
         raise _too_large(what, need, device) from None
 

@@ -5,8 +5,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.kv import View
-from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.model import Projected
+from perfmodel.validate.decoder.runner import Observed, Runner, Spans
 from perfmodel.validate.decoder.sampling import Sampling, draw
 from perfmodel.validate.decoder.state import State
 
@@ -23,7 +25,7 @@ class Draft(Protocol):
         ...
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """Drafted tokens [batch, gamma], and the distributions they were drawn from [batch, gamma, vocab], if any."""
+        """draft_tokens [batch, gamma], and the draft_probs they were drawn from [batch, gamma, vocab], if any."""
         ...
 
     def commit(self, count: Tensor) -> None:
@@ -39,26 +41,65 @@ class Draft(Protocol):
         ...
 
 
-class ModelDraft:
-    """gamma passes of `runner.model`, reading committed tokens through `view`.
+class ViewRunner:
+    """Runs a model on tokens that are not committed, and reads those that are through `view`.
 
-    own: the runner has a cache of its own (a separate model); else it is the target's, which verification fills.
-    The new tokens' keys and values are kept in a scratch of gamma + 1 slots, the same slots for all sequences.
+    Their keys and values are kept in a scratch of `slots` tokens, from slot 0 on, the same slots for all sequences; or,
+    where `collects`, behind the `collected` [batch] tokens that each sequence has there already.
+    own: the runner has a cache of its own (a separate model), which is written too; else verification fills it.
+    """
+
+    def __init__(self, runner: Runner, view: View, slots: int, own: bool, collects: bool = False) -> None:
+        self.runner, self.view, self.own = runner, view, own
+        layers, batch, heads, _, d = runner.cache.k.shape
+        shape = (2, layers, batch, heads, slots, d)
+        self._k, self._v = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
+        self.collected = torch.zeros_like(runner.cache.lengths) if collects else None
+
+    def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+        """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
+
+        ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
+        """
+        cache, n = self.runner.cache, tokens.shape[1]
+        start = cache.lengths + used if self.collected is None else cache.lengths + used + self.collected
+        slots = cache.positions(start, n)
+        positions = slots if ahead is None else cache.lengths[:, None] + ahead
+        spans, end = Spans(cache, positions), used + n
+        scratch = slots - cache.lengths[:, None]
+        if self.collected is not None:
+            end = self._k.shape[3]
+            sees = torch.arange(end, device=slots.device) <= scratch[:, :, None]
+
+        def attend(index: int, projected: Projected) -> Tensor:
+            k, v, own = self._k[index], self._v[index], cache.at(index, slots) if self.own else None
+            if self.collected is None:
+                q, _, _ = projected.rotate((k[:, :, used:end], v[:, :, used:end]), own)
+            else:
+                q, *new = projected.rotate(None, own)
+                Slots(k, v, cache.rows, scratch).write(*new)
+            k, v, window = k[:, :, :end], v[:, :, :end], projected.layer.window
+            if window is None:
+                return self.view.attend(index, q, k, v, sees)
+            span = spans.of(min(window, self.view.budget or window))
+            return self.runner.attention(q, cache.k[index], cache.v[index], span, k, v, sees)
+
+        return self.runner.model(tokens, positions, attend)
+
+
+class ModelDraft:
+    """gamma passes of a model, reading committed tokens through a view.
 
     `takes`: tokens that the first pass of an iteration takes.
     A separate model's cache runs one token behind the target's, and its first pass takes the last two tokens: where all
     drafts were accepted, the last of them was never fed to it. Always taking two keeps the shapes the same.
     """
 
-    def __init__(
-        self, runner: Runner, view: View, gamma: int, sampling: Sampling, own: bool, slots: int | None = None
-    ) -> None:
-        """slots: of the scratch, where it is not to be gamma + 1."""
-        self.runner, self.view, self.gamma, self.sampling, self.own = runner, view, gamma, sampling, own
-        self.window, self.takes = 0 if own else view.window, 2 if own else 1
-        layers, batch, heads, _, d = runner.cache.k.shape
-        shape = (layers, batch, heads, slots or gamma + 1, d)
-        self._k, self._v = (torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device) for _ in "kv")
+    def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling, takes: int | None = None) -> None:
+        self.passes, self.gamma, self.sampling = passes, gamma, sampling
+        self.runner, self.view, self.own = passes.runner, passes.view, passes.own
+        self.takes = takes or (2 if self.own else 1)
+        self.window = 0 if self.own else self.view.window
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
         """A separate model runs the prompts itself, up to the last token but one."""
@@ -72,41 +113,24 @@ class ModelDraft:
         """gamma draft steps."""
         self.view.begin()
         tokens, used = state.newest(self.takes), 0
-        drafted, proposed = [], []
+        draft_tokens, draft_probs = [], []
         for _ in range(self.gamma):
-            logits = self.runner.model.logits(self.run(tokens, used)[:, -1])
+            logits = self.runner.model.logits(self.passes.run(tokens, used)[:, -1])
             used += tokens.shape[1]
             if self.sampling.greedy:
-                choice = logits.argmax(-1)
+                token = logits.argmax(-1)
             else:
-                proposed.append(self.sampling.probabilities(logits))
-                choice = draw(proposed[-1], state.generator)
-            drafted.append(choice)
-            tokens = choice[:, None]
-        return torch.stack(drafted, 1), torch.stack(proposed, 1) if proposed else None
-
-    def run(self, tokens: Tensor, used: int, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
-        """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
-
-        ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
-        """
-        cache, end = self.runner.cache, used + tokens.shape[1]
-        slots = cache.positions(cache.lengths + used, tokens.shape[1])
-        positions = slots if ahead is None else cache.lengths[:, None] + ahead
-
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            self._k[layer][:, :, used:end], self._v[layer][:, :, used:end] = k, v
-            if self.own:
-                cache.write(layer, k, v, slots)
-            return self.view.attend(layer, q, self._k[layer][:, :, :end], self._v[layer][:, :, :end], sees)
-
-        return self.runner.model(tokens, positions, attend)
+                draft_probs.append(self.sampling.probabilities(logits))
+                token = draw(draft_probs[-1], state.generator)
+            draft_tokens.append(token)
+            tokens = token[:, None]
+        return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None
 
     def commit(self, count: Tensor) -> None:
         """Advance the own cache, then let the view take what was committed."""
         cache = self.runner.cache
         if self.own:
-            cache.advance(count, self.gamma + 1)
+            cache.advance(count, self.view.max_accepted + 1)
         self.view.commit(cache.lengths - count, count)
 
     def refresh(self) -> None:

@@ -26,11 +26,8 @@ def record(work: Callable[[], object], generator: torch.Generator) -> Callable[[
 
 
 @torch.inference_mode()
-def capture(made: Decoder, state: State) -> int:
-    """Run a few real iterations as warm-up, then record `made.step`; later iterations on `state` replay it.
-
-    Returns how many iterations were run.
-    """
+def capture(made: Decoder, state: State) -> None:
+    """Run `WARM_UP` real iterations, then record `made.step`; later iterations on `state` replay it."""
     device = made.target.model.device
     if device.type != "cuda":
         raise InputError(f"--graphs: needs a CUDA device, given {device.type}")
@@ -44,7 +41,6 @@ def capture(made: Decoder, state: State) -> int:
             made.iterate(state)
     torch.cuda.current_stream(device).wait_stream(side)
     made.captured = state, record(lambda: made.step(state), state.generator)
-    return WARM_UP
 
 
 def fix_bounds(made: Decoder) -> None:

@@ -1,5 +1,6 @@
 """One forward pass of a Llama-family decoder. What attention reads is not its business: that is `attend`'s."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -9,57 +10,79 @@ from torch import Tensor, nn
 from perfmodel.errors import InputError
 from perfmodel.specs.model import ModelSpec
 from perfmodel.validate.decoder import rope
+from perfmodel.validate.decoder.cache import Slots
+from perfmodel.validate.decoder.moe import Experts
+from perfmodel.validate.decoder.pointwise import Pointwise, Torch, norm
 from perfmodel.validate.decoder.shard import Shard
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe")
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A layer's queries, keys and values before they are rotated: qkv [batch, n, all heads x head_dim]."""
+
+    layer: "Layer"
+    qkv: Tensor
+    cosine: Tensor
+    sine: Tensor
+    pointwise: Pointwise
+
+    def rotate(
+        self, out: tuple[Tensor, Tensor] | None = None, slots: Slots | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v [batch, heads or kv_heads, n, head_dim]; see `Pointwise.rotate`."""
+        return self.pointwise.rotate(self.layer, self.qkv, self.cosine, self.sine, out, slots)
 
 
 class Attend(Protocol):
     """Attention of one layer over whatever cache the caller keeps."""
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """q [batch, heads, n, head_dim] and the new k, v [batch, kv_heads, n, head_dim], rotated; returns q's shape."""
+    def __call__(self, index: int, projected: Projected) -> Tensor:
+        """[batch, n, heads x head_dim] of layer `index`."""
         ...
 
 
-class Layer(nn.Module):
-    """Attention and gated MLP, each behind a norm; query, key and value (and gate and up) are one matrix each."""
+class MLP(nn.Module):
+    """A gated MLP; gate and up are one matrix."""
 
-    def __init__(self, spec: ModelSpec, shard: Shard) -> None:
+    def __init__(self, spec: ModelSpec, inner: int, down_bias: bool) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(spec.hidden_size, 2 * inner, bias=spec.mlp_bias)
+        self.down = nn.Linear(inner, spec.hidden_size, bias=down_bias)
+
+    def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
+        """x [batch, n, hidden] to the same shape."""
+        return self.down(pointwise.silu_mul(self.gate_up(x)))
+
+
+class Layer(nn.Module):
+    """Attention and MLP (or experts), each behind a norm; query, key and value are one matrix."""
+
+    def __init__(self, spec: ModelSpec, shard: Shard, index: int) -> None:
         super().__init__()
         first, last = shard.kv_heads(spec.num_key_value_heads)
         self.heads, self.kv_heads, self.head_dim = spec.num_attention_heads // shard.size, last - first, spec.head_dim
-        self.eps, self.shard = spec.rms_norm_eps, shard
-        width = self.heads * self.head_dim
-        inner = spec.intermediate_size // shard.size
-        output_bias, down_bias = spec.output_bias and shard.rank == 0, spec.mlp_bias and shard.rank == 0
+        self.eps, self.window = spec.rms_norm_eps, window_of(spec, index)
+        width, first_rank = self.heads * self.head_dim, shard.rank == 0
         self.attention_norm = nn.Parameter(torch.empty(spec.hidden_size))
         self.qkv = nn.Linear(spec.hidden_size, width + 2 * self.kv_heads * self.head_dim, bias=spec.qkv_bias)
         self.q_norm = nn.Parameter(torch.empty(spec.head_dim)) if spec.qk_norm else None
         self.k_norm = nn.Parameter(torch.empty(spec.head_dim)) if spec.qk_norm else None
-        self.output = nn.Linear(width, spec.hidden_size, bias=output_bias)
+        self.output = nn.Linear(width, spec.hidden_size, bias=spec.output_bias and first_rank)
         self.mlp_norm = nn.Parameter(torch.empty(spec.hidden_size))
-        self.gate_up = nn.Linear(spec.hidden_size, 2 * inner, bias=spec.mlp_bias)
-        self.down = nn.Linear(inner, spec.hidden_size, bias=down_bias)
-
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, layer: int, attend: Attend) -> Tensor:
-        """x [batch, n, hidden] to the same shape."""
-        h = x + self.shard.sum(self._attention(norm(x, self.attention_norm, self.eps), cosine, sine, layer, attend))
-        gate, up = self.gate_up(norm(h, self.mlp_norm, self.eps)).chunk(2, dim=-1)
-        return h + self.shard.sum(self.down(F.silu(gate) * up))
-
-    def _attention(self, x: Tensor, cosine: Tensor, sine: Tensor, layer: int, attend: Attend) -> Tensor:
-        batch, n, _ = x.shape
-        heads = self.qkv(x).view(batch, n, -1, self.head_dim).transpose(1, 2)
-        q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = norm(q, self.q_norm, self.eps), norm(k, self.k_norm, self.eps)
-        out = attend(layer, rope.rotate(q, cosine, sine), rope.rotate(k, cosine, sine), v)
-        return self.output(out.transpose(1, 2).reshape(batch, n, -1))
+        if spec.moe and index >= spec.moe.first_dense_layers:
+            inner = spec.moe.intermediate_size // shard.size
+            self.mlp: MLP | Experts = Experts(spec.moe, spec.hidden_size, inner)
+        else:
+            self.mlp = MLP(spec, spec.intermediate_size // shard.size, spec.mlp_bias and first_rank)
 
 
 class Model(nn.Module):
-    """A decoder-only transformer of the shape `spec`, or the part of it that one tensor-parallel rank holds."""
+    """A decoder-only transformer of the shape `spec`, or the part of it that one tensor-parallel rank holds.
+
+    pointwise: how the steps between matrix products are computed; fused kernels have no gradients.
+    """
 
     def __init__(self, spec: ModelSpec, shard: Shard | None = None) -> None:
         super().__init__()
@@ -68,10 +91,12 @@ class Model(nn.Module):
         self.shard.check(spec)
         rows = spec.vocab_size // self.shard.size
         self.embedding = nn.Parameter(torch.empty(rows, spec.hidden_size))
-        self.layers = nn.ModuleList(Layer(spec, self.shard) for _ in range(spec.num_hidden_layers))
+        self.layers = nn.ModuleList(Layer(spec, self.shard, index) for index in range(spec.num_hidden_layers))
         self.final_norm = nn.Parameter(torch.empty(spec.hidden_size))
         self.head = None if spec.tie_word_embeddings else nn.Parameter(torch.empty(rows, spec.hidden_size))
+        self.pointwise: Pointwise = Torch()
         self.frequencies: Tensor | None = None
+        self.rope_scale = rope.attention_scale(spec)
 
     @property
     def kv_heads(self) -> int:
@@ -89,15 +114,24 @@ class Model(nn.Module):
         """Where the weights lie."""
         return self.embedding.device
 
+    def expect(self, tokens: int) -> None:
+        """Sequences will become this long; only `longrope` has frequencies that depend on it."""
+        self.frequencies = rope.inverse_frequencies(self.spec, self.device, tokens)
+
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]."""
         if self.frequencies is None or self.frequencies.device != self.device:
-            self.frequencies = rope.inverse_frequencies(self.spec, self.device)
-        x = self._embed(tokens)
-        cosine, sine = rope.rotation(self.frequencies, positions, self.dtype)
-        for index, layer in enumerate(self.layers):
-            x = layer(x, cosine, sine, index, attend)
-        return norm(x, self.final_norm, self.spec.rms_norm_eps)
+            self.expect(0)
+        assert self.frequencies is not None
+        cosine, sine = rope.rotation(self.frequencies, positions, self.dtype, self.rope_scale)
+        residual, add_norm, eps = self._embed(tokens), self.pointwise.add_norm, self.spec.rms_norm_eps
+        x = norm(residual, self.layers[0].attention_norm, eps)
+        norms = [*(layer.attention_norm for layer in self.layers[1:]), self.final_norm]
+        for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
+            out = attend(index, Projected(layer, layer.qkv(x), cosine, sine, self.pointwise))
+            residual, x = add_norm(self.shard.sum(layer.output(out)), residual, layer.mlp_norm, eps)
+            residual, x = add_norm(self.shard.sum(layer.mlp(x, self.pointwise)), residual, next_norm, eps)
+        return x
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores [..., vocab_size] of hidden states [..., hidden]."""
@@ -112,21 +146,25 @@ class Model(nn.Module):
         return self.shard.sum(rows * mine[..., None].to(rows.dtype))
 
 
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Root-mean-square norm over the last dimension."""
-    return F.rms_norm(x, (x.shape[-1],), weight, eps)
+def window_of(spec: ModelSpec, index: int) -> int | None:
+    """Tokens that a layer sees, its own included; None for all. Where only some layers slide, it is the last (Qwen)."""
+    return spec.sliding_window if index >= spec.num_hidden_layers - spec.num_sliding_layers else None
 
 
 def check_supported(spec: ModelSpec) -> None:
     """Refuse a model whose layers are not those of this file."""
+    scaling, moe = spec.rope_scaling, spec.moe
+    factors = {len(scaling.short_factor), len(scaling.long_factor)} if scaling else set()
     reason = None
     if spec.model_type not in FAMILIES:
         reason = f"its model_type is {spec.model_type!r}"
-    elif spec.moe or spec.mla or spec.attention_sinks or spec.norms_per_layer != 2:
-        reason = "it has experts, latent attention, attention sinks or extra norms"
-    elif spec.rope_scaling and spec.rope_scaling.rope_type not in rope.SCALINGS:
-        reason = f"its rope_type is {spec.rope_scaling.rope_type!r}"
+    elif spec.mla or spec.attention_sinks or spec.norms_per_layer != 2:
+        reason = "it has latent attention, attention sinks or extra norms"
+    elif moe and (moe.shared_intermediate_size or moe.router_bias or moe.expert_bias):
+        reason = "it has shared experts, or biases in its experts or their router"
+    elif scaling and scaling.rope_type not in rope.SCALINGS:
+        reason = f"its rope_type is {scaling.rope_type!r}"
+    elif scaling and scaling.rope_type == "longrope" and factors != {spec.rotary_dim // 2}:
+        reason = f"its rope_scaling must have {spec.rotary_dim // 2} short and as many long factors"
     if reason:
-        raise InputError(
-            f"model {spec.name}: must be a dense model of family {', '.join(FAMILIES)} to be run here; {reason}"
-        )
+        raise InputError(f"model {spec.name}: must be of family {', '.join(FAMILIES)} to be run here; {reason}")

@@ -28,8 +28,8 @@ class NGramDraft:
         match = position < last
         matched = torch.zeros_like(tokens)
         for back in range(self.longest):
-            wanted = tokens.gather(1, (last - back).clamp(min=0))
-            match = match & (tokens.roll(back, 1) == wanted) & (position >= back) & (last >= back)
+            last_tokens = tokens.gather(1, (last - back).clamp(min=0))
+            match = match & (tokens.roll(back, 1) == last_tokens) & (position >= back)
             matched += match
         best = (matched * tokens.shape[1] + position).masked_fill(matched == 0, -1).max(1, keepdim=True)
         found = torch.where(best.values >= 0, best.indices, last - 1)

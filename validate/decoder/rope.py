@@ -1,4 +1,4 @@
-"""Rotary position embedding, with the `llama3` frequency scaling of Llama 3.1 and 3.2, and the `linear` one."""
+"""Rotary position embedding, and the frequency scalings `linear`, `llama3`, `yarn` and `longrope`."""
 
 import math
 
@@ -7,36 +7,76 @@ from torch import Tensor
 
 from perfmodel.specs.model import ModelSpec, RopeScaling
 
-SCALINGS = ("llama3", "linear")
+SCALINGS = ("llama3", "linear", "yarn", "longrope")
 
 
-def inverse_frequencies(spec: ModelSpec, device: torch.device) -> Tensor:
-    """Rotation per position of each pair of dimensions, [head_dim / 2] float64."""
-    exponent = torch.arange(0, spec.head_dim, 2, dtype=torch.float64, device=device) / spec.head_dim
-    frequencies = spec.rope_theta**-exponent
-    if spec.rope_scaling is None:
+def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int = 0) -> Tensor:
+    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64.
+
+    tokens: how long the sequences may become; `longrope` takes its long factors above the length trained first.
+    """
+    exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
+    frequencies, scaling = spec.rope_theta**-exponent, spec.rope_scaling
+    if scaling is None:
         return frequencies
-    if spec.rope_scaling.rope_type == "linear":
-        return frequencies / spec.rope_scaling.factor
-    return _llama3(frequencies, spec.rope_scaling)
-
-
-def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
-    """Slow frequencies are divided by `factor`, fast ones kept, those between blended (Llama 3.1 reference code)."""
-    turns = frequencies * scaling.original_max_position_embeddings / (2 * math.pi)
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    keep = ((turns - low) / (high - low)).clamp(0, 1)
+    if scaling.rope_type == "linear":
+        return frequencies / scaling.factor
+    if scaling.rope_type == "longrope":
+        long = tokens > scaling.original_max_position_embeddings
+        factors = scaling.long_factor if long else scaling.short_factor
+        return frequencies / torch.tensor(factors, dtype=torch.float64, device=device)
+    keep = _llama3_keep(frequencies, scaling) if scaling.rope_type == "llama3" else _yarn_keep(spec, scaling, device)
     return frequencies * (keep + (1 - keep) / scaling.factor)
 
 
-def rotation(frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and sine for positions [batch, n]: each [batch, 1, n, head_dim / 2] in `dtype`."""
+def _llama3_keep(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
+    """Slow frequencies are divided by `factor`, fast ones kept, those between blended (Llama 3.1 reference code)."""
+    turns = frequencies * scaling.original_max_position_embeddings / (2 * math.pi)
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    return ((turns - low) / (high - low)).clamp(0, 1)
+
+
+def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> Tensor:
+    """As `_llama3_keep`, blended by the pair's number (Peng et al. 2023, arXiv 2309.00071, section 3.2)."""
+
+    def pair_with(turns: float) -> float:
+        """Number of the pair that makes so many turns within the length trained first."""
+        slowest = scaling.original_max_position_embeddings / (2 * math.pi * turns)
+        return spec.rotary_dim * math.log(slowest) / (2 * math.log(spec.rope_theta))
+
+    low, high = pair_with(scaling.beta_fast), pair_with(scaling.beta_slow)
+    if scaling.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, spec.rotary_dim - 1)
+    pair = torch.arange(spec.rotary_dim // 2, dtype=torch.float64, device=device)
+    return 1 - ((pair - low) / max(high - low, 1e-3)).clamp(0, 1)
+
+
+def attention_scale(spec: ModelSpec) -> float:
+    """What cosine and sine are multiplied by: `yarn` and `longrope` sharpen the scores of long texts."""
+    scaling = spec.rope_scaling
+    if scaling is None or scaling.rope_type not in ("yarn", "longrope"):
+        return 1.0
+    if scaling.attention_factor is not None:
+        return scaling.attention_factor
+    growth = math.log(max(1.0, scaling.factor))
+    if scaling.rope_type == "longrope":
+        return math.sqrt(1 + growth / math.log(scaling.original_max_position_embeddings))
+    if scaling.mscale and scaling.mscale_all_dim:
+        return (1 + 0.1 * scaling.mscale * growth) / (1 + 0.1 * scaling.mscale_all_dim * growth)
+    return 1 + 0.1 * growth
+
+
+def rotation(frequencies: Tensor, positions: Tensor, dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Cosine and sine for positions [batch, n]: each [batch, 1, n, rotary_dim / 2] in `dtype`, times `scale`."""
     exact = torch.float64 if dtype == torch.float64 else torch.float32
     angles = positions[:, None, :, None].to(exact) * frequencies.to(exact)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    cosine, sine = angles.cos(), angles.sin()
+    return (cosine * scale).to(dtype), (sine * scale).to(dtype)
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate [batch, heads, n, head_dim]; dimension i pairs with i + head_dim / 2 (Hugging Face layout)."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
+    """Rotate [batch, heads, n, head_dim]; dimension i pairs with i + rotary_dim / 2 (Hugging Face layout)."""
+    half = cosine.shape[-1]
+    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine, rest), dim=-1)

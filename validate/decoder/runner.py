@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import Attention
+from perfmodel.validate.decoder.attention import Attention, Span
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.model import Model, Projected
 
 PREFILL_CHUNK = 512
 
@@ -53,6 +53,7 @@ class Runner:
         batch, longest = tokens.shape
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
         self._observed = self._observer(batch, window)
+        chunk = min(chunk, self.model.spec.sliding_window or chunk)  # the tokens of a chunk see each other
         for start in range(0, longest, chunk):
             part = tokens[:, start : start + chunk]
             positions = torch.arange(start, start + part.shape[1], device=tokens.device).expand(batch, -1)
@@ -72,13 +73,14 @@ class Runner:
         lengths: Tensor | None = None,
         sees: Tensor | None = None,
     ) -> Tensor:
-        span = self.cache.span()
+        spans = Spans(self.cache, positions)
 
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            self.cache.write(layer, k, v, slots)
+        def attend(index: int, projected: Projected) -> Tensor:
+            q, k, v = projected.rotate(slots=self.cache.at(index, slots))
             if self._observed is not None and lengths is not None:
-                _observe(self._observed, layer, q, positions, lengths)
-            return self.attention(q, self.cache.k[layer], self.cache.v[layer], span, k, v, sees)
+                _observe(self._observed, index, q, positions, lengths)
+            span = spans.of(projected.layer.window)
+            return self.attention(q, self.cache.k[index], self.cache.v[index], span, k, v, sees)
 
         return self.model(tokens, positions, attend)
 
@@ -88,6 +90,19 @@ class Runner:
         spec, shard = self.model.spec, self.model.shard
         shape = (spec.num_hidden_layers, batch, spec.num_attention_heads // shard.size, window + 1, spec.head_dim)
         return Observed(torch.zeros(shape, dtype=self.model.dtype, device=self.model.device), window)
+
+
+class Spans:
+    """What queries at `positions` [batch, n] see of a cache, with or without a sliding window; one each for a pass."""
+
+    def __init__(self, cache: KVCache, positions: Tensor) -> None:
+        self._cache, self._positions, self._made = cache, positions, dict[int | None, Span]()
+
+    def of(self, window: int | None) -> Span:
+        """The committed tokens, or the latest of them: a query sees `window` tokens, itself included."""
+        if window not in self._made:
+            self._made[window] = self._cache.span(None if window is None else self._positions - (window - 1), window)
+        return self._made[window]
 
 
 def _observe(observed: Observed, layer: int, q: Tensor, positions: Tensor, lengths: Tensor) -> None:

@@ -1,108 +1,118 @@
-"""From scores to tokens, and which drafted tokens stand: greedy equality or exact rejection sampling."""
+"""From logits to tokens, and which draft tokens stand: greedy equality or exact rejection sampling."""
 
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
 
-LEAST_TEMPERATURE = 1e-6
-"""Below it scores divided by it leave the range of float32."""
+MIN_TEMPERATURE = 1e-6
+"""Below it logits divided by it leave the range of float32."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Temperature 0 is greedy; `top_p` keeps the smallest set of tokens with at least that probability."""
+    """Temperature 0 is greedy; `top_k` keeps that many tokens (0: all), `top_p` then the fewest of that probability.
+
+    In that order, as transformers and vLLM have it.
+    """
 
     temperature: float = 0.0
     top_p: float = 1.0
+    top_k: int = 0
 
     def __post_init__(self) -> None:
-        if self.temperature != 0 and not LEAST_TEMPERATURE <= self.temperature < float("inf"):
-            raise InputError(f"--temperature: must be 0, or {LEAST_TEMPERATURE} or above, given {self.temperature}")
+        if self.temperature != 0 and not MIN_TEMPERATURE <= self.temperature < float("inf"):
+            raise InputError(f"--temperature: must be 0, or {MIN_TEMPERATURE} or above, given {self.temperature}")
         if not 0 < self.top_p <= 1:
             raise InputError(f"--top-p: must be in (0, 1], given {self.top_p}")
+        if self.top_k < 0:
+            raise InputError(f"--top-k: must be 0 (all tokens) or more, given {self.top_k}")
 
     @property
     def greedy(self) -> bool:
         """No chance involved."""
         return self.temperature == 0
 
+    def __str__(self) -> str:
+        kept = (f", top-k {self.top_k}" if self.top_k else "") + (f", top-p {self.top_p:g}" if self.top_p < 1 else "")
+        return "greedy" if self.greedy else f"temperature {self.temperature:g}{kept}"
+
     def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution [..., vocab] that tokens are drawn from (not for greedy decoding)."""
         exact = logits if logits.dtype == torch.float64 else logits.float()
-        probabilities = (exact / self.temperature).softmax(-1)
-        if self.top_p == 1:
-            return probabilities
-        ordered, index = probabilities.sort(dim=-1, descending=True)
+        probs = (exact / self.temperature).softmax(-1)
+        if self.top_p == 1 and not 0 < self.top_k < probs.shape[-1]:
+            return probs
+        ordered, index = (part[..., : self.top_k or None] for part in probs.sort(dim=-1, descending=True))
+        ordered = ordered / ordered.sum(-1, keepdim=True)
         before = ordered.cumsum(-1) - ordered
         kept = ordered.masked_fill(before >= self.top_p, 0.0)
-        return torch.zeros_like(kept).scatter_(-1, index, kept / kept.sum(-1, keepdim=True))
+        return torch.zeros_like(probs).scatter_(-1, index, kept / kept.sum(-1, keepdim=True))
 
 
-def race(probabilities: Tensor, generator: torch.Generator) -> Tensor:
+def race(probs: Tensor, generator: torch.Generator) -> Tensor:
     """A score per token of each distribution [..., vocab]: the k highest are k draws without replacement, in order."""
-    noise = torch.empty_like(probabilities).exponential_(generator=generator)
-    return probabilities / noise.clamp(min=torch.finfo(noise.dtype).tiny)
+    noise = torch.empty_like(probs).exponential_(generator=generator)
+    return probs / noise.clamp(min=torch.finfo(noise.dtype).tiny)
 
 
-def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
+def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
     """One token of each distribution [..., vocab], by the exponential race: no wait for the device."""
-    return race(probabilities, generator).argmax(-1)
+    return race(probs, generator).argmax(-1)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """accepted: drafted tokens that stand, [batch] 0 .. gamma; bonus: the target's own token after them, [batch]."""
+class Accepted:
+    """count [batch]: draft tokens that stand, 0 .. gamma; next_token [batch]: the target's own token after them."""
 
-    accepted: Tensor
-    bonus: Tensor
+    count: Tensor
+    next_token: Tensor
 
 
-def verify_greedy(drafted: Tensor, logits: Tensor, count: Tensor | None = None) -> Verdict:
-    """Drafted tokens [batch, gamma] against scores [batch, gamma + 1, vocab]: the target's argmax decides.
+def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> Accepted:
+    """draft_tokens [batch, gamma] against logits [batch, gamma + 1, vocab]: the target's argmax decides.
 
-    count [batch]: how many were drafted in each sequence, where it is not gamma.
+    drafted [batch]: how many there are in each sequence, where it is not gamma.
     """
     best = logits.argmax(-1)
-    accepted = _leading(drafted == best[:, :-1], count)
-    return Verdict(accepted, best.gather(1, accepted[:, None])[:, 0])
+    count = _leading(draft_tokens == best[:, :-1], drafted)
+    return Accepted(count, best.gather(1, count[:, None])[:, 0])
 
 
-def verify_sampled(
-    drafted: Tensor,
-    proposed: Tensor | None,
-    target: Tensor,
+def accept_sampled(
+    draft_tokens: Tensor,
+    draft_probs: Tensor | None,
+    target_probs: Tensor,
     generator: torch.Generator,
-    count: Tensor | None = None,
-) -> Verdict:
+    drafted: Tensor | None = None,
+) -> Accepted:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
-    proposed [batch, gamma, vocab] are the distributions that `drafted` was drawn from, None where there was no chance;
-    target [batch, gamma + 1, vocab]; count [batch] as in `verify_greedy`. What comes out is distributed as direct
-    sampling from the target.
+    draft_probs [batch, gamma, vocab] is what draft_tokens [batch, gamma] were drawn from, None where there was no
+    chance; target_probs [batch, gamma + 1, vocab]; drafted [batch] as in `accept_greedy`. What comes out is distributed
+    as direct sampling from the target.
     """
-    if proposed is None:
-        proposed = torch.zeros_like(target[:, :-1]).scatter_(2, drafted[..., None], 1.0)
-    p = target[:, :-1].gather(2, drafted[..., None])[..., 0]
-    q = proposed.gather(2, drafted[..., None])[..., 0]
-    u = torch.empty_like(p).uniform_(generator=generator)
-    accepted = _leading(u * q < p, count)
-    if count is not None:
-        beyond = torch.arange(p.shape[1], device=p.device) >= count[:, None]
-        proposed = proposed.masked_fill(beyond[..., None], 0.0)
-    residual = torch.cat(((target[:, :-1] - proposed).clamp(min=0), target[:, -1:]), dim=1)
-    index = accepted[:, None, None].expand(-1, 1, target.shape[-1])
-    rest = residual.gather(1, index)[:, 0]
-    rest = torch.where(rest.sum(-1, keepdim=True) > 0, rest, target.gather(1, index)[:, 0])
-    return Verdict(accepted, draw(rest, generator))
+    if draft_probs is None:
+        draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)
+    p = target_probs[:, :-1].gather(2, draft_tokens[..., None])[..., 0]
+    q = draft_probs.gather(2, draft_tokens[..., None])[..., 0]
+    # 1. A draft token stands with probability min(1, p / q), if all before it do.
+    count = _leading(torch.empty_like(p).uniform_(generator=generator) * q < p, drafted)
+    # 2. Where one is refused, the next token is drawn from what p has over q there: max(0, p - q), scaled to 1.
+    # 3. Where none is, it is drawn from p itself; and also where rounding left nothing of that difference.
+    index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
+    p, q = target_probs.gather(1, index)[:, 0], F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
+    over = (p - q if drafted is None else p - q * (count < drafted)[:, None]).clamp(min=0)
+    return Accepted(count, draw(torch.where(over.sum(-1, keepdim=True) > 0, over, p), generator))
 
 
-def _leading(stands: Tensor, count: Tensor | None) -> Tensor:
-    """How many stand before the first that does not, [batch], of stands [batch, gamma]; at most `count`."""
-    accepted = stands.long().cumprod(1).sum(1)
-    return accepted if count is None else torch.minimum(accepted, count)
+def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
+    """How many stand before the first that does not, [batch], of stands [batch, gamma]; at most `drafted`."""
+    count = stands.long().cumprod(1).sum(1)
+    return count if drafted is None else torch.minimum(count, drafted)
 
 
 class Script:

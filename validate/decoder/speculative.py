@@ -9,7 +9,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.drafts import Draft
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.sampling import Sampling, Script, Verdict, draw, verify_greedy, verify_sampled
+from perfmodel.validate.decoder.sampling import Accepted, Sampling, Script, accept_greedy, accept_sampled, draw
 from perfmodel.validate.decoder.state import State, check_prompts
 
 READ_EVERY = 4
@@ -17,23 +17,40 @@ READ_EVERY = 4
 
 @dataclass(frozen=True)
 class Generation:
-    """tokens: what was generated, per sequence, an EOS included; histogram: see `State`; iterations of the loop."""
+    """tokens: what was generated, per sequence, an EOS included; histograms: per sequence, see `State`."""
 
     tokens: list[list[int]]
-    histogram: list[int]
-    iterations: int
+    histograms: list[list[int]]
+
+    @property
+    def histogram(self) -> list[int]:
+        """Iterations, over all sequences, in which 0, 1, ... gamma draft tokens were accepted."""
+        return [sum(counts) for counts in zip(*self.histograms, strict=True)]
+
+    @property
+    def iterations(self) -> int:
+        """Of the loop, until the last sequence was finished."""
+        return max(map(sum, self.histograms))
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean tokens gained per iteration and sequence, the bonus token included (Omega)."""
-        return 1 + sum(j * c for j, c in enumerate(self.histogram)) / max(1, sum(self.histogram))
+        """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without any."""
+        emitted = sum(max(0, len(row) - 1) for row in self.tokens)  # the first token is prefill's
+        return emitted / max(1, sum(self.histogram))
+
+    @property
+    def alpha(self) -> float | None:
+        """Rate at which a draft token is accepted if all before it were; None where none was drafted."""
+        accepted = sum(j * count for j, count in enumerate(self.histogram))
+        tried = accepted + sum(self.histogram[:-1])
+        return accepted / tried if tried and len(self.histogram) > 1 else None
 
 
 class Decoder:
     """Target and draft with their caches, made for one batch size.
 
     script: decide acceptance by stated frequencies instead of by the models, at the same cost (EOS is then ignored).
-    gamma: most drafted tokens that one iteration can accept; queries: tokens that a verification runs.
+    gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs.
     captured: a state and the replay of `step` on it, where `graphs.capture` made one.
     capturable: whether `step` can be recorded as a CUDA graph.
     Nothing in an iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
@@ -55,26 +72,50 @@ class Decoder:
         self.captured: tuple[State, Callable[[], object]] | None = None
         self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
 
+    def step(self, state: State) -> None:
+        """One iteration for the whole batch, on the device alone: sequences advance by their own counts."""
+        draft_tokens, draft_probs = self.propose(state)
+        logits = self.verify(state, draft_tokens)
+        accepted = self.accept(state, draft_tokens, draft_probs, logits)
+        self.commit(state, draft_tokens, accepted)
+
+    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
+        """draft_tokens [batch, gamma], and the draft_probs [batch, gamma, vocab] that they were drawn from, if any."""
+        return self.draft.propose(state) if self.draft else (state.tokens[:, :0], None)
+
+    def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
+        """One pass of the target: logits [batch, gamma + 1, vocab] after the newest token and each draft token."""
+        hidden = self.target.extend(torch.cat((state.newest(1), draft_tokens), dim=1))
+        return self.target.model.logits(hidden)
+
+    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+        """How many draft tokens stand, and which token follows them."""
+        if self.sampling.greedy:
+            accepted = accept_greedy(draft_tokens, logits)
+        else:
+            target_probs = self.sampling.probabilities(logits)
+            accepted = accept_sampled(draft_tokens, draft_probs, target_probs, state.generator)
+        if self.script is None:
+            return accepted
+        return Accepted(self.script.accepted(len(draft_tokens), state.generator), accepted.next_token)
+
+    def commit(self, state: State, draft_tokens: Tensor, accepted: Accepted) -> None:
+        """Record the tokens and advance the caches; what was refused is rolled back by not advancing over it."""
+        count = state.take(draft_tokens, accepted, self.eos)
+        self.target.cache.advance(count, self.gamma + 1)
+        if self.draft:
+            self.draft.commit(count)
+
     @torch.inference_mode()
     def generate(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> Generation:
         """Decode up to `new_tokens` for each prompt; prompts may differ in length."""
         state = self.start(prompts, new_tokens, seed)
-        return collect(state, prompts, self.finish(state))
-
-    @torch.inference_mode()
-    def finish(self, state: State) -> int:
-        """Iterate until every sequence is done; returns how many iterations that took."""
-        iterations = 0
-        while not bool(state.finished.all()):
-            for _ in range(READ_EVERY):
-                self.iterate(state)
-            iterations += READ_EVERY
-            self.tighten()
-        return iterations
+        self.finish(state)
+        return collect(state, prompts)
 
     @torch.inference_mode()
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
-        """Prefill target and draft, and take the first token from the prefill's own scores."""
+        """Prefill target and draft, and take the first token from the prefill's own logits."""
         cache = self.target.cache
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
@@ -91,50 +132,22 @@ class Decoder:
         first = logits.argmax(-1) if greedy else draw(self.sampling.probabilities(logits), state.generator)
         state.append(first[:, None], torch.ones_like(state.length), self.eos)
 
+    @torch.inference_mode()
+    def finish(self, state: State, after_each: Callable[[], object] = lambda: None) -> None:
+        """Iterate until every sequence is done; up to `READ_EVERY` - 1 iterations more are run for nothing."""
+        while not bool(state.finished.all()):
+            for _ in range(READ_EVERY):
+                self.iterate(state)
+                after_each()
+            self.tighten()
+
     def iterate(self, state: State) -> None:
-        """One iteration for the whole batch; sequences advance by their own counts."""
+        """`step`, or its replay, and what the host does after it."""
         if self.captured is not None and self.captured[0] is state:
             self.captured[1]()
         else:
             self.step(state)
         self.refresh()
-
-    def step(self, state: State) -> None:
-        """The part of an iteration that runs on the device alone, and that a CUDA graph can hold."""
-        drafted, proposed = self.propose(state)
-        self.commit(state, drafted, self.decide(state, drafted, proposed, self.verify(state, drafted)))
-
-    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """gamma draft steps: tokens [batch, gamma] and their distributions, if drawn."""
-        if self.draft:
-            return self.draft.propose(state)
-        return state.tokens[:, :0], None
-
-    def verify(self, state: State, drafted: Tensor) -> Tensor:
-        """Scores [batch, gamma + 1, vocab] after the newest token and after each drafted one."""
-        hidden = self.target.extend(torch.cat((state.newest(1), drafted), dim=1))
-        return self.target.model.logits(hidden)
-
-    def decide(self, state: State, drafted: Tensor, proposed: Tensor | None, logits: Tensor) -> Verdict:
-        """How many drafted tokens stand, and which token follows them."""
-        if self.sampling.greedy:
-            verdict = verify_greedy(drafted, logits)
-        else:
-            verdict = verify_sampled(drafted, proposed, self.sampling.probabilities(logits), state.generator)
-        if self.script is None:
-            return verdict
-        return Verdict(self.script.accepted(len(drafted), state.generator), verdict.bonus)
-
-    def commit(self, state: State, drafted: Tensor, verdict: Verdict) -> None:
-        """Record the tokens and advance the caches; what was rejected is rolled back by not advancing over it."""
-        slot = torch.arange(self.gamma + 1, device=drafted.device)
-        state.histogram.add_(((verdict.accepted[:, None] == slot) & ~state.finished[:, None]).sum(0))
-        padded = torch.cat((drafted, verdict.bonus[:, None]), dim=1)
-        emitted = torch.where(slot < verdict.accepted[:, None], padded, verdict.bonus[:, None])
-        count = state.append(emitted, verdict.accepted + 1, self.eos)
-        self.target.cache.advance(count, self.gamma + 1)
-        if self.draft:
-            self.draft.commit(count)
 
     def counts(self) -> object:
         """What a loop of another kind counted since `start`, beside the histogram; waits for the device."""
@@ -152,11 +165,11 @@ class Decoder:
             self.draft.tighten()
 
 
-def collect(state: State, prompts: list[list[int]], iterations: int) -> Generation:
+def collect(state: State, prompts: list[list[int]]) -> Generation:
     """Bring the result to the host."""
     rows, lengths = state.tokens.tolist(), state.length.tolist()
     new = [row[len(prompt) : length] for row, prompt, length in zip(rows, prompts, lengths, strict=True)]
-    return Generation(new, state.histogram.tolist(), iterations)
+    return Generation(new, state.histogram.tolist())
 
 
 def check_vocabulary(target: Runner, draft: Runner) -> None:

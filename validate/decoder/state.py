@@ -8,6 +8,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder.sampling import Accepted
 
 
 @dataclass
@@ -15,7 +16,7 @@ class State:
     """tokens [batch, room] hold prompt and output; the newest is not in the target's KV cache yet, all others are.
 
     length, limit: tokens there are and tokens at which a sequence ends, [batch]; finished [batch].
-    histogram: iterations, over all unfinished sequences, in which 0, 1, ... gamma drafted tokens were accepted.
+    histogram [batch, gamma + 1]: iterations until the sequence was finished, by accepted draft tokens, 0 to gamma.
     """
 
     tokens: Tensor
@@ -45,13 +46,21 @@ class State:
             length=length,
             limit=length + new_tokens,
             finished=torch.zeros(len(rows), dtype=torch.bool, device=device),
-            histogram=torch.zeros(gamma + 1, dtype=torch.int64, device=device),
+            histogram=torch.zeros(len(rows), gamma + 1, dtype=torch.int64, device=device),
             generator=torch.Generator(device).manual_seed(seed),
         )
 
     def newest(self, n: int) -> Tensor:
         """The last n tokens of every sequence, [batch, n]."""
         return self.tokens.gather(1, self.length[:, None] - n + torch.arange(n, device=self.length.device))
+
+    def take(self, draft_tokens: Tensor, accepted: Accepted, eos: Tensor) -> Tensor:
+        """Count what was accepted of draft_tokens [batch, gamma] and add it, then the next token; see `append`."""
+        slot = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
+        stands = accepted.count[:, None] > slot
+        self.histogram[:, : len(slot)] += (accepted.count[:, None] == slot) & ~self.finished[:, None]
+        padded = F.pad(draft_tokens, (0, 1))
+        return self.append(torch.where(stands, padded, accepted.next_token[:, None]), accepted.count + 1, eos)
 
     def append(self, emitted: Tensor, count: Tensor, eos: Tensor) -> Tensor:
         """Add the first `count` [batch] of emitted [batch, n], less what lies beyond an EOS or the limit.
@@ -74,13 +83,15 @@ def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, ba
         raise InputError(f"--new-tokens: must be 1 or more, given {new_tokens}")
     if len(prompts) != batch or not all(prompts):
         raise InputError(f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}")
-    longest, most = max(map(len, prompts)), min(spec.max_position_embeddings, room) - new_tokens
-    if longest > most:
+    longest, limit = max(map(len, prompts)), min(spec.max_position_embeddings, room) - new_tokens
+    if longest > limit:
         what = (
-            f"the {spec.max_position_embeddings} positions of {spec.name}" if room > most + new_tokens else "the caches"
+            f"the {spec.max_position_embeddings} positions of {spec.name}"
+            if room > limit + new_tokens
+            else "the caches"
         )
         raise InputError(
-            f"prompt: must be at most {most} tokens, to fit with {new_tokens} new ones in {what}, given {longest}"
+            f"prompt: must be at most {limit} tokens, to fit with {new_tokens} new ones in {what}, given {longest}"
         )
     outside = [token for prompt in prompts for token in prompt if not 0 <= token < spec.vocab_size]
     if outside:

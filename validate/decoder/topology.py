@@ -16,34 +16,33 @@ class Topology:
     """Tables of one tree. The root is the newest token, which is not drafted.
 
     depth [size]: levels below the root. sees: bool [size, size], a node's ancestors and itself.
-    children [size, most children]: node numbers, 0 where there is none. rank [size]: place among siblings.
-    widths: nodes of each level. starts: first node of each level, and `size`. most: most children of a node by level.
-    picks: for each level but the last, where the next level's tokens stand among `most` candidates for each node,
-    [next width].
+    children [size, most of a node]: node numbers, 0 where there is none. num_children [size]. rank [size]: place among
+    siblings. widths: nodes of each level. starts: first node of each level, and `size`. max_children: of a node, by
+    level. picks: for each level but the last, where the next level's tokens stand among `max_children` candidates for
+    each node, [next width].
     """
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:
         check_parents(parents)
         self.parents, self.size = tuple(parents), len(parents)
-        depth, rank, born = depths(parents), [0], [0] * self.size
+        depth, rank, num_children = depths(parents), [0], [0] * self.size
         sees = torch.eye(self.size, dtype=torch.bool)
         for node, parent in enumerate(parents[1:], 1):
-            rank.append(born[parent])
-            born[parent] += 1
+            rank.append(num_children[parent])
+            num_children[parent] += 1
             sees[node] |= sees[parent]
         self.levels = depth[-1] + 1
-        self.widths = tuple(depth.count(level) for level in range(self.levels))
+        self.widths = widths(parents)
         self.starts = tuple(accumulate(self.widths, initial=0))
-        self.most = tuple(
-            max(born[self.starts[level] : self.starts[level + 1]]) for level in range(self.levels - 1)
-        )  # fmt: skip
-        children = torch.zeros(self.size, max(born), dtype=torch.int64)
+        levels = [num_children[start:stop] for start, stop in pairwise(self.starts)]
+        self.max_children = tuple(map(max, levels[:-1]))
+        children = torch.zeros(self.size, max(num_children), dtype=torch.int64)
         for node, parent in enumerate(parents[1:], 1):
             children[parent, rank[node]] = node
         self.picks = [
             torch.tensor(
                 [
-                    (parents[node] - self.starts[level]) * self.most[level] + rank[node]
+                    (parents[node] - self.starts[level]) * self.max_children[level] + rank[node]
                     for node in range(self.starts[level + 1], self.starts[level + 2])
                 ],
                 device=device,
@@ -51,7 +50,7 @@ class Topology:
             for level in range(self.levels - 1)
         ]
         self.depth, self.rank = torch.tensor(depth, device=device), torch.tensor(rank, device=device)
-        self.born = torch.tensor(born, device=device)
+        self.num_children = torch.tensor(num_children, device=device)
         self.sees, self.children = sees.to(device), children.to(device)
 
 
@@ -72,6 +71,12 @@ def depths(parents: Sequence[int]) -> list[int]:
     for parent in parents[1:]:
         depth.append(depth[parent] + 1)
     return depth
+
+
+def widths(parents: Sequence[int]) -> tuple[int, ...]:
+    """Nodes of each level, the root's first."""
+    depth = depths(parents)
+    return tuple(depth.count(level) for level in range(depth[-1] + 1))
 
 
 def sequoia_nodes(text: str) -> int | None:
@@ -104,8 +109,8 @@ def branching(text: str) -> tuple[int, ...]:
     counts = [int(part) if part.isdecimal() else 0 for part in text.split("x")]
     sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))
     if not all(counts) or len(sizes) > MAX_LEVELS or sum(sizes) > MAX_SIZE:
-        wanted = f"sequoia:NODES or children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most"
-        raise refuse("--tree", None, wanted, text)
+        allowed = f"sequoia:NODES or children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most"
+        raise refuse("--tree", None, allowed, text)
     parents, level = [-1], [0]
     for count in counts:
         first = len(parents)

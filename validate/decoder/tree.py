@@ -1,20 +1,68 @@
-"""The loop with a token tree: grow it, verify all its nodes in one pass, keep the path that stands and one token more.
+"""Token trees: grow one with a draft model, verify all its nodes in one pass, keep the path that stands.
 
-The target's pass has a mask that shows each node the committed tokens and its ancestors, and positions that count
-levels. Accepted nodes do not lie together in the cache: they are moved there before the length advances over them.
+The draft runs one level a pass and proposes the children of its nodes: the best tokens in greedy decoding, else draws
+without replacement. Masks show each node the committed tokens and its ancestors only, and positions count levels.
+Accepted nodes do not lie together in the cache: they are moved there before the length advances over them.
 """
 
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder.drafts import ModelDraft, ViewRunner
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import Sampling, Verdict
+from perfmodel.validate.decoder.sampling import Accepted, Sampling, race
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.tree_draft import TreeDraft
-from perfmodel.validate.decoder.tree_sampling import TreeVerdict, walk_greedy, walk_sampled
+from perfmodel.validate.decoder.topology import Topology
+from perfmodel.validate.decoder.tree_sampling import AcceptedPath, accept_tree_greedy, accept_tree_sampled
+
+
+class TreeDraft(ModelDraft):
+    """levels - 1 passes, as wide as levels 1 ... levels - 1 of the tree; the last level is never run by the draft.
+
+    The scratch holds, for a separate model, the token before the root, then the nodes.
+    """
+
+    def __init__(self, passes: ViewRunner, tree: Topology, sampling: Sampling) -> None:
+        vocab, self.lead = passes.runner.model.spec.vocab_size, int(passes.own)
+        if max(tree.max_children) > vocab:
+            raise InputError(f"--tree: a node must have at most the {vocab} tokens of the vocabulary as children")
+        super().__init__(passes, tree.levels - 1, sampling)
+        self.tree = tree
+        self._ahead = F.pad(tree.depth + self.lead, (self.lead, 0))
+        self._sees = F.pad(F.pad(tree.sees, (self.lead, 0), value=True), (0, 0, self.lead, 0))
+        self._sees[0, 0] = True
+
+    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
+        """Tokens of all nodes but the root [batch, size - 1].
+
+        With sampling also the distributions that each node's children were drawn from, [batch, all but the last
+        level, vocab].
+        """
+        self.view.begin()
+        tokens, used = state.newest(1 + self.lead), 0
+        draft_tokens, draft_probs = [], []
+        for level, picks in enumerate(self.tree.picks):
+            end = used + tokens.shape[1]
+            hidden = self.passes.run(tokens, used, self._ahead[used:end], self._sees[None, used:end, :end])
+            scores = self.runner.model.logits(hidden[:, -self.tree.widths[level] :])
+            if not self.sampling.greedy:
+                draft_probs.append(self.sampling.probabilities(scores))
+                scores = race(draft_probs[-1], state.generator)
+            candidates = scores.topk(self.tree.max_children[level], dim=-1).indices
+            tokens, used = candidates.flatten(1).index_select(1, picks), end
+            draft_tokens.append(tokens)
+        return torch.cat(draft_tokens, 1), torch.cat(draft_probs, 1) if draft_probs else None
+
+    def keep(self, path: Tensor) -> None:
+        """Move the nodes of path [batch, levels] together in the own cache, before `commit` says how many count."""
+        if self.own:
+            cache = self.runner.cache
+            cache.move(cache.lengths[:, None] + self.lead + path, cache.positions(cache.lengths + 1, path.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -50,36 +98,38 @@ class TreeDecoder(Decoder):
         self._taken.zero_()
         return super().start(prompts, new_tokens, seed)
 
-    def verify(self, state: State, drafted: Tensor) -> Tensor:
-        """Scores [batch, size, vocab] after every node."""
-        hidden = self.target.extend(self._nodes(state, drafted), self.tree.depth, self._sees)
+    def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
+        """logits [batch, size, vocab] after every node."""
+        hidden = self.target.extend(self._nodes(state, draft_tokens), self.tree.depth, self._sees)
         return self.target.model.logits(hidden)
 
-    def decide(self, state: State, drafted: Tensor, proposed: Tensor | None, logits: Tensor) -> TreeVerdict:
+    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedPath:
         """The path that stands."""
-        nodes = self._nodes(state, drafted)
-        if proposed is None:
-            return walk_greedy(self.tree, nodes, logits)
-        return walk_sampled(self.tree, nodes, proposed, self.sampling.probabilities(logits), state.generator)
+        nodes = self._nodes(state, draft_tokens)
+        if draft_probs is None:
+            return accept_tree_greedy(self.tree, nodes, logits)
+        return accept_tree_sampled(
+            self.tree, nodes, draft_probs, self.sampling.probabilities(logits), state.generator
+        )  # fmt: skip
 
-    def commit(self, state: State, drafted: Tensor, verdict: Verdict) -> None:
+    def commit(self, state: State, draft_tokens: Tensor, accepted: Accepted) -> None:
         """Count, bring the path together in the caches, and commit it as a chain."""
-        assert isinstance(verdict, TreeVerdict)
-        self._count(state, verdict)
-        below, cache = verdict.path[:, 1:], self.target.cache
+        assert isinstance(accepted, AcceptedPath)
+        self._count(state, accepted)
+        below, cache = accepted.path[:, 1:], self.target.cache
         cache.move(cache.lengths[:, None] + below, cache.positions(cache.lengths + 1, self.gamma))
-        self.grower.keep(verdict.path)
-        super().commit(state, self._nodes(state, drafted).gather(1, below), verdict)
+        self.grower.keep(accepted.path)
+        super().commit(state, self._nodes(state, draft_tokens).gather(1, below), accepted)
 
-    def _nodes(self, state: State, drafted: Tensor) -> Tensor:
-        return torch.cat((state.newest(1), drafted), dim=1)
+    def _nodes(self, state: State, draft_tokens: Tensor) -> Tensor:
+        return torch.cat((state.newest(1), draft_tokens), dim=1)
 
-    def _count(self, state: State, verdict: TreeVerdict) -> None:
-        on = torch.arange(self.tree.levels, device=verdict.path.device) <= verdict.accepted[:, None]
+    def _count(self, state: State, accepted: AcceptedPath) -> None:
+        on = torch.arange(self.tree.levels, device=accepted.path.device) <= accepted.count[:, None]
         on &= ~state.finished[:, None]
         rank = torch.arange(len(self._tried), device=on.device)
-        self._tried += (on[..., None] & (self.tree.born[verdict.path][..., None] > rank)).sum((0, 1))
-        self._taken += (on[:, 1:, None] & (self.tree.rank[verdict.path[:, 1:]][..., None] == rank)).sum((0, 1))
+        self._tried += (on[..., None] & (self.tree.num_children[accepted.path][..., None] > rank)).sum((0, 1))
+        self._taken += (on[:, 1:, None] & (self.tree.rank[accepted.path[:, 1:]][..., None] == rank)).sum((0, 1))
 
     def counts(self) -> TreeCounts:
         """What was counted since `start`; waits for the device."""

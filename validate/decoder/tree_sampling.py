@@ -3,7 +3,7 @@
 At a node the children are tried in order of rank. One that is refused takes its distribution's mass away from the
 target's, and the next is judged against what is left of both; the path goes on from the first that is accepted.
 Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm 2. For a chain this
-is `sampling.verify_sampled`, from the same random numbers.
+is `sampling.accept_sampled`, from the same random numbers.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder.sampling import Verdict, draw
+from perfmodel.validate.decoder.sampling import Accepted, draw
 from perfmodel.validate.decoder.topology import Topology
 
 
 @dataclass(frozen=True)
-class TreeVerdict(Verdict):
+class AcceptedPath(Accepted):
     """path [batch, levels]: the accepted nodes, the root first; behind the last of them that one again."""
 
     path: Tensor
 
 
-def walk_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> TreeVerdict:
-    """tokens [batch, size] of all nodes, scores [batch, size, vocab]: at each node the target's argmax decides."""
+def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> AcceptedPath:
+    """tokens [batch, size] of all nodes, logits [batch, size, vocab]: at each node the target's argmax decides."""
     best = logits.argmax(-1)
     node = torch.zeros_like(tokens[:, 0])
     path = [node]
@@ -32,25 +32,25 @@ def walk_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> TreeVerdict:
         match = (tokens.gather(1, children) == best.gather(1, node[:, None])) & (children > 0)
         node = torch.where(match.any(1), _at(children, match.long().argmax(1)), node)
         path.append(node)
-    return TreeVerdict(tree.depth[node], _at(best, node), torch.stack(path, 1))
+    return AcceptedPath(tree.depth[node], _at(best, node), torch.stack(path, 1))
 
 
-def walk_sampled(
-    tree: Topology, tokens: Tensor, proposed: Tensor, target: Tensor, generator: torch.Generator
-) -> TreeVerdict:
+def accept_tree_sampled(
+    tree: Topology, tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, generator: torch.Generator
+) -> AcceptedPath:
     """Exact for siblings that are the draws of `sampling.race`, in order.
 
-    tokens [batch, size]; proposed [batch, all but the last level, vocab]: what each node's children were drawn from;
-    target [batch, size, vocab]. What comes out is distributed as direct sampling from the target.
+    tokens [batch, size]; draft_probs [batch, all but the last level, vocab]: what each node's children were drawn from;
+    target_probs [batch, size, vocab]. What comes out is distributed as direct sampling from the target.
     """
-    u = torch.empty_like(target[:, 0, :1]).expand(-1, sum(tree.most)).contiguous().uniform_(generator=generator)
+    u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
     node = torch.zeros_like(tokens[:, 0])
     path, used = [node], 0
-    rest, walking = target[:, 0], torch.ones_like(node, dtype=torch.bool)
-    for most in tree.most:
-        left = _at(proposed, torch.where(walking, node, 0))
+    rest, walking = target_probs[:, 0], torch.ones_like(node, dtype=torch.bool)
+    for children in tree.max_children:
+        left = _at(draft_probs, torch.where(walking, node, 0))
         found = node
-        for rank in range(most):
+        for rank in range(children):
             child = tree.children[node, rank]
             tried = walking & (found == node) & (child > 0)
             token = tokens.gather(1, child[:, None])
@@ -63,9 +63,9 @@ def walk_sampled(
             used += 1
         walking = found != node
         node = found
-        rest = torch.where(walking[:, None], _at(target, node), rest)
+        rest = torch.where(walking[:, None], _at(target_probs, node), rest)
         path.append(node)
-    return TreeVerdict(tree.depth[node], draw(rest, generator), torch.stack(path, 1))
+    return AcceptedPath(tree.depth[node], draw(rest, generator), torch.stack(path, 1))
 
 
 def _proper(left: Tensor, token: Tensor) -> Tensor:

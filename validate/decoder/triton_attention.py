@@ -5,18 +5,32 @@ are read on the device, so that a captured graph serves any lengths. A second ke
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import Folded, Span, fold, unfold
+from perfmodel.validate.decoder.attention import Folded, Span, fold
 
-BLOCK = 64
-PROGRAMS_PER_PROCESSOR = 4
-MOST_ROWS = 128
+MAX_ROWS = 128
 """Group x new tokens up to which the kernel is used; beyond it (prefill) reading the cache is not what takes time."""
+MERGED = 16
+"""Stretches that `_combine` loads at a time."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What may be swept on a device: cached tokens of a tile, warps and pipeline stages of a program, and how many
+    programs are aimed at for each multiprocessor, with at most `max_splits` for a sequence and KV head.
+    """
+
+    block: int = 64
+    warps: int = 4
+    stages: int = 3
+    programs_per_processor: int = 4
+    max_splits: int = 32
 
 
 @triton.jit
@@ -33,71 +47,92 @@ def _accumulate(q, k, v, seen, scale, top, total, out):  # type: ignore[no-untyp
 
 @triton.jit
 def _split(  # type: ignore[no-untyped-def]
-    q_at, k_at, v_at, new_k_at, new_v_at, lengths_at, out_at, lse_at,
-    k_b, k_h, k_s, v_b, v_h, v_s, new_k_b, new_k_h, new_k_s, new_v_b, new_v_h, new_v_s,
+    q_at, k_at, v_at, new_k_at, new_v_at, lengths_at, first_at, sees_at, out_at, lse_at,
+    k_b, k_h, k_s, v_b, v_h, v_s, new_k_b, new_k_h, new_k_s, new_v_b, new_v_h, new_v_s, sees_b,
     scale, splits, new,
     HEADS: tl.constexpr, QUERIES: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr,
-    TILE: tl.constexpr, NEW_TILE: tl.constexpr,
+    TILE: tl.constexpr, NEW_TILE: tl.constexpr, WINDOW: tl.constexpr, STATED: tl.constexpr,
 ):  # fmt: skip
     """Program (sequence x KV head, stretch): partial output [PAD, D] and its log-sum-exp [PAD]."""
     pair, stretch = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b, h = pair // HEADS, pair % HEADS
     rows, d = tl.arange(0, PAD), tl.arange(0, D)
-    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=rows[:, None] < ROWS, other=0.0)
+    real, query = rows < ROWS, rows % QUERIES
+    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
     top = tl.full((PAD,), -1.0e30, tl.float32)
     total = tl.zeros((PAD,), tl.float32)
     out = tl.zeros((PAD, D), tl.float32)
     if stretch < splits:
         length = tl.load(lengths_at + b).to(tl.int32)
-        width = tl.cdiv(tl.cdiv(length, splits), TILE) * TILE
-        stop = tl.minimum((stretch + 1) * width, length)
-        for start in range(stretch * width, stop, TILE):
+        begin = 0
+        if WINDOW:
+            first = tl.load(first_at + b * QUERIES + query).to(tl.int32)
+            begin = tl.minimum(tl.maximum(tl.min(first, axis=0), 0), length)
+        width = tl.cdiv(tl.cdiv(length - begin, splits), TILE) * TILE
+        stop = tl.minimum(begin + (stretch + 1) * width, length)
+        for start in range(begin + stretch * width, stop, TILE):
             t = start + tl.arange(0, TILE)
             valid = t < stop
             k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=valid[:, None], other=0.0)
             v = tl.load(v_at + b * v_b + h * v_h + t[:, None] * v_s + d, mask=valid[:, None], other=0.0)
             seen = valid[None, :] & (rows[:, None] < PAD)
+            if WINDOW:
+                seen = seen & (t[None, :] >= first[:, None])
             top, total, out = _accumulate(q, k, v, seen, scale, top, total, out)
     else:
-        t = tl.arange(0, NEW_TILE)
-        valid = t < new
-        k = tl.load(new_k_at + b * new_k_b + h * new_k_h + t[:, None] * new_k_s + d, mask=valid[:, None], other=0.0)
-        v = tl.load(new_v_at + b * new_v_b + h * new_v_h + t[:, None] * new_v_s + d, mask=valid[:, None], other=0.0)
-        seen = valid[None, :] & (t[None, :] <= new - QUERIES + rows[:, None] % QUERIES)
-        top, total, out = _accumulate(q, k, v, seen, scale, top, total, out)
+        for start in range(0, new, NEW_TILE):
+            t = start + tl.arange(0, NEW_TILE)
+            valid = t < new
+            k = tl.load(new_k_at + b * new_k_b + h * new_k_h + t[:, None] * new_k_s + d, mask=valid[:, None], other=0.0)
+            v = tl.load(new_v_at + b * new_v_b + h * new_v_h + t[:, None] * new_v_s + d, mask=valid[:, None], other=0.0)
+            seen = valid[None, :] & (t[None, :] <= new - QUERIES + query[:, None])
+            if STATED:
+                at = sees_at + b * sees_b + query[:, None] * new + t[None, :]
+                seen = valid[None, :] & (tl.load(at, mask=valid[None, :] & real[:, None], other=0) != 0)
+            top, total, out = _accumulate(q, k, v, seen, scale, top, total, out)
     some = tl.where(total > 0, total, 1.0)
-    place = (pair * (splits + 1) + stretch) * PAD + rows
-    tl.store(lse_at + place, tl.where(total > 0, top + tl.log(some), -1.0e30))
-    tl.store(out_at + place[:, None] * D + d, out / some[:, None])
+    place = (pair * (splits + 1) + stretch) * ROWS + rows
+    tl.store(lse_at + place, tl.where(total > 0, top + tl.log(some), -1.0e30), mask=real)
+    tl.store(out_at + place[:, None] * D + d, out / some[:, None], mask=real[:, None])
 
 
 @triton.jit
 def _combine(  # type: ignore[no-untyped-def]
     out_at, lse_at, result_at, stretches,
-    ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr,
+    HEADS: tl.constexpr, QUERIES: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, MERGED: tl.constexpr,
 ):  # fmt: skip
-    """Program (sequence x KV head, row): the stretches' outputs weighted by the exponentials of their log-sum-exps."""
+    """Program (sequence x KV head, row): the stretches' outputs weighted by the exponentials of their log-sum-exps.
+
+    Written as [batch, queries, all heads, D], which is what the next matrix product reads.
+    """
     pair, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    d = tl.arange(0, D)
-    first = pair * stretches * PAD + row
-    top = tl.load(lse_at + first)
-    for stretch in range(1, stretches):
-        top = tl.maximum(top, tl.load(lse_at + first + stretch * PAD))
+    d, some = tl.arange(0, D), tl.arange(0, MERGED)
+    first = pair * stretches * ROWS + row
+    top = tl.full((), -1.0e30, tl.float32)
     total, out = tl.full((), 0.0, tl.float32), tl.zeros((D,), tl.float32)
-    for stretch in range(stretches):
-        weight = tl.exp(tl.load(lse_at + first + stretch * PAD) - top)
-        total += weight
-        out += weight * tl.load(out_at + (first + stretch * PAD) * D + d)
-    place = result_at + (pair * ROWS + row) * D + d
-    tl.store(place, (out / total).to(result_at.dtype.element_ty))
+    for start in range(0, stretches, MERGED):
+        at, there = first + (start + some) * ROWS, start + some < stretches
+        lse = tl.load(lse_at + at, mask=there, other=-1.0e30)
+        part = tl.load(out_at + at[:, None] * D + d, mask=there[:, None], other=0.0)
+        higher = tl.maximum(top, tl.max(lse, axis=0))
+        weights, fade = tl.where(there, tl.exp(lse - higher), 0.0), tl.exp(top - higher)
+        total = total * fade + tl.sum(weights, axis=0)
+        out = out * fade + tl.sum(weights[:, None] * part, axis=0)
+        top = higher
+    b, h = pair // HEADS, pair % HEADS
+    group: tl.constexpr = ROWS // QUERIES
+    head = h * group + row // QUERIES
+    place = ((b * QUERIES + row % QUERIES) * HEADS * group + head) * D
+    tl.store(result_at + place + d, (out / total).to(result_at.dtype.element_ty))
 
 
 class SplitKV:
-    """The kernel as an `Attention`; prefill, odd head sizes and stated masks go to the portable implementation."""
+    """The kernel as an `Attention`; prefill, odd head sizes and large trees go to the portable implementation."""
 
     name = "triton"
 
-    def __init__(self) -> None:
+    def __init__(self, tuning: Tuning | None = None) -> None:
+        self.tuning = tuning or Tuning()
         self.splits: int | None = None
         """Stretches per sequence and KV head; None to fill the device."""
         self._portable = Folded("sdpa")
@@ -106,34 +141,44 @@ class SplitKV:
         self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
         """See `Attention`."""
-        rows, d = fold(q, new_k.shape[1]).contiguous(), q.shape[3]
+        rows, n, d = fold(q, new_k.shape[1]).contiguous(), q.shape[2], q.shape[3]
         batch, heads, count, _ = rows.shape
-        if sees is not None or count > MOST_ROWS or d & (d - 1) or d < 16:
+        if count > MAX_ROWS or d & (d - 1) or d < 16:
             return self._portable(q, k, v, span, new_k, new_v, sees)
-        splits = self.splits or _splits(batch * heads, span.bound, q.device)
-        pad, new_tile = _power(count), _power(new_k.shape[2])
-        partial = torch.empty(batch * heads, splits + 1, pad, d, dtype=torch.float32, device=q.device)
-        lse = torch.empty(batch * heads, splits + 1, pad, dtype=torch.float32, device=q.device)
-        result = torch.empty_like(rows)
+        splits, tuning = self.splits or self._splits(batch * heads, span.bound, q.device), self.tuning
+        partial = torch.empty(batch * heads, splits + 1, count, d, dtype=torch.float32, device=q.device)
+        lse = torch.empty(batch * heads, splits + 1, count, dtype=torch.float32, device=q.device)
+        warps, stages = launch(count, q.element_size(), tuning)
+        result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
+        first = span.lengths if span.first is None else span.first.contiguous()
+        stated = lse if sees is None else sees.contiguous().view(torch.uint8)
         _split[(batch * heads, splits + 1)](
-            rows, k, v, new_k, new_v, span.lengths, partial, lse,
+            rows, k, v, new_k, new_v, span.lengths, first, stated, partial, lse,
             *k.stride()[:3], *v.stride()[:3], *new_k.stride()[:3], *new_v.stride()[:3],
+            stated.stride(0) if sees is not None and len(sees) > 1 else 0,
             1 / math.sqrt(d), splits, new_k.shape[2],
-            HEADS=heads, QUERIES=q.shape[2], ROWS=count, PAD=pad, D=d, TILE=BLOCK, NEW_TILE=new_tile,
-            num_warps=4, num_stages=3 if q.element_size() == 2 else 2, enable_fp_fusion=True,
+            HEADS=heads, QUERIES=n, ROWS=count, PAD=_tile(count), D=d, TILE=tuning.block,
+            NEW_TILE=min(64, _tile(new_k.shape[2])), WINDOW=span.first is not None, STATED=sees is not None,
+            num_warps=warps, num_stages=stages, enable_fp_fusion=True,
         )  # fmt: skip
         _combine[(batch * heads, count)](
-            partial, lse, result, splits + 1, ROWS=count, PAD=pad, D=d, num_warps=1, enable_fp_fusion=True
-        )
-        return unfold(result, q)
+            partial, lse, result, splits + 1,
+            HEADS=heads, QUERIES=n, ROWS=count, D=d, MERGED=MERGED, num_warps=2, enable_fp_fusion=True,
+        )  # fmt: skip
+        return result
+
+    def _splits(self, pairs: int, bound: int, device: torch.device) -> int:
+        """Stretches that give every multiprocessor a few programs, each with a few tiles to read."""
+        processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+        filling = -(-self.tuning.programs_per_processor * processors // pairs)
+        return max(1, min(filling, self.tuning.max_splits, bound // (4 * self.tuning.block)))
 
 
-def _power(count: int) -> int:
+def launch(rows: int, value_bytes: int, tuning: Tuning) -> tuple[int, int]:
+    """Warps and pipeline stages for so many rows: more warps where one's registers would not hold them."""
+    return tuning.warps * (2 if rows > 64 else 1), tuning.stages if value_bytes == 2 else min(2, tuning.stages)
+
+
+def _tile(count: int) -> int:
     """The tile that `count` rows fill: a power of two, at least 16 (the least a matrix instruction takes)."""
     return max(16, triton.next_power_of_2(count))
-
-
-def _splits(pairs: int, bound: int, device: torch.device) -> int:
-    """Stretches that give every multiprocessor a few programs, each with a few tiles to read."""
-    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-    return max(1, min(-(-PROGRAMS_PER_PROCESSOR * processors // pairs), bound // (4 * BLOCK)))

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 from perfmodel.specs.files import read_mapping
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.validate.decoder.cache import check_fits
@@ -52,38 +52,78 @@ def pieces(spec: ModelSpec, shard: Shard) -> Iterator[tuple[str, tuple[Piece, ..
 
 def _layer_pieces(spec: ModelSpec, shard: Shard, layer: int) -> Iterator[tuple[str, tuple[Piece, ...]]]:
     ours, theirs = f"layers.{layer}", f"model.layers.{layer}"
-    d, hidden, inner = spec.head_dim, spec.hidden_size, spec.intermediate_size
-    q, kv = spec.num_attention_heads * d, spec.num_key_value_heads * d
-    first, last = shard.kv_heads(spec.num_key_value_heads)
-    columns = {"q": (q, shard.split(q)), "k": (kv, (first * d, last * d)), "v": (kv, (first * d, last * d))}
-    for kind in ("weight", "bias") if spec.qkv_bias else ("weight",):
-        tail = (hidden,) if kind == "weight" else ()
-        yield (
-            f"{ours}.qkv.{kind}",
-            tuple(
-                Piece(f"{theirs}.self_attn.{x}_proj.{kind}", (total, *tail), 0, *part)
-                for x, (total, part) in columns.items()
-            ),
-        )
-    for kind in ("weight", "bias") if spec.mlp_bias else ("weight",):
-        tail = (hidden,) if kind == "weight" else ()
-        yield (
-            f"{ours}.gate_up.{kind}",
-            tuple(
-                Piece(f"{theirs}.mlp.{x}_proj.{kind}", (inner, *tail), 0, *shard.split(inner)) for x in ("gate", "up")
-            ),
-        )
+    d, hidden = spec.head_dim, spec.hidden_size
+    q = spec.num_attention_heads * d
+    yield from _qkv_pieces(spec, shard, ours, theirs)
     yield f"{ours}.output.weight", (Piece(f"{theirs}.self_attn.o_proj.weight", (hidden, q), 1, *shard.split(q)),)
-    yield f"{ours}.down.weight", (Piece(f"{theirs}.mlp.down_proj.weight", (hidden, inner), 1, *shard.split(inner)),)
     if spec.output_bias and shard.rank == 0:
         yield f"{ours}.output.bias", (Piece(f"{theirs}.self_attn.o_proj.bias", (hidden,)),)
-    if spec.mlp_bias and shard.rank == 0:
-        yield f"{ours}.down.bias", (Piece(f"{theirs}.mlp.down_proj.bias", (hidden,)),)
+    if spec.moe and layer >= spec.moe.first_dense_layers:
+        yield from _expert_pieces(spec, shard, ours, theirs)
+    else:
+        yield from _mlp_pieces(spec, shard, ours, theirs)
     yield f"{ours}.attention_norm", (Piece(f"{theirs}.input_layernorm.weight", (hidden,)),)
     yield f"{ours}.mlp_norm", (Piece(f"{theirs}.post_attention_layernorm.weight", (hidden,)),)
     if spec.qk_norm:
         yield f"{ours}.q_norm", (Piece(f"{theirs}.self_attn.q_norm.weight", (d,)),)
         yield f"{ours}.k_norm", (Piece(f"{theirs}.self_attn.k_norm.weight", (d,)),)
+
+
+def _qkv_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+    d, (first, last) = spec.head_dim, shard.kv_heads(spec.num_key_value_heads)
+    q, kv = spec.num_attention_heads * d, spec.num_key_value_heads * d
+    parts = {"q": (q, shard.split(q)), "k": (kv, (first * d, last * d)), "v": (kv, (first * d, last * d))}
+    for kind in ("weight", "bias") if spec.qkv_bias else ("weight",):
+        tail = (spec.hidden_size,) if kind == "weight" else ()
+        if spec.model_type == "phi3":  # one matrix of all three
+            name, total, before = f"{theirs}.self_attn.qkv_proj.{kind}", (q + 2 * kv, *tail), (0, q, q + kv)
+            pieces = [
+                Piece(name, total, 0, b + i, b + j) for b, (_, (i, j)) in zip(before, parts.values(), strict=True)
+            ]
+        else:
+            pieces = [
+                Piece(f"{theirs}.self_attn.{x}_proj.{kind}", (n, *tail), 0, *part) for x, (n, part) in parts.items()
+            ]
+        yield f"{ours}.qkv.{kind}", tuple(pieces)
+
+
+def _mlp_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+    hidden, inner = spec.hidden_size, spec.intermediate_size
+    first, last = shard.split(inner)
+    for kind in ("weight", "bias") if spec.mlp_bias else ("weight",):
+        tail = (hidden,) if kind == "weight" else ()
+        if spec.model_type == "phi3":
+            name, total = f"{theirs}.mlp.gate_up_proj.{kind}", (2 * inner, *tail)
+            pieces = [Piece(name, total, 0, before + first, before + last) for before in (0, inner)]
+        else:
+            pieces = [Piece(f"{theirs}.mlp.{x}_proj.{kind}", (inner, *tail), 0, first, last) for x in ("gate", "up")]
+        yield f"{ours}.mlp.gate_up.{kind}", tuple(pieces)
+    yield f"{ours}.mlp.down.weight", (Piece(f"{theirs}.mlp.down_proj.weight", (hidden, inner), 1, first, last),)
+    if spec.mlp_bias and shard.rank == 0:
+        yield f"{ours}.mlp.down.bias", (Piece(f"{theirs}.mlp.down_proj.bias", (hidden,)),)
+
+
+def _expert_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+    """One after another: gate and up of each expert; down of each."""
+    assert spec.moe is not None
+    hidden, inner, count = spec.hidden_size, spec.moe.intermediate_size, spec.moe.num_experts
+    mixtral = spec.model_type == "mixtral"
+    block = f"{theirs}.block_sparse_moe" if mixtral else f"{theirs}.mlp"
+    gate, down, up = ("w1", "w2", "w3") if mixtral else ("gate_proj", "down_proj", "up_proj")
+    part = shard.split(inner)
+    yield f"{ours}.mlp.router", (Piece(f"{block}.gate.weight", (count, hidden)),)
+    yield (
+        f"{ours}.mlp.gate_up",
+        tuple(
+            Piece(f"{block}.experts.{expert}.{name}.weight", (inner, hidden), 0, *part)
+            for expert in range(count)
+            for name in (gate, up)
+        ),
+    )
+    yield (
+        f"{ours}.mlp.down",
+        tuple(Piece(f"{block}.experts.{e}.{down}.weight", (hidden, inner), 1, *part) for e in range(count)),
+    )
 
 
 class Checkpoint:
@@ -92,16 +132,8 @@ class Checkpoint:
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
         self.folder, self.device, self.dtype = folder, device, dtype
         _check_readable(folder)
-        index = folder / "model.safetensors.index.json"
-        try:
-            table = json.loads(index.read_text())["weight_map"] if index.is_file() else None
-            names = sorted(set(table.values())) if table else [p.name for p in sorted(folder.glob("*.safetensors"))]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{index}: must be a JSON object with a weight_map") from None
-        if not names:
-            raise InputError(f"{folder}: must hold .safetensors weights, given a folder without any")
-        self._opened = {name: self._open(folder / name) for name in names}
-        self._file_of = {tensor: file for file in self._opened.values() for tensor in file.keys()}  # noqa: SIM118
+        files = [self._open(folder / name) for name in _files(folder)]
+        self._file_of = {tensor: file for file in files for tensor in file.keys()}  # noqa: SIM118
 
     def _open(self, path: Path) -> safe_open:
         try:
@@ -110,6 +142,14 @@ class Checkpoint:
             raise InputError(
                 f"{path}: must be a whole safetensors file: {' '.join(str(error).split())[:120]}"
             ) from None
+
+    def check_tied(self) -> None:
+        """Refuse a head of its own beside tie_word_embeddings; a copy of the embedding is none."""
+        names = ("lm_head.weight", "model.embed_tokens.weight")
+        if all(name in self._file_of for name in names):
+            head, embedding = (self._file_of[name].get_tensor(name) for name in names)
+            if not torch.equal(head, embedding):
+                raise InputError(f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says")
 
     def read(self, piece: Piece) -> Tensor:
         """One piece; only its bytes leave the disk."""
@@ -124,19 +164,38 @@ class Checkpoint:
             )
         lazy = file.get_slice(piece.name)
         if tuple(lazy.get_shape()) != piece.shape:
-            wanted = list(piece.shape)
-            raise InputError(f"{self.folder}: {piece.name}: must be {wanted} by config.json, given {lazy.get_shape()}")
+            shape = list(piece.shape)
+            raise InputError(f"{self.folder}: {piece.name}: must be {shape} by config.json, given {lazy.get_shape()}")
         part = lazy[:, piece.start : piece.stop] if piece.dim else lazy[piece.start : piece.stop]
         return part.to(self.device, self.dtype)
+
+
+def _files(folder: Path) -> list[str]:
+    """What the index names; else ``model.safetensors``; else the only file there is. Others beside it are not read."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            return sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{index}: must be a JSON object with a weight_map") from None
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    if "model.safetensors" in names or len(names) == 1:
+        return ["model.safetensors" if len(names) > 1 else names[0]]
+    given = ", ".join(names[:4]) if names else "none"
+    raise refuse(str(folder), "weights", "model.safetensors, or shards with model.safetensors.index.json", given)
 
 
 def _check_readable(folder: Path) -> None:
     """Refuse what a config.json says of its tensors and this decoder would silently compute otherwise."""
     config = read_mapping(folder / "config.json")
-    if config.get("hidden_act", "silu") != "silu":
+    if config.get("hidden_act", "silu") not in ("silu", "swish"):
         raise InputError(f"{folder}: hidden_act: must be 'silu' to be run here, given {config['hidden_act']!r}")
     if config.get("quantization_config") is not None:
         raise InputError(f"{folder}: quantization_config: must be absent: weights must be floating-point and unscaled")
+    kinds, layers = config.get("layer_types"), range(config.get("num_hidden_layers", 0))
+    if kinds is not None and kinds != sorted(kinds):  # "full_attention" before "sliding_attention"
+        last = [layer for layer in layers if kinds[layer] != "full_attention"]
+        raise InputError(f"{folder}: layer_types: must have its sliding layers last to be run here, given {last[:8]}")
 
 
 class RandomWeights:
@@ -166,7 +225,8 @@ def build(spec: ModelSpec, source: Source, shard: Shard | None = None) -> Model:
         tensors = [source.read(part) for part in parts]
         owner, _, leaf = name.rpartition(".")
         value = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        setattr(owners[owner], leaf, nn.Parameter(value, requires_grad=False))
+        shape = getattr(owners[owner], leaf).shape
+        setattr(owners[owner], leaf, nn.Parameter(value.view(shape), requires_grad=False))
     return model.eval()
 
 
@@ -184,7 +244,7 @@ def load(
     """
     spec = load_model(name, flag)
     check_supported(spec)
-    source = _source(name, weights, device, dtype)
+    source = _source(spec, name, weights, device, dtype)
     need = spec.total_params * dtype.itemsize / (shard.size if shard else 1)
     check_fits(f"model {spec.name}", need, device, "take a smaller model or dtype")
     try:
@@ -195,7 +255,7 @@ def load(
         ) from None
 
 
-def _source(name: str, weights: str, device: torch.device, dtype: torch.dtype) -> Source:
+def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtype: torch.dtype) -> Source:
     kind, _, seed = weights.partition(":")
     if kind == "random" and seed.isdigit():
         return RandomWeights(int(seed), device, dtype)
@@ -203,7 +263,10 @@ def _source(name: str, weights: str, device: torch.device, dtype: torch.dtype) -
         raise InputError(f"--weights: must be 'checkpoint' or 'random:SEED', given {weights!r}")
     if not Path(name).is_dir():
         raise InputError(f"--checkpoint: must be a folder with config.json and .safetensors, given {name!r}")
-    return Checkpoint(Path(name), device, dtype)
+    checkpoint = Checkpoint(Path(name), device, dtype)
+    if spec.tie_word_embeddings:
+        checkpoint.check_tied()
+    return checkpoint
 
 
 def save_tensors(model: Model) -> dict[str, Tensor]:
@@ -211,6 +274,9 @@ def save_tensors(model: Model) -> dict[str, Tensor]:
     parameters = dict(model.named_parameters())
     out: dict[str, Tensor] = {}
     for name, parts in pieces(model.spec, Shard()):
-        split = parameters[name].detach().split([part.shape[0] for part in parts])
-        out.update({part.name: tensor.contiguous() for part, tensor in zip(parts, split, strict=True)})
+        whole = parameters[name].detach().reshape(-1, *parts[0].shape[1:])
+        rows = [part.shape[0] if part.dim else (part.stop or part.shape[0]) - part.start for part in parts]
+        for part, tensor in zip(parts, whole.split(rows), strict=True):
+            before = [out[part.name]] if part.name in out else []
+            out[part.name] = torch.cat([*before, tensor])
     return out

@@ -1,191 +1,169 @@
 """How often drafted tokens are accepted, observed by decoding real text: a table that `whatif --acceptance` reads."""
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.kv import parse_kv
+from perfmodel.kv import KVMethod, parse_kv
 from perfmodel.specs.acceptance_file import AcceptanceFile
-from perfmodel.specs.acceptance_rows import positions_from_histogram
-from perfmodel.speculation.acceptance import MAX_GAMMA, alpha_from_tokens_per_iteration
+from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.speculation.acceptance import MAX_GAMMA
+from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.pair import Pair
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.setup import Request, decoder
-from perfmodel.validate.decoder.weights import load
-from perfmodel.validate.harness import environment
-from perfmodel.validate.lm import bundled_checkpoint
+from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
+from perfmodel.validate.harness.clusters import standard_error
+from perfmodel.validate.harness.progress import Progress
 from perfmodel.validate.lm.data import held_out_prompts
-from perfmodel.validate.records.code_version import commit
+from perfmodel.validate.records.code_version import UNKNOWN, commit
 
-METHODS = (
-    "full",
-    "streamingllm:256",
-    "snapkv:256",
-    "quest:256",
-    "topk:256",
-)
+METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
+"""Of a draft that is the target itself; another draft reads its whole cache where nothing is said."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What to observe. checkpoint None: the bundled byte-level model, and its held-out text."""
+    """What to observe.
 
-    checkpoint: str | None
+    texts: tokens of each document, None for the held-out text of the bundled model; name: what they are, for the
+    source. count: documents for each context, at most; batch: of them decoded together. chat: documents end in a
+    question, so that their end is kept, not their beginning.
+    """
+
+    pair: Pair
     draft_kv: tuple[str, ...]
     contexts: tuple[int, ...]
     gamma: int
-    prompts: int
     new_tokens: int
-    temperature: float = 0.0
-    text: Path | None = None
-    device: str = "cpu"
-    threads: int | None = None
+    sampling: Sampling
+    count: int
+    batch: int
+    texts: list[list[int]] | None = None
+    name: str = "held-out standard-library text"
+    chat: bool = False
     seed: int = 0
 
 
-def measure(setting: Setting) -> AcceptanceFile:
-    """Decode every prompt with every method at every context; InputError where text or positions run out.
+def measure(setting: Setting, keep: Callable[[AcceptanceFile], object] = lambda table: None) -> AcceptanceFile:
+    """Decode every document with every method at every context; `keep` is given the table after every row.
 
     histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token aside.
+    Raises InputError, before anything is decoded, where documents or positions do not suffice.
     """
-    _check(setting)
-    methods = {spelled: parse_kv(spelled) for spelled in setting.draft_kv}
-    if len({(method.name, method.budget) for method in methods.values()}) < len(methods):
-        raise refuse("--draft-kv", None, "methods that differ in name or budget", ", ".join(methods))
-    work = {
+    spec, methods = load_model(setting.pair.target), _methods(setting)
+    prompts = {context: _prompts(setting, spec, context) for context in dict.fromkeys(setting.contexts)}
+    work = [
+        (context, spelled, method)
+        for context in prompts
+        for spelled, method in methods.items()
         # a draft whose budget is the context would read everything: that is `full`
-        context: [spelled for spelled, method in methods.items() if method.budget is None or method.budget < context]
-        for context in dict.fromkeys(setting.contexts)
-    }
-    if not any(work.values()):
-        longest = max(setting.contexts)
-        raise refuse("--draft-kv", None, f"of a budget below the context, {longest}", ", ".join(setting.draft_kv))
-    if setting.threads:
-        torch.set_num_threads(setting.threads)
-    device = environment.device_of(setting.device)
-    folder = setting.checkpoint or bundled_checkpoint()
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    model = load(folder, "checkpoint", device, dtype)
-    prompts = {context: _prompts(setting, _length(setting, context, model), model) for context in work}
-    rows: list[dict[str, Any]] = [
-        {
-            "target": model.spec.name,
-            "draft": "self",
-            "draft_kv": methods[spelled].name,
-            "kv_budget_tokens": methods[spelled].budget,
-            "context_tokens": context,
-            "histogram": _observe(model, setting, spelled, prompts[context]),
-        }
-        for context, spellings in work.items()
-        for spelled in spellings
+        if method.budget is None or method.budget < context
     ]
-    known = commit()
-    how = "greedy" if setting.temperature == 0 else f"temperature {setting.temperature:g}"
-    text = setting.text.name if setting.text else "held-out standard-library text"
-    source = (
-        f"perfmodel validate acceptance, commit {known['commit'][:8]}{' (dirty)' if known['dirty'] else ''}, {how}, "
-        f"{setting.prompts} prompts of {text}, {setting.new_tokens} new tokens, gamma {setting.gamma}, "
-        f"seed {setting.seed}, {str(dtype).removeprefix('torch.')}"
-    )
-    return AcceptanceFile.model_validate({"schema_version": 1, "source": source, "rows": rows})
+    if not work:
+        longest = max(setting.contexts)
+        raise refuse("--draft-kv", None, f"of a budget below the context, {longest}", ", ".join(methods))
+    target, draft = setting.pair.models(Shard())
+    head, rows = {"schema_version": 1, "source": _source(setting)}, list[dict[str, Any]]()
+    progress = Progress(len(work), 0)
+    for context, spelled, method in work:
+        progress.show(f"{spelled} at {context}")
+        rows.append({
+            "target": target.spec.name,
+            "draft": draft.spec.name if draft else setting.pair.kind.partition(":")[0],
+            "draft_kv": method.name,
+            "kv_budget_tokens": method.budget,
+            "context_tokens": context,
+            **_observe(setting, target, draft, spelled, prompts[context]),
+        })  # fmt: skip
+        progress.step()
+        keep(AcceptanceFile.model_validate({**head, "rows": rows}))
+    progress.end()
+    return AcceptanceFile.model_validate({**head, "rows": rows})
 
 
-def _check(setting: Setting) -> None:
-    if setting.gamma < 1 or setting.prompts < 1 or setting.new_tokens < 1:
-        raise InputError("acceptance: --gamma, --prompts and --new-tokens must be 1 or more")
+def _methods(setting: Setting) -> dict[str, KVMethod]:
+    """The draft's KV methods by spelling. Raises InputError for what cannot be run, or told apart in a table."""
+    for flag, value in (("--gamma", setting.gamma), ("--documents", setting.count), ("--batch", setting.batch)):
+        if value < 1:
+            raise refuse(flag, None, "1 or more", value)
     if setting.gamma > MAX_GAMMA:
         raise refuse("--gamma", None, f"at most {MAX_GAMMA}", setting.gamma)
-    if setting.threads is not None and setting.threads < 1:
-        raise refuse("--threads", None, "1 or more", setting.threads)
-    if not 0 <= setting.seed < 2**63:
-        raise refuse("--seed", None, "from 0 to 2^63 - 1", setting.seed)
-    if setting.device not in ("cpu", "cuda"):
-        raise refuse("--device", None, "cpu or cuda", setting.device)
+    spellings = setting.draft_kv or (METHODS if setting.pair.kind == "self" else ("full",))
+    methods = {spelled: parse_kv(spelled) for spelled in spellings}
+    for method in methods.values():
+        kv.view_class(method)
+    if setting.pair.kind.startswith("ngram") and spellings != ("full",):
+        raise refuse("--draft-kv", None, "left out with --draft ngram, which reads no cache", ", ".join(methods))
+    if len({(method.name, method.budget) for method in methods.values()}) < len(methods):
+        raise refuse("--draft-kv", None, "methods that differ in name or budget", ", ".join(methods))
+    return methods
 
 
-def _length(setting: Setting, context: int, model: Model) -> int:
-    """Of the prompts, so that the middle of the generation is at `context`."""
-    longest = model.spec.max_position_embeddings - setting.new_tokens
+def _prompts(setting: Setting, spec: ModelSpec, context: int) -> list[list[int]]:
+    """One of each document that is long enough; the middle of the generation is at `context`."""
+    names = [setting.pair.target, *filter(None, [setting.pair.draft_model])]
+    longest = min(load_model(name).max_position_embeddings for name in names) - setting.new_tokens
     if context > longest:
         raise refuse("--context", None, f"at most {longest} with {setting.new_tokens} new tokens", context)
     length = context - setting.new_tokens // 2
     if length < 1:
         raise refuse("--context", None, f"above half of the {setting.new_tokens} new tokens", context)
-    return length
+    if setting.texts is None:
+        return held_out_prompts(setting.count, length, setting.seed)
+    long = [text for text in setting.texts if len(text) >= length][: setting.count]
+    if not long:
+        most = max(map(len, setting.texts))
+        allowed = f"documents of {length} tokens or more for --context {context}"
+        raise refuse("--prompts", None, allowed, f"{most} at most")
+    if not setting.chat:
+        return [text[:length] for text in long]
+    reader = tokenizer(spec, setting.pair.folder)
+    return [last_tokens(text, length, reader.bos if reader else None) for text in long]
 
 
-def _observe(model: Model, setting: Setting, draft_kv: str, prompts: list[list[int]]) -> list[int]:
-    """The histogram over all prompts of a length, decoded together."""
-    request = Request(
-        batch=len(prompts),
-        context=len(prompts[0]),
-        new_tokens=setting.new_tokens,
-        gamma=setting.gamma,
-        draft_kv=draft_kv,
-        sampling=Sampling(setting.temperature),
+def _observe(
+    setting: Setting, target: Model, draft: Model | None, draft_kv: str, prompts: list[list[int]]
+) -> dict[str, Any]:
+    """The histogram over all documents, and the standard error; sequences of the same text count as one document."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for start in range(0, len(prompts), setting.batch):
+        batch = prompts[start : start + setting.batch]
+        request = Request(
+            batch=len(batch),
+            context=len(batch[0]),
+            new_tokens=setting.new_tokens,
+            gamma=setting.gamma,
+            draft=setting.pair.kind,
+            draft_kv=draft_kv,
+            sampling=setting.sampling,
+            eos=end_tokens(setting.pair.folder),
+        )
+        try:
+            generation = make_decoder(target, request, draft).generate(batch, setting.new_tokens, setting.seed + start)
+        except torch.OutOfMemoryError:
+            raise InputError(f"{target.device}: out of memory: lower --batch or --context") from None
+        for prompt, histogram in zip(batch, generation.histograms, strict=True):
+            before = found.get(tuple(prompt), [0] * len(histogram))
+            found[tuple(prompt)] = [a + b for a, b in zip(before, histogram, strict=True)]
+    total = [sum(counts) for counts in zip(*found.values(), strict=True)]
+    if not sum(total):
+        raise InputError(f"--draft-kv {draft_kv}: every document ended with its first token: nothing was drafted")
+    return {"histogram": total, "standard_error": standard_error(list(found.values()))}
+
+
+def _source(setting: Setting) -> str:
+    """What a reader needs to do it again."""
+    known = commit()
+    code = f"commit {known['commit'][:8]}{' (dirty)' if known['dirty'] else ''}"
+    code = known["commit_from"] if known["commit"] == UNKNOWN else code  # an installed package has its version
+    return (
+        f"perfmodel validate acceptance, {code}, {setting.sampling}, {setting.name}, "
+        f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.precision()}"
     )
-    return decoder(model, request).generate(prompts, setting.new_tokens, setting.seed).histogram
-
-
-def _prompts(setting: Setting, context: int, model: Model) -> list[list[int]]:
-    if setting.text is None and setting.checkpoint is None:
-        return held_out_prompts(setting.prompts, context, setting.seed)
-    if setting.text is None:
-        raise InputError("--text: must be given with --checkpoint: a text file, or JSON lists of token ids")
-    tokens = _tokens(setting.text, model.spec.vocab_size)
-    stride = max(1, (len(tokens) - context) // max(1, setting.prompts - 1))
-    starts = [i * stride for i in range(setting.prompts)]
-    if len(tokens) < context or starts[-1] + context > len(tokens):
-        raise InputError(f"--text: must hold at least {context} tokens, given {len(tokens)}")
-    return [tokens[start : start + context] for start in starts]
-
-
-def _tokens(path: Path, vocabulary: int) -> list[int]:
-    if path.suffix != ".json" and vocabulary != 256:
-        raise InputError("--text: must be JSON lists of token ids for a checkpoint that is not byte-level")
-    try:
-        if path.suffix != ".json":
-            return list(path.read_bytes())
-        lists = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        kind = "valid JSON" if path.suffix == ".json" else "a readable file"
-        raise InputError(f"--text: {path}: must be {kind}: {str(error)[:100]}") from None
-    if not isinstance(lists, list) or not all(isinstance(part, list) for part in lists):
-        raise refuse("--text", str(path), "a list of lists of token ids", type(lists).__name__)
-    tokens = [token for part in lists for token in part]
-    wrong = next((token for token in tokens if type(token) is not int or not 0 <= token < vocabulary), None)
-    if wrong is not None:
-        raise refuse("--text", str(path), f"lists of token ids in 0 .. {vocabulary - 1}", wrong)
-    return tokens
-
-
-def as_text(table: AcceptanceFile) -> str:
-    """The file that `whatif --acceptance` reads, a row a line."""
-    head, rows = table.model_dump(mode="json", exclude_none=True), []
-    for row in head.pop("rows"):
-        rows.append("  " + json.dumps(row))
-    opening = json.dumps(head)[:-1]
-    return f'{opening}, "rows": [\n' + ",\n".join(rows) + "\n]}\n"
-
-
-def summary(table: AcceptanceFile) -> list[str]:
-    """One line a row for the reader: effective alpha, tokens per iteration, acceptance by position."""
-    lines = []
-    for row in table.rows:
-        what = row.draft_kv + (f":{row.kv_budget_tokens}" if row.kv_budget_tokens else "")
-        place = f"{what:20} at {row.context_tokens:g}: "
-        if row.histogram:
-            counts = [float(count) for count in row.histogram]
-            omega = 1 + sum(j * count for j, count in enumerate(counts)) / sum(counts)
-            alpha = float(alpha_from_tokens_per_iteration(omega, float(len(counts) - 1)))
-            by = " ".join(f"{rate:.2f}" for rate in positions_from_histogram(counts))
-            lines.append(f"{place}alpha {alpha:.3f}, {omega:.2f} tokens per iteration, by position {by}")
-        elif row.positions:
-            lines.append(place + "by position " + " ".join(f"{rate:.2f}" for rate in row.positions))
-        else:
-            lines.append(f"{place}alpha {row.alpha:.3f}")
-    return lines

@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 import torch
 
+BUSY_CYCLES = 2_000_000
+"""About a millisecond of a GPU."""
+
 
 class Clock(Protocol):
     """`mark` a moment; `laps` gives the seconds between the marks so far and forgets them."""
@@ -69,6 +72,12 @@ def synchronize(device: torch.device) -> None:
     """Let all earlier work finish."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def keep_busy(device: torch.device) -> None:
+    """Give a device something to do, so that what is enqueued next does not wait for the host's launches."""
+    if device.type == "cuda":
+        torch.cuda._sleep(BUSY_CYCLES)
 
 
 def overhead_s(clock: Clock, repeats: int = 2000) -> float:

@@ -44,6 +44,15 @@ def check(plan: Plan, calibration: str | None = None) -> None:
         scenario.draft_pass_s(1.0, 1.0)
 
 
+def fitting(plan: Plan, calibration: str | None = None) -> Plan:
+    """The plan without the batches and contexts that do not fit its device. Raises InputError where nothing does."""
+    fits = {found.point: found.fits for found in estimate(plan, calibration)}
+    left = plan.only(lambda point: fits[point])
+    if left is None:
+        raise InputError(f"{plan.name}: must have a point that fits {plan.hardware}")
+    return left
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """One point before it is run: bytes on the device, whether they fit, and seconds for all of its rows."""

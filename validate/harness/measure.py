@@ -1,5 +1,6 @@
 """The points of a plan measured: end-to-end samples without a wait in the loop, and phases apart from them."""
 
+import gc
 import statistics
 from collections.abc import Iterable
 from functools import partial
@@ -8,7 +9,7 @@ from pathlib import Path
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, synchronize
+from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, keep_busy, synchronize
 from perfmodel.validate.harness.group import Group
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import OUT_OF_MEMORY, Row, Rows, failure, run_rows
@@ -21,7 +22,13 @@ PHASES = {"ar": ("", "target", "accept", "commit"), "sd": ("draft", "verify", "a
 
 
 def run_plan(
-    plan: Plan, machine: str, *, resume: bool = False, results: Path = RESULTS, header: Row | None = None
+    plan: Plan,
+    machine: str,
+    *,
+    resume: bool = False,
+    results: Path = RESULTS,
+    header: Row | None = None,
+    minutes: float | None = None,
 ) -> Path | None:
     """Measure every point of a plan in every mode and write the record; see `run_rows`."""
 
@@ -35,7 +42,9 @@ def run_plan(
         "interleaved": True,
         "cache": "random values, no prefill",
     }
-    return run_rows(plan, "measure", machine, results, prepare, protocol=protocol, header=header, resume=resume)
+    return run_rows(
+        plan, "measure", machine, results, prepare, protocol=protocol, header=header, resume=resume, minutes=minutes
+    )
 
 
 class PointMeasurer:
@@ -67,6 +76,7 @@ class PointMeasurer:
         """The runner of a point, or what its rows say where it cannot be made on every rank."""
         if self._runner is None or self._runner[0] != point.key:
             self._runner = None
+            gc.collect()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             self.memory.reset()
@@ -102,13 +112,13 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
         "iterations": protocol.iterations,
         "samples": {f"{name}_s": values for name, values in seconds.items()},
         "tokens": gained,
-        "histogram": runner.histogram.tolist(),
+        "histogram": runner.histogram.sum(0).tolist(),
         "mean_growth_tokens": statistics.fmean(gained["sd"]) / runner.batch / 2,
     }
 
 
 def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
-    """Each phase of each iteration by itself, the device idle at every mark; plain iterations in between."""
+    """Each phase of each iteration between marks on a device that has work already; plain iterations in between."""
     protocol = plan.protocol
     samples: dict[str, list[float]] = {name: [] for name in SAMPLES["phases"]}
     for sample in range(-protocol.warmup, protocol.samples):
@@ -129,11 +139,11 @@ def _in_turn(names: Iterable[str], sample: int) -> list[str]:
 
 
 def _phases_once(parts: PhaseRunner, clock: Clock, device: torch.device) -> list[float]:
-    """Seconds of one iteration's draft, verify, accept and commit."""
-    for part in (None, parts.draft, parts.verify, parts.accept, parts.commit):
-        if part is not None:
-            part()
-        synchronize(device)
+    """Seconds of one iteration's draft, verify, accept and commit: enqueued together, waited for once."""
+    keep_busy(device)
+    clock.mark()
+    for part in (parts.draft, parts.verify, parts.accept, parts.commit):
+        part()
         clock.mark()
     laps = clock.laps()
     parts.decoder.tighten()

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import scripted_weights
-from perfmodel.validate.decoder.setup import Request, decoder, start_random
 from perfmodel.validate.decoder.shard import Shard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
@@ -89,19 +90,19 @@ class PhaseRunner:
 
     def accept(self) -> None:
         """Which drafted tokens are accepted, and the bonus token."""
-        self._run("verdict", self._accept)
+        self._run("accepted", self._accept)
 
     def commit(self) -> None:
         """Caches and view take them; periodic work included."""
         self._run(
             "committed",
-            lambda: self.decoder.commit(self.state, self._results["drafted"][0], self._results["verdict"]),
+            lambda: self.decoder.commit(self.state, self._results["drafted"][0], self._results["accepted"]),
         )
         self.decoder.refresh()
 
     def _accept(self) -> object:
-        drafted, proposed = self._results["drafted"]
-        return self.decoder.decide(self.state, drafted, proposed, self._results["logits"])
+        draft_tokens, draft_probs = self._results["drafted"]
+        return self.decoder.accept(self.state, draft_tokens, draft_probs, self._results["logits"])
 
     def _run(self, name: str, work: Callable[[], object]) -> None:
         def keep() -> None:
@@ -153,10 +154,10 @@ class PointRunner:
             script=tuple(scripted_weights(point.alpha, point.gamma)),
             attention=plan.attention,
         )
-        made = decoder(target, request, draft)
+        made = make_decoder(target, request, draft)
         state = start_random(made, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
-        alone = replace(state, **copies, histogram=torch.zeros(1, dtype=torch.int64, device=target.device))
+        alone = replace(state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device))
         self.batch, self.attention = point.batch, made.target.attention.name
         self.runs = {
             "ar": DecoderRun(Decoder(made.target, None, made.sampling), alone),
@@ -172,7 +173,7 @@ class PointRunner:
 
     @property
     def histogram(self) -> Tensor:
-        """Iterations by accepted drafted tokens, [gamma + 1], counted over all speculative iterations so far."""
+        """Iterations by accepted drafted tokens, [batch, gamma + 1], over all speculative iterations so far."""
         return self.runs["sd"].state.histogram
 
 
@@ -186,7 +187,7 @@ def _counters(view: Any) -> dict[str, Any]:
     """A view's counters and small tensors; packed keys and values are random anyway and may stay as they are."""
     kept: dict[str, Any] = {}
     for name, value in vars(view).items():
-        if isinstance(value, Tensor) and name not in ("k", "v", "low", "high", "sums"):
+        if isinstance(value, Tensor) and name not in ("kv", "k", "v", "low", "high", "sums"):
             kept[name] = value.clone()
         elif isinstance(value, int) and not isinstance(value, bool):
             kept[name] = value

@@ -70,6 +70,17 @@ def open_recorder(folder: Path, name: str, header: dict[str, Any], resume: bool)
     return Recorder(journal)
 
 
+def finish_journal(path: Path) -> Path:
+    """Make a record of what an interrupted run has finished. Raises InputError for a journal without a row."""
+    if path.suffix != ".journal" or not path.is_file():
+        raise refuse("JOURNAL", None, "a .journal file that an interrupted run left behind", str(path))
+    journal = Journal.resume(path)
+    if not journal.row_texts:
+        journal.close()
+        raise InputError(f"{path}: must hold a finished row; the run was interrupted before its first: delete the file")
+    return Recorder(journal).finish()
+
+
 def unfinished(folder: Path, name: str) -> list[Path]:
     """Journals of interrupted runs of a name, oldest first."""
     return sorted(

@@ -1,5 +1,6 @@
 """One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is missing."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -30,12 +31,14 @@ def run_rows(
     protocol: Row,
     header: Row | None = None,
     resume: bool = False,
+    minutes: float | None = None,
 ) -> Path | None:
     """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
 
     prepare: makes them, once device and ranks are known. Ctrl-C leaves the journal with every finished row; `resume`
-    goes on from it.
+    goes on from it. minutes: the record is finished when another row as long as the longest would take longer.
     """
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
     if plan.threads:
         torch.set_num_threads(plan.threads)
     device = environment.device_of(plan.device)
@@ -58,20 +61,24 @@ def run_rows(
             name = plan.name if kind == "measure" else f"{plan.name}-micro"
             recorder = open_recorder(machine_folder(machine, results), name, began, resume)
         try:
-            _measure(prepare(device, group), group, recorder)
+            _measure(prepare(device, group), group, recorder, deadline)
         finally:
             if recorder is not None:
                 recorder.journal.close()
         return recorder.finish() if recorder else None
 
 
-def _measure(rows: Rows, group: Group, recorder: Recorder | None) -> None:
+def _measure(rows: Rows, group: Group, recorder: Recorder | None, deadline: float | None) -> None:
     done = group.agree(recorder.done if recorder else None)
     missing = [(key, measure) for key, measure in rows if key not in done]
-    progress = Progress(len(rows), len(rows) - len(missing))
+    progress, longest = Progress(len(rows), len(rows) - len(missing)), 0.0
     for key, measure in missing:
+        began = time.monotonic()
+        if longest and not group.all_true(deadline is None or began + longest < deadline):
+            break
         progress.show(key)
         row = measure()
+        longest = max(longest, time.monotonic() - began)
         if recorder is not None:
             recorder.add(key, row)
         progress.step()

@@ -15,3 +15,8 @@ def bundled_checkpoint() -> str:
             "--checkpoint: must be given: the small trained model comes with the source tree, not with the wheel"
         )
     return str(CHECKPOINT)
+
+
+def is_trained_here(folder: Path | None) -> bool:
+    """Whether a folder's model was trained by `train.py`, so that its held-out text is known."""
+    return folder is not None and (folder / "recipe.json").is_file()

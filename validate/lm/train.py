@@ -20,16 +20,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from perfmodel.specs.model import ModelSpec
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensors
 from perfmodel.validate.lm import data
 
 SHAPES: dict[str, dict[str, int]] = {
     "small": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "intermediate": 704},
-    "large": {"layers": 12, "hidden": 512, "heads": 16, "kv_heads": 4, "intermediate": 1408},
+    "large": {"layers": 10, "hidden": 512, "heads": 16, "kv_heads": 4, "intermediate": 1408},
 }
 HEAD_DIM = 32
 MAX_CONTEXT = 8192
+SHARD_BYTES = 15 * 2**20
+"""Most of one file of weights: where a run leaves them may limit the size of a file."""
 ROPE_THETA = 100_000.0
 
 
@@ -90,9 +92,11 @@ def specification(shape: str) -> ModelSpec:
     )
 
 
-def causal(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def causal(_index: int, projected: Projected) -> Tensor:
     """Training's attention: causal over the sequence itself."""
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    q, k, v = projected.rotate()
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    return out.transpose(1, 2).flatten(2)
 
 
 def loss_of(model: Model, tokens: Tensor) -> Tensor:
@@ -150,13 +154,27 @@ def configuration(spec: ModelSpec) -> dict[str, object]:
 
 
 def save(model: Model, folder: Path, report: dict[str, object]) -> None:
-    """Write a Hugging Face folder (bf16) and the recipe with its outcome; the weights appear whole or not at all."""
+    """Write a Hugging Face folder (bf16, in shards) and the recipe with its outcome; each file is whole or not there.
+
+    What `model.safetensors.index.json` names is from one save: the index comes last.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: t.to("cpu", torch.bfloat16) for name, t in save_tensors(model).items()}
-    save_file(tensors, folder / "model.safetensors.part", metadata={"format": "pt"})
-    (folder / "model.safetensors.part").replace(folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(configuration(model.spec), indent=2) + "\n")
-    (folder / "recipe.json").write_text(json.dumps(report, indent=2) + "\n")
+    shards: list[dict[str, Tensor]] = [{}]
+    for name, tensor in save_tensors(model).items():
+        tensor = tensor.to("cpu", torch.bfloat16)
+        if sum(t.nbytes for t in shards[-1].values()) + tensor.nbytes > SHARD_BYTES:
+            shards.append({})
+        shards[-1][name] = tensor
+    single, names = len(shards) == 1, [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    for name, shard in zip(["model.safetensors"] if single else names, shards, strict=True):
+        save_file(shard, folder / f"{name}.part", metadata={"format": "pt"})
+        (folder / f"{name}.part").replace(folder / name)
+    files = {"config.json": configuration(model.spec), "recipe.json": report}
+    if not single:
+        place = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
+        files["model.safetensors.index.json"] = {"metadata": {}, "weight_map": place}
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
 
 
 class Trainer:

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -139,6 +139,18 @@ class Plan(_Strict):
     def points(self) -> list["Point"]:
         """Every point of every block, in order."""
         return [point for block in self.grid for point in block.points()]
+
+    def only(self, wanted: Callable[["Point"], bool]) -> "Plan | None":
+        """The plan with those batches and contexts whose points are all wanted; None where there are none."""
+        blocks = [
+            block.model_copy(update={"context": (context,), "batch": (batch,)})
+            for block in self.grid
+            for context, batch in itertools.product(block.context, block.batch)
+            if all(wanted(p) for p in block.points() if (p.context, p.batch) == (context, batch))
+        ]
+        if len(blocks) == sum(len(block.context) * len(block.batch) for block in self.grid):
+            return self
+        return self.model_copy(update={"grid": tuple(blocks)}) if blocks else None
 
     def runs(self) -> list[tuple["Point", Mode]]:
         """Every point in every mode: the rows of the record."""

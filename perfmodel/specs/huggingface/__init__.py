@@ -122,6 +122,12 @@ def _eps(keys: Keys) -> str:
     return next((name for name in names if name in keys.data), names[0])
 
 
+_SCALING = {
+    "yarn": ("attention_factor", "beta_fast", "beta_slow", "truncate", "mscale", "mscale_all_dim"),
+    "longrope": ("attention_factor", "short_factor", "long_factor"),
+}
+
+
 def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     """`rope_theta` and `rope_scaling`, from the old layout or the newer `rope_parameters`."""
     newer = keys.mapping("rope_parameters")
@@ -129,12 +135,14 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
         newer = newer.mapping("full_attention")
     theta = (newer or keys).number("rope_theta", keys.number("rope_theta", family.rope_theta))
     scaling = newer or keys.mapping("rope_scaling")
+    share = "partial_rotary_factor"
+    rotary = {"rope_theta": theta, share: (newer or keys).number(share, keys.number(share, 1.0))}
     if scaling is None:
-        return {"rope_theta": theta}
+        return rotary
     key = "rope_type" if "rope_type" in scaling.data else "type"
     rope_type = scaling.data.get(key, "default" if newer else None)
     if rope_type in ("default", "proportional", "mrope"):
-        return {"rope_theta": theta}
+        return rotary
     rope_type = "longrope" if rope_type == "su" else rope_type
     if not isinstance(rope_type, str) or rope_type not in get_args(RopeType):
         raise scaling.bad(key, f"one of default, {', '.join(get_args(RopeType))}")
@@ -149,7 +157,8 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     }
     if fixed:
         rule |= {name: scaling.number(name) for name in ("low_freq_factor", "high_freq_factor")}
-    return {"rope_theta": theta, "rope_scaling": rule}
+    given = {name: scaling.data[name] for name in _SCALING.get(rope_type, ()) if scaling.data.get(name) is not None}
+    return rotary | {"rope_scaling": rule | given}
 
 
 def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:

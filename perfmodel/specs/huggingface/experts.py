@@ -29,6 +29,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
         "num_local_experts" if "num_local_experts" in keys.data else "num_experts",
         shared_intermediate_size=shared,
         shared_gate=shared > 0,
+        normalized_weights=keys.flag("norm_topk_prob", keys.data["model_type"] not in ("qwen2_moe", "qwen3_moe")),
         first_dense_layers=_first_dense(keys, "decoder_sparse_step" if step > 1 else "mlp_only_layers", dense),
     )
 

@@ -3,6 +3,7 @@
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,9 @@ from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.lm import CHECKPOINT
+
+if TYPE_CHECKING:
+    from perfmodel.validate.decoder.model import Model
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
@@ -192,7 +196,7 @@ def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path) -> None:
             import_file(path, "vllm", subject)
 
 
-OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--prompts", "1", "--threads", "1"]
+OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
 
 
 @pytest.mark.parametrize(
@@ -200,17 +204,21 @@ OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--
     [
         (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
         (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
-        (["--text", "none.txt"], "--text: none.txt: must be a readable file"),
-        (["--text", "none.json"], "none.json: must be valid JSON"),
-        (["--text", "broken.json"], "broken.json: must be valid JSON"),
-        (["--text", "deep.json"], "deep.json: must be valid JSON"),
-        (["--text", "flat.json"], "flat.json: must be a list of lists"),
-        (["--text", "letters.json"], "letters.json: must be lists of token ids in 0 .. 255, given 'a'"),
-        (["--text", "high.json"], "high.json: must be lists of token ids in 0 .. 255, given 256"),
+        (["--draft-kv", "h2o:32"], "h2o can be predicted but not run"),
+        (["--draft", "ngram", "--draft-kv", "quest:32"], "--draft-kv: must be left out with --draft ngram"),
+        (["--prompts", "none.jsonl"], "--prompts: none.jsonl: must be a readable file"),
+        (["--prompts", "letters.jsonl"], "letters.jsonl: line 2: must be tokens in 0 .. 255, given 'a'"),
+        (["--prompts", "empty.jsonl"], "--prompts: empty.jsonl: must be one document or more"),
+        (["--prompts", "short.jsonl"], "--prompts: must be documents of 60 tokens or more for --context 64, given '3 "),
+        (["--checkpoint", "."], "--prompts: must be given with --checkpoint"),
+        (["--checkpoint", "none"], "--checkpoint: must be a folder with config.json"),
+        (["--temperature", "-1"], "--temperature: must be 0, or "),
         (["--seed", "-1"], "--seed: must be from 0 to 2^63 - 1, given -1"),
         (["--threads", "-1"], "--threads: must be 1 or more"),
-        (["--device", "tpu"], "--device: must be cpu or cuda"),
+        (["--device", "tpu"], "--device: must be auto, cpu or"),
         (["--gamma", "4097"], "--gamma: must be at most 4096"),
+        (["--gamma", "0"], "--gamma: must be 1 or more"),
+        (["--batch", "0"], "--batch: must be 1 or more"),
         (["--out", "missing/table.json"], "--out: must be a file that can be written, in a folder that exists"),
         (["--out", "."], "--out: must be a file that can be written"),
         (["--out", "n" * 300], "--out: must be a file that can be written"),
@@ -224,13 +232,11 @@ def test_a_run_that_cannot_end_well_is_refused_before_decoding(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(acceptance, "_observe", lambda *_: pytest.fail("decoded"))
-    if "--text" in more or "64,1000000" in more:
-        pytest.importorskip("safetensors")
-        if not (CHECKPOINT / "model.safetensors").is_file():
-            pytest.skip("no checkpoint in this tree")
-    texts = {"broken": "[[1", "deep": DEEP, "flat": "[1, 2]", "letters": '[[1, "a"]]', "high": "[[1, 256]]"}
+    if not (CHECKPOINT / "model.safetensors").is_file():
+        pytest.skip("no checkpoint in this tree")
+    texts = {"letters": '[1]\n[1, "a"]', "short": "[1, 2, 3]\n[4]", "empty": "\n"}
     for name, text in texts.items():
-        Path(f"{name}.json").write_text(text)
+        Path(f"{name}.jsonl").write_text(text)
     before = sorted(tmp_path.iterdir())
     assert run([*OBSERVE, *more]) == 2
     said = capsys.readouterr()
@@ -270,15 +276,16 @@ def test_observed_acceptance_answers_a_whatif(
     monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     out = tmp_path / "table.json"
     kinds = ["--draft-kv", "full", "--draft-kv", "streamingllm:32"]
-    sizes = ["--context", "256", "--gamma", "3", "--prompts", "3", "--new-tokens", "32", "--threads", "1"]
+    sizes = ["--context", "256", "--gamma", "3", "--documents", "3", "--new-tokens", "32", "--threads", "1"]
     assert run(["validate", "acceptance", *kinds, *sizes, "--out", str(out)]) == 0
     rows = {row.draft_kv: Acceptance.from_row(row) for row in read_acceptance(out)}
-    assert rows["full"].prefix == (1.0, 1.0, 1.0)
+    assert rows["full"].prefix == pytest.approx((1.0, 1.0, 1.0), abs=0.02), "rounding may refuse one in many"
     assert rows["streamingllm"].tokens_per_iteration(3) < 4.0
     table = json.loads(out.read_text())
     for row in table["rows"]:
         iterations, accepted = sum(row["histogram"]), sum(j * n for j, n in enumerate(row["histogram"]))
-        assert 3 * (32 - 1) <= iterations + accepted <= 3 * (32 + 3)
+        assert iterations + accepted <= 3 * (32 + 3)
+        assert row["standard_error"]["documents"] == 3
     capsys.readouterr()
     question = ["--model", str(CHECKPOINT), "--hardware", "h100", "--batch", "1", "--context", "256", "--gamma", "3"]
     draft = ["--draft-kv", "streamingllm:32", "--acceptance", str(out), "--json"]
@@ -286,3 +293,64 @@ def test_observed_acceptance_answers_a_whatif(
     answer = json.loads(capsys.readouterr().out)
     assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(rows["streamingllm"].tokens_per_iteration(3))
     assert "held-out" in answer["acceptance"]["source"]
+    error = table["rows"][1]["standard_error"]["tokens_per_iteration"]
+    assert f"tokens per iteration +/- {error:.2g} by 3 documents" in answer["acceptance"]["source"]
+
+
+@pytest.fixture
+def folders(tmp_path: Path, target: "Model", small: "Model") -> tuple[str, str, str]:
+    """A target, a smaller draft, and documents of 90, 40, 120 and 90 words, all as people have them."""
+    pytest.importorskip("transformers")
+    from tests.validate.tiny_folder import write_documents, write_folder
+
+    documents = write_documents(tmp_path / "books.jsonl", [90, 40, 120, 95])
+    return str(write_folder(tmp_path / "big", target)), str(write_folder(tmp_path / "small", small)), str(documents)
+
+
+@pytest.mark.parametrize("draft", ["self", "ngram:2", "small"])
+def test_a_hugging_face_folder_and_its_texts(
+    tmp_path: Path, folders: tuple[str, str, str], draft: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any draft; documents that are too short for a context are left out there; the file is there after each row."""
+    big, small, documents = folders
+    out, name = tmp_path / "table.json", "small" if draft == "small" else draft.partition(":")[0]
+    asked = ["--checkpoint", big, "--prompts", documents, "--context", "32,80", "--new-tokens", "16", "--gamma", "2"]
+    asked += ["--draft", small if draft == "small" else draft, "--dtype", "fp64", "--batch", "2", "--top-k", "20"]
+    if draft == "self":
+        asked += ["--draft-kv", "full", "--draft-kv", "streamingllm:16"]
+    assert run(["validate", "acceptance", *asked, "--threads", "1", "--out", str(out)]) == 0
+    table = json.loads(out.read_text())
+    found = [(row["draft"], row["draft_kv"], row["context_tokens"]) for row in table["rows"]]
+    methods = ["full", "streamingllm"] if draft == "self" else ["full"]
+    assert found == [(name, method, context) for context in (32.0, 80.0) for method in methods]
+    for row in table["rows"]:
+        assert row["target"] == "big"
+        assert row["standard_error"]["documents"] == (4 if row["context_tokens"] == 32 else 3)
+    assert "temperature 1, top-k 20, 4 documents of books.jsonl, 16 new tokens, gamma 2" in table["source"]
+    if draft == "self":
+        assert table["rows"][0]["histogram"][:2] == [0, 0], "what draws from the target's own distribution stands"
+    assert " documents) tokens per iteration, by position " in capsys.readouterr().err
+    if draft == "small":
+        question = ["--model", big, "--draft", small, "--acceptance", str(out), "--context", "50", "--batch", "1"]
+        assert run(["whatif", *question, "--hardware", "h100", "--gamma", "2"]) == 0
+
+
+def test_what_was_observed_outlives_an_interruption(
+    tmp_path: Path, folders: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from perfmodel.validate.harness import acceptance
+
+    big, _, documents = folders
+    observe, calls, out = acceptance._observe, list[str](), tmp_path / "table.json"
+
+    def second_one_is_interrupted(*arguments: Any) -> Any:
+        calls.append(arguments[3])
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return observe(*arguments)
+
+    monkeypatch.setattr(acceptance, "_observe", second_one_is_interrupted)
+    asked = ["--checkpoint", big, "--prompts", documents, "--draft-kv", "full", "--draft-kv", "quest:16"]
+    run(["validate", "acceptance", *asked, "--context", "32", "--new-tokens", "8", "--threads", "1", "--out", str(out)])
+    assert calls == ["full", "quest:16"]
+    assert [row.draft_kv for row in read_acceptance(out)] == ["full"]

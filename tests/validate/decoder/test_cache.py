@@ -6,18 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder import setup
+from perfmodel.validate.decoder import factory
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
 
 def prefilled(model: Model, state: State, room: int) -> KVCache:
     """The cache of a fresh prefill of everything but the newest token."""
-    made = decoder(model, Request(len(state.tokens), room, 1))
+    made = make_decoder(model, Request(len(state.tokens), room, 1))
     made.target.prefill(state.tokens[:, : int(state.length.max()) - 1], state.length - 1)
     return made.target.cache
 
@@ -36,7 +37,7 @@ def test_rollback_equals_a_fresh_prefill(
     target: Model, small: Model, prompts: list[list[int]], kind: str, gamma: int
 ) -> None:
     asked = Request(4, 70, 40, gamma, kind, "streamingllm:24")
-    made = decoder(target, asked, small if kind == "model" else None)
+    made = make_decoder(target, asked, small if kind == "model" else None)
     state = made.start(prompts, 40)
     for _ in range(12):
         made.iterate(state)
@@ -53,7 +54,7 @@ def test_own_cache_of_a_full_draft_equals_a_fresh_prefill(
 ) -> None:
     """Also where all drafts were accepted, and the draft never saw the last of them."""
     for draft in (small, target):
-        made = decoder(target, Request(4, 70, 40, 3, "model", "full"), draft)
+        made = make_decoder(target, Request(4, 70, 40, 3, "model", "full"), draft)
         state = made.start(prompts, 40)
         for _ in range(7):
             made.iterate(state)
@@ -61,7 +62,7 @@ def test_own_cache_of_a_full_draft_equals_a_fresh_prefill(
         behind = State(state.tokens, state.length - 1, state.limit, state.finished, state.histogram, state.generator)
         assert_same(made.draft.runner.cache, prefilled(draft, behind, 128))
         if draft is target:
-            assert sum(state.histogram[:-1].tolist()) == 0
+            assert state.histogram[:, :-1].sum() == 0
 
 
 def poison(cache: KVCache) -> None:
@@ -77,7 +78,7 @@ def poison(cache: KVCache) -> None:
 @torch.inference_mode()
 def test_what_is_not_committed_is_not_read(target: Model, prompts: list[list[int]], method: str) -> None:
     def run(spoil: Callable[[Decoder], None]) -> Tensor:
-        made = decoder(target, Request(4, 70, 40, 4, draft_kv=method))
+        made = make_decoder(target, Request(4, 70, 40, 4, draft_kv=method))
         state = made.start(prompts, 40)
         for _ in range(8):
             spoil(made)
@@ -90,7 +91,7 @@ def test_what_is_not_committed_is_not_read(target: Model, prompts: list[list[int
 
 
 def test_the_bound_never_lies(target: Model, prompts: list[list[int]]) -> None:
-    made = decoder(target, Request(4, 70, 60, 4, draft_kv="snapkv:24,window=8"))
+    made = make_decoder(target, Request(4, 70, 60, 4, draft_kv="snapkv:24,window=8"))
     with torch.inference_mode():
         state = made.start(prompts, 60)
         for step in range(20):
@@ -113,9 +114,9 @@ def test_a_fixed_bound_changes_no_token(target: Model, small: Model, prompts: li
         "retrieval:24,every=3",
     ):
         asked = Request(4, 70, 40, 4, draft_kv=method)
-        made = decoder(target, asked)
+        made = make_decoder(target, asked)
         made.target.cache.fixed = True
-        assert made.generate(prompts, 40).tokens == decoder(target, asked).generate(prompts, 40).tokens, method
+        assert made.generate(prompts, 40).tokens == make_decoder(target, asked).generate(prompts, 40).tokens, method
 
 
 @pytest.mark.parametrize("kind", ["self", "model"])
@@ -123,8 +124,8 @@ def test_a_fixed_bound_changes_no_token(target: Model, small: Model, prompts: li
 @torch.inference_mode()
 def test_random_start_runs_without_a_prefill(target: Model, small: Model, method: str, kind: str) -> None:
     asked = Request(3, 50, 20, 4, kind, method, script=(0, 0, 1, 0, 0))
-    made = decoder(target, asked, small if kind == "model" else None)
-    state = setup.start_random(made, 50, 20)
+    made = make_decoder(target, asked, small if kind == "model" else None)
+    state = factory.start_random(made, 50, 20)
     assert made.target.cache.lengths.tolist() == [50] * 3
     if kind == "model" and isinstance(made.draft, ModelDraft):
         assert made.draft.runner.cache.lengths.tolist() == [49] * 3

@@ -1,15 +1,18 @@
 """Greedy speculative output is greedy plain output, token for token: float64, so that near-ties do not decide."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
+from perfmodel.specs.model import MoE, RopeScaling
 from perfmodel.validate.decoder import kv
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.ngram import NGramDraft
-from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Generation
 from perfmodel.validate.decoder.state import State
 from tests.validate.decoder.methods import METHODS as SOME
@@ -22,19 +25,21 @@ def run(
     model: Model, prompts: list[list[int]], draft: Model | None = None, new: int = NEW, **request: object
 ) -> Generation:
     asked = Request(len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request)  # type: ignore[arg-type]
-    return decoder(model, asked, draft).generate(prompts, new)
+    return make_decoder(model, asked, draft).generate(prompts, new)
 
 
 def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
     """Greedy decoding with no cache at all: the whole sequence anew for every token, one query head at a time."""
 
-    def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(_index: int, projected: Projected) -> Tensor:
+        q, k, v = projected.rotate()
         group, out = q.shape[1] // k.shape[1], torch.empty_like(q)
         for head in range(q.shape[1]):
             scores = q[:, head] @ k[:, head // group].mT / math.sqrt(q.shape[-1])
-            later = torch.ones_like(scores, dtype=torch.bool).triu(1)
-            out[:, head] = scores.masked_fill(later, -math.inf).softmax(-1) @ v[:, head // group]
-        return out
+            seen = torch.ones_like(scores, dtype=torch.bool).tril()
+            seen &= ~seen.tril(-(projected.layer.window or scores.shape[-1]))
+            out[:, head] = scores.masked_fill(~seen, -math.inf).softmax(-1) @ v[:, head // group]
+        return out.transpose(1, 2).flatten(2)
 
     tokens = list(prompt)
     for _ in range(new):
@@ -80,7 +85,7 @@ def test_every_cache_and_gamma(
 @pytest.mark.parametrize("gamma", range(1, 9))
 def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma: int) -> None:
     asked = Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")
-    assert decoder(target, asked).generate(prompts, NEW).tokens == plain.tokens
+    assert make_decoder(target, asked).generate(prompts, NEW).tokens == plain.tokens
 
 
 @pytest.mark.parametrize(
@@ -103,6 +108,13 @@ def test_ngram_by_hand(tokens: list[int], wanted: list[int]) -> None:
     assert chances is None
 
 
+def test_ngram_does_not_look_round_the_end() -> None:
+    """What lies behind the last token, written and then refused, is no forerunner of the first."""
+    state = State.from_prompts([[5, 9, 5, 8, 1, 5]], 8, 2, torch.device("cpu"), 0)
+    state.tokens[0, 6:] = 1
+    assert NGramDraft(2).propose(state)[0].tolist() == [[8, 1]]
+
+
 @pytest.mark.parametrize("implementation", ["math", "sdpa"])
 def test_attention_implementations_agree(
     target: Model, prompts: list[list[int]], plain: Generation, implementation: str
@@ -118,6 +130,35 @@ def test_long_generation(target: Model, small: Model, prompts: list[list[int]], 
     batch = prompts[1:3]
     out = run(target, batch, small if kind == "model" else None, new=400, gamma=4, draft_kv=method)
     assert out.tokens == run(target, batch, new=400).tokens
+
+
+LAYERS = {
+    "experts": {"model_type": "mixtral", "moe": MoE(num_experts=5, experts_per_token=2, intermediate_size=24)},
+    "sliding": {"sliding_window": 24, "num_sliding_layers": 2},
+    "half sliding": {"sliding_window": 16, "num_sliding_layers": 1},
+    "yarn": {"rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)},
+    "part of a head rotates": {"model_type": "phi3", "partial_rotary_factor": 0.5, "qk_norm": True},
+}
+TREE = {"tree": (-1, 0, 0, 1, 1, 2), "gamma": 2}
+TWO_LEVELS = {"middle_kv": "snapkv:24,window=8", "inner_gamma": 2, "gamma": 3}
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[list[int]], layers: str) -> None:
+    """Plain decoding equals the oracle, and every draft cache, tree and second level equals plain decoding."""
+    model, small = (
+        make_model(**LAYERS[layers] | more) for more in ({}, {"num_hidden_layers": 1, "num_sliding_layers": 0})
+    )
+    window = LAYERS[layers].get("sliding_window")
+    long_enough = [prompts[0], prompts[2]]
+    plain = run(model, long_enough, new=30)
+    assert plain.tokens == [oracle(model, prompt, 30) for prompt in long_enough]
+    cases = [(None, {"draft_kv": method, "gamma": 3}) for method in SOME] + [(None, TREE | {"draft_kv": SOME[1]})]
+    cases += [(small, {"gamma": 3}), (small, TREE), (small, TWO_LEVELS)]
+    for draft, asked in cases:
+        out = run(model, long_enough, draft, new=30, **asked)
+        assert out.tokens == plain.tokens, asked
+    assert window is None or any(len(prompt) > window for prompt in long_enough)
 
 
 def test_a_draft_that_reads_everything_is_always_accepted(target: Model, prompts: list[list[int]]) -> None:
@@ -161,7 +202,7 @@ def test_a_decoder_used_again_remembers_nothing(
     target: Model, small: Model, prompts: list[list[int]], plain: Generation, method: str, kind: str
 ) -> None:
     """Same tokens and same acceptance as at first, whatever was decoded between."""
-    made = decoder(target, Request(4, 70, NEW, 4, kind, method), small if kind == "model" else None)
+    made = make_decoder(target, Request(4, 70, NEW, 4, kind, method), small if kind == "model" else None)
     first = made.generate(prompts, NEW)
     assert made.generate(prompts[::-1], NEW).tokens == plain.tokens[::-1]
     assert made.generate(prompts, NEW) == first

@@ -13,9 +13,10 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.parallel import joined
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.setup import Request, decoder
 from perfmodel.validate.decoder.shard import Shard
 from perfmodel.validate.decoder.topology import branching
 from perfmodel.validate.decoder.weights import RandomWeights, build
@@ -78,7 +79,7 @@ def run(case: dict[str, Any], shard: Shard) -> list[list[int]]:
         draft = build(specification(num_hidden_layers=1), weights, part)
     asked = Request(len(PROMPTS), 40, 40, sampling=sampling, **case)
     prompts = [prompt * 2 if asked.middle_kv and len(prompt) == 1 else prompt for prompt in PROMPTS]
-    return decoder(model, asked, draft).generate(prompts, 40, seed=1).tokens
+    return make_decoder(model, asked, draft).generate(prompts, 40, seed=1).tokens
 
 
 def test_two_processes_give_the_tokens_of_one() -> None:

@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import load, save_tensors
 from perfmodel.validate.lm.train import configuration
 
@@ -47,7 +48,7 @@ def test_truncated_weights(folder: Path) -> None:
 
 def test_no_weights(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    refused("must hold .safetensors weights", lambda: read(folder))
+    refused("weights: must be model.safetensors, or shards .*, given 'none'", lambda: read(folder))
 
 
 def test_no_config(folder: Path) -> None:
@@ -96,14 +97,14 @@ def test_a_checkpoint_must_be_a_folder() -> None:
 
 
 def test_models_that_are_not_of_these_families() -> None:
-    refused("must be a dense model of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32))
+    refused("must be of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32))
 
 
 def test_prompts(target: Model, prompts: list[list[int]]) -> None:
-    made = decoder(target, Request(4, 70, 60, 2))
+    made = make_decoder(target, Request(4, 70, 60, 2))
     before = made.target.cache.k.clone()
     refused("prompt: must be at most", lambda: made.generate([[1] * 2000, [1], [1], [1]], 60))
-    refused("positions of tiny", lambda: decoder(target, Request(1, 2000, 60)).generate([[1] * 2000], 60))
+    refused("positions of tiny", lambda: make_decoder(target, Request(1, 2000, 60)).generate([[1] * 2000], 60))
     refused("in the caches", lambda: made.generate([[1] * 140, [1], [1], [1]], 60))
     refused("must be 4 non-empty lists", lambda: made.generate(prompts[:3], 60))
     refused("must be 4 non-empty lists", lambda: made.generate([[], [1], [1], [1]], 60))
@@ -116,12 +117,16 @@ def test_prompts(target: Model, prompts: list[list[int]]) -> None:
 
 def test_mixed_vocabularies(target: Model, make_model: Callable[..., Model]) -> None:
     other = make_model(vocab_size=62)
-    refused("must have the 61 tokens of tiny, given 62", lambda: decoder(target, Request(1, 8, 8, 2, "model"), other))
+    refused(
+        "must have the 61 tokens of tiny, given 62", lambda: make_decoder(target, Request(1, 8, 8, 2, "model"), other)
+    )
 
 
 def test_out_of_memory(target: Model) -> None:
-    refused("KV cache: must fit in the .* GB free on cpu", lambda: decoder(target, Request(100000, 10**6, 8)))
-    refused("draft KV cache: must fit", lambda: decoder(target, Request(1, 8, 8, 2, draft_kv="snapkv:10000000000")))
+    refused("KV cache: must fit in the .* GB free on cpu", lambda: make_decoder(target, Request(100000, 10**6, 8)))
+    refused(
+        "draft KV cache: must fit", lambda: make_decoder(target, Request(1, 8, 8, 2, draft_kv="snapkv:10000000000"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_out_of_memory(target: Model) -> None:
     [{"draft": "other"}, {"draft": "self:3"}, {"draft": "ngram:0"}, {"draft": "ngram:x"}, {"draft": "model"}],
 )
 def test_bad_drafts(target: Model, request_: dict[str, str]) -> None:
-    refused("--draft", lambda: decoder(target, Request(1, 8, 8, 2, **request_)))  # type: ignore[arg-type]
+    refused("--draft", lambda: make_decoder(target, Request(1, 8, 8, 2, **request_)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sizes", [(0, 8, 8, 1), (1, 0, 8, 1), (1, 8, 8, -1)])
@@ -137,10 +142,12 @@ def test_bad_sizes(sizes: tuple[int, int, int, int]) -> None:
     refused("or more, given", lambda: Request(*sizes))
 
 
-def test_a_sliding_window_is_not_ignored(make_model: Callable[..., Model]) -> None:
-    model = make_model(sliding_window=64, num_sliding_layers=2)
-    refused("attends to the last 64 tokens", lambda: decoder(model, Request(1, 60, 8)))
-    assert decoder(model, Request(1, 40, 8))
+def test_a_window_shorter_than_an_iteration(make_model: Callable[..., Model]) -> None:
+    model = make_model(sliding_window=8, num_sliding_layers=2)
+    refused(
+        "sees 8 tokens and must be given fewer in one pass, given 8", lambda: make_decoder(model, Request(1, 60, 8, 7))
+    )
+    assert make_decoder(model, Request(1, 60, 8, 6))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,12 @@ def test_a_sliding_window_is_not_ignored(make_model: Callable[..., Model]) -> No
     [
         ("hidden_act: must be 'silu' to be run here, given 'gelu'", {"hidden_act": "gelu"}),
         ("quantization_config: must be absent", {"quantization_config": {"quant_method": "fp8"}}),
-        ("its rope_type is 'yarn'", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
+        ("must have 4 short and as many long factors", {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}),
+        (
+            "sliding layers last to be run here, given \\[0\\]",
+            {"model_type": "qwen2", "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"]}
+            | {"use_sliding_window": True},
+        ),
         ("its rope_type is 'dynamic'", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
     ],
 )

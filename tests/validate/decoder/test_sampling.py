@@ -7,24 +7,25 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
-from torch import Tensor
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import (
     Sampling,
     Script,
+    accept_greedy,
+    accept_sampled,
     draw,
     race,
     scripted_weights,
-    verify_greedy,
-    verify_sampled,
 )
-from perfmodel.validate.decoder.setup import Request, decoder
 from perfmodel.validate.decoder.topology import Topology, branching, depths
 from perfmodel.validate.decoder.tree import TreeDecoder
-from perfmodel.validate.decoder.tree_sampling import walk_sampled
-from perfmodel.validate.decoder.two_level import TwoLevelDecoder
+from perfmodel.validate.decoder.tree_sampling import accept_tree_sampled
+from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
+from perfmodel.validate.lm.train import causal
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
 
@@ -39,10 +40,6 @@ def models(make_model: Callable[..., Model]) -> tuple[Model, Model]:
         "num_key_value_heads": 1,
     }
     return make_model(seed=1, deviation=0.4, **shape), make_model(seed=2, deviation=0.4, **shape)
-
-
-def causal(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
 
 
 def exact(model: Model, sampling: Sampling) -> np.ndarray:
@@ -71,7 +68,7 @@ def test_sequences_are_distributed_as_direct_sampling(
     model, draft = models
     sampling = Sampling(temperature)
     asked = Request(BATCH, len(PROMPT), NEW, gamma, "model" if gamma else "self", sampling=sampling)
-    out = decoder(model, asked, draft if gamma else None).generate([PROMPT] * BATCH, NEW, seed=gamma)
+    out = make_decoder(model, asked, draft if gamma else None).generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(model, sampling)) > 1e-3
     assert all(out.histogram[:2]), "both rejection and acceptance must occur"
@@ -83,7 +80,7 @@ def test_sequences_are_distributed_as_direct_sampling(
 def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_kv: str) -> None:
     sampling = Sampling(1.0, top_p=0.8)
     asked = Request(BATCH, len(PROMPT), NEW, 3, draft, draft_kv, sampling=sampling)
-    out = decoder(models[0], asked).generate([PROMPT] * BATCH, NEW, seed=7)
+    out = make_decoder(models[0], asked).generate([PROMPT] * BATCH, NEW, seed=7)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
 
@@ -102,7 +99,7 @@ def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], s
     for kind, draft_kv in (("model", "full"), ("self", "streamingllm:6,sinks=1")):
         gamma = depths(tree)[-1]
         asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling=sampling, tree=tree)
-        made = decoder(models[0], asked, models[1] if kind == "model" else None)
+        made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
         out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
         codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
         assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
@@ -127,7 +124,7 @@ def test_two_levels_are_distributed_as_direct_sampling(
         middle_kv="snapkv:3,window=1",
         inner_gamma=inner,
     )
-    made = decoder(models[0], asked, models[1])
+    made = make_decoder(models[0], asked, models[1])
     out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
@@ -141,7 +138,7 @@ def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models: tuple[
     """One selection for all drafted tokens: what the first is drawn from would depend on those after it."""
     asked = Request(2, len(PROMPT), NEW, 1, "model", "full", Sampling(0.7), middle_kv="topk:2", inner_gamma=1)
     with pytest.raises(InputError, match="topk selects by the drafted tokens' own queries"):
-        decoder(models[0], asked, models[1])
+        make_decoder(models[0], asked, models[1])
 
 
 def test_fewer_tokens_than_columns() -> None:
@@ -149,15 +146,15 @@ def test_fewer_tokens_than_columns() -> None:
     p = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [0.0, 0.2, 0.8]]], dtype=torch.float64).expand(9000, -1, -1)
     drafted = torch.tensor([[0, 2]]).expand(9000, -1)
     count = torch.tensor([0, 1, 2]).repeat(3000)
-    verdict = verify_sampled(drafted, p[:, :2], p, torch.Generator().manual_seed(0), count)
-    assert torch.equal(verdict.accepted, count), "drafts of the target's own distribution are all accepted"
+    accepted = accept_sampled(drafted, p[:, :2], p, torch.Generator().manual_seed(0), count)
+    assert torch.equal(accepted.count, count), "drafts of the target's own distribution are all accepted"
     for have in range(3):
-        counts = torch.bincount(verdict.bonus[count == have], minlength=3).numpy()
+        counts = torch.bincount(accepted.next_token[count == have], minlength=3).numpy()
         assert agrees(counts, p[0, have].numpy()) > 1e-3
     scores = torch.nn.functional.one_hot(torch.tensor([[0, 2, 1]] * 3), 3).float()
-    greedy = verify_greedy(torch.tensor([[0, 2]] * 3), scores, torch.tensor([0, 1, 2]))
-    assert greedy.accepted.tolist() == [0, 1, 2]
-    assert greedy.bonus.tolist() == [0, 2, 1]
+    greedy = accept_greedy(torch.tensor([[0, 2]] * 3), scores, torch.tensor([0, 1, 2]))
+    assert greedy.count.tolist() == [0, 1, 2]
+    assert greedy.next_token.tolist() == [0, 2, 1]
 
 
 @pytest.mark.parametrize("parents", [(-1, 0), (-1, 0, 0, 0), (-1, 0, 0, 0, 0), (-1, 0, 0, 1, 1, 2, 4)])
@@ -182,13 +179,13 @@ def test_a_walk_is_fair_at_every_node(parents: tuple[int, ...], support: int) ->
             nodes[:, child] = drawn[:, rank]
             context[:, child] = 1 + drawn[:, rank]
     proposed = table[context[:, : tree.starts[-2]], 1]
-    found = walk_sampled(tree, nodes, proposed, table[context, 0], generator)
-    first = torch.where(found.accepted > 0, nodes.gather(1, found.path[:, 1:2])[:, 0], found.bonus)
+    found = accept_tree_sampled(tree, nodes, proposed, table[context, 0], generator)
+    first = torch.where(found.count > 0, nodes.gather(1, found.path[:, 1:2])[:, 0], found.next_token)
     assert agrees(torch.bincount(first, minlength=vocab).numpy(), table[0, 0].numpy()) > 1e-3
     for token in range(vocab):
-        went = (found.accepted > 0) & (first == token)
+        went = (found.count > 0) & (first == token)
         if went.any():
-            second = torch.where(found.accepted > 1, nodes.gather(1, found.path[:, -1:])[:, 0], found.bonus)[went]
+            second = torch.where(found.count > 1, nodes.gather(1, found.path[:, -1:])[:, 0], found.next_token)[went]
             if tree.levels <= 3:
                 assert agrees(torch.bincount(second, minlength=vocab).numpy(), table[1 + token, 0].numpy()) > 1e-4
 
@@ -217,33 +214,33 @@ def test_draw_is_fair() -> None:
     assert agrees(counts, p[0].numpy()) > 1e-3
 
 
-def test_verify_sampled_by_hand() -> None:
+def test_accept_sampled_by_hand() -> None:
     """q = p accepts everything; q where p is 0 accepts nothing and draws the bonus from p alone."""
     p = torch.tensor([[[0.25, 0.75, 0.0]] * 3])
-    same = verify_sampled(torch.tensor([[1, 0]]), p[:, :2], p, torch.Generator().manual_seed(0))
-    assert same.accepted.tolist() == [2]
+    same = accept_sampled(torch.tensor([[1, 0]]), p[:, :2], p, torch.Generator().manual_seed(0))
+    assert same.count.tolist() == [2]
     wrong = torch.tensor([[[0.0, 0.0, 1.0]] * 2])
-    none = verify_sampled(torch.tensor([[2, 2]]), wrong, p, torch.Generator().manual_seed(0))
-    assert none.accepted.tolist() == [0]
-    assert none.bonus.tolist() != [2]
+    none = accept_sampled(torch.tensor([[2, 2]]), wrong, p, torch.Generator().manual_seed(0))
+    assert none.count.tolist() == [0]
+    assert none.next_token.tolist() != [2]
 
 
 def test_a_residual_that_rounding_left_empty() -> None:
     """Then the target's own distribution decides, and no token outside it."""
     target = torch.tensor([[[0.0, 0.5, 0.5]] * 2]).expand(500, -1, -1)
-    verdict = verify_sampled(
+    accepted = accept_sampled(
         torch.zeros(500, 1, dtype=torch.int64), torch.ones(500, 1, 3), target, torch.Generator().manual_seed(0)
     )
-    assert verdict.accepted.sum() == 0
-    assert verdict.bonus.unique().tolist() == [1, 2]
+    assert accepted.count.sum() == 0
+    assert accepted.next_token.unique().tolist() == [1, 2]
 
 
-def test_verify_greedy_by_hand() -> None:
+def test_accept_greedy_by_hand() -> None:
     """The target wants 3 1 4 1; drafts 3 1 5 stand up to the 5, and the bonus is the 4 in its place."""
     logits = torch.nn.functional.one_hot(torch.tensor([[3, 1, 4, 1]] * 3), 6).float()
-    verdict = verify_greedy(torch.tensor([[3, 1, 5], [3, 1, 4], [0, 1, 4]]), logits)
-    assert verdict.accepted.tolist() == [2, 3, 0]
-    assert verdict.bonus.tolist() == [4, 1, 3]
+    accepted = accept_greedy(torch.tensor([[3, 1, 5], [3, 1, 4], [0, 1, 4]]), logits)
+    assert accepted.count.tolist() == [2, 3, 0]
+    assert accepted.next_token.tolist() == [4, 1, 3]
 
 
 def test_script_has_the_stated_frequencies() -> None:
@@ -258,7 +255,7 @@ def test_script_has_the_stated_frequencies() -> None:
 def test_scripted_acceptance_drives_the_loop(target: Model, prompts: list[list[int]]) -> None:
     """Counts follow the script and not the models or an EOS, and sequences end at the limit all the same."""
     asked = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0), eos=tuple(range(61)))
-    out = decoder(target, asked).generate(prompts, 40)
+    out = make_decoder(target, asked).generate(prompts, 40)
     assert out.histogram[2] == sum(out.histogram)
     assert out.tokens_per_iteration == 3
     assert [len(row) for row in out.tokens] == [40] * 4

@@ -9,9 +9,10 @@ from perfmodel.errors import InputError
 from perfmodel.speculation.tree import Growth, TreeAcceptance
 from perfmodel.validate.decoder import kv, topology
 from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.setup import Request, decoder
 from perfmodel.validate.decoder.speculative import Generation
 from perfmodel.validate.decoder.topology import Topology, branching, depths
 from perfmodel.validate.decoder.tree import TreeDecoder
@@ -34,7 +35,7 @@ def asked(prompts: list[list[int]], tree: tuple[int, ...], kind: str = "self", *
 
 @pytest.fixture(scope="module")
 def plain(target: Model, prompts: list[list[int]]) -> Generation:
-    return decoder(target, Request(len(prompts), 70, NEW)).generate(prompts, NEW)
+    return make_decoder(target, Request(len(prompts), 70, NEW)).generate(prompts, NEW)
 
 
 def test_every_view_is_tested() -> None:
@@ -45,7 +46,7 @@ def test_a_topology_by_hand() -> None:
     tree = Topology(TREES["lopsided"], torch.device("cpu"))
     assert tree.widths == (1, 3, 3, 3, 1)
     assert tree.starts == (0, 1, 4, 7, 10, 11)
-    assert tree.most == (3, 2, 2, 1)
+    assert tree.max_children == (3, 2, 2, 1)
     assert tree.depth.tolist() == [0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4]
     assert tree.rank.tolist() == [0, 0, 1, 2, 0, 1, 0, 0, 0, 1, 0]
     assert tree.children.tolist()[:4] == [[1, 2, 3], [0, 0, 0], [4, 5, 0], [6, 0, 0]]
@@ -79,7 +80,7 @@ def test_what_is_no_tree(parents: tuple[int, ...]) -> None:
 def test_greedy_output_is_plain_output(
     target: Model, small: Model, prompts: list[list[int]], plain: Generation, kind: str, shape: str, method: str
 ) -> None:
-    made = decoder(target, asked(prompts, TREES[shape], kind, draft_kv=method), small if kind == "model" else None)
+    made = make_decoder(target, asked(prompts, TREES[shape], kind, draft_kv=method), small if kind == "model" else None)
     out = made.generate(prompts, NEW)
     assert out.tokens == plain.tokens
     assert len(out.histogram) == depths(TREES[shape])[-1] + 1
@@ -93,13 +94,13 @@ def test_greedy_output_is_plain_output(
 def test_a_perfect_draft_follows_the_first_children(target: Model, prompts: list[list[int]]) -> None:
     """Its best token is the target's: rank 0 is accepted wherever there is a child, also by a model of its own."""
     for kind, model in (("self", None), ("model", target)):
-        made = decoder(target, asked(prompts, branching("3x1x2"), kind), model)
+        made = make_decoder(target, asked(prompts, branching("3x1x2"), kind), model)
         out = made.generate(prompts, NEW)
         assert isinstance(made, TreeDecoder)
         counts = made.counts()
         assert counts.rates == [1, 0, 0]
         assert counts.tried[1] == counts.tried[0] * 2 // 3, "the middle level has one child each"
-        assert out.tokens_per_iteration == 4
+        assert out.tokens_per_iteration == 39 / 10, "the last iteration stops at the limit"
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8), Sampling(1.1, 0.7)], ids=["greedy", "0.8", "top-p"])
@@ -112,8 +113,8 @@ def test_a_chain_as_a_tree_is_the_chain(
     for gamma in (1, 4):
         chain = Request(len(prompts), 70, NEW, gamma, kind, "snapkv:24,window=8", sampling)
         tree = asked(prompts, branching("x".join("1" * gamma)), kind, draft_kv=chain.draft_kv, sampling=sampling)
-        assert decoder(target, tree, draft).generate(prompts, NEW, 5) == (
-            decoder(target, chain, draft).generate(prompts, NEW, 5)
+        assert make_decoder(target, tree, draft).generate(prompts, NEW, 5) == (
+            make_decoder(target, chain, draft).generate(prompts, NEW, 5)
         )
 
 
@@ -122,13 +123,13 @@ def test_attention_implementations_agree(
     target: Model, prompts: list[list[int]], plain: Generation, implementation: str
 ) -> None:
     request = asked(prompts, SEQUOIA, draft_kv="streamingllm:24", attention=implementation)
-    assert decoder(target, request).generate(prompts, NEW).tokens == plain.tokens
+    assert make_decoder(target, request).generate(prompts, NEW).tokens == plain.tokens
 
 
 @torch.inference_mode()
 def test_every_node_has_the_scores_of_its_own_continuation(target: Model, prompts: list[list[int]]) -> None:
     """One verification of a tree beside one verification of each path, alone."""
-    made = decoder(target, asked(prompts, TREES["lopsided"], draft_kv="streamingllm:24"))
+    made = make_decoder(target, asked(prompts, TREES["lopsided"], draft_kv="streamingllm:24"))
     assert isinstance(made, TreeDecoder)
     state = made.start(prompts, NEW)
     drafted, _ = made.propose(state)
@@ -144,13 +145,13 @@ def test_siblings_of_the_draft_do_not_see_each_other(target: Model, small: Model
     """With sampling: the distribution that a node's children come from is that of its own path alone."""
     for kind, model in (("self", target), ("model", small)):
         request = asked(prompts, TREES["lopsided"], kind, sampling=Sampling(1.0))
-        made = decoder(target, request, small if kind == "model" else None)
+        made = make_decoder(target, request, small if kind == "model" else None)
         assert isinstance(made, TreeDecoder)
         state = made.start(prompts, NEW)
         drafted, proposed = made.propose(state)
         assert proposed is not None
         nodes = torch.cat((state.newest(1), drafted), 1)
-        fresh = decoder(model, Request(len(prompts), 70, NEW, 8))
+        fresh = make_decoder(model, Request(len(prompts), 70, NEW, 8))
         fresh.start(prompts, NEW)
         for node in range(made.tree.starts[-2]):
             path = made.tree.sees[node].nonzero().flatten()
@@ -166,7 +167,7 @@ def test_siblings_of_the_draft_do_not_see_each_other(target: Model, small: Model
 @torch.inference_mode()
 def test_the_accepted_path_is_moved_together(target: Model, small: Model, prompts: list[list[int]], kind: str) -> None:
     """Target and draft caches are those of a fresh prefill, whatever nodes were accepted, and however often."""
-    made = decoder(target, asked(prompts, SEQUOIA, kind), small if kind == "model" else None)
+    made = make_decoder(target, asked(prompts, SEQUOIA, kind), small if kind == "model" else None)
     assert isinstance(made, TreeDecoder)
     state = made.start(prompts, NEW)
     for _ in range(9):
@@ -179,7 +180,7 @@ def test_the_accepted_path_is_moved_together(target: Model, small: Model, prompt
         caches.append((small, made.draft.runner.cache, 2))
     for model, ours, behind in caches:
         assert torch.equal(ours.lengths, state.length - behind)
-        fresh = decoder(model, Request(len(prompts), 128, 1)).target
+        fresh = make_decoder(model, Request(len(prompts), 128, 1)).target
         fresh.prefill(state.tokens, ours.lengths)
         for row, length in enumerate(ours.lengths.tolist()):
             for mine, theirs in ((ours.k, fresh.cache.k), (ours.v, fresh.cache.v)):
@@ -190,9 +191,9 @@ def test_eos_and_limits(target: Model, prompts: list[list[int]], plain: Generati
     eos = plain.tokens[0][17]
     wanted = [row[: row.index(eos) + 1] if eos in row else row for row in plain.tokens]
     request = asked(prompts, SEQUOIA, draft_kv="streamingllm:24", eos=(eos,))
-    assert decoder(target, request).generate(prompts, NEW).tokens == wanted
+    assert make_decoder(target, request).generate(prompts, NEW).tokens == wanted
     for new in (1, 2, 7):
-        assert decoder(target, asked(prompts, SEQUOIA)).generate(prompts, new).tokens == [
+        assert make_decoder(target, asked(prompts, SEQUOIA)).generate(prompts, new).tokens == [
             row[:new] for row in plain.tokens
         ]
 
@@ -200,7 +201,7 @@ def test_eos_and_limits(target: Model, prompts: list[list[int]], plain: Generati
 def test_a_decoder_used_again_remembers_nothing(
     target: Model, small: Model, prompts: list[list[int]], plain: Generation
 ) -> None:
-    made = decoder(target, asked(prompts, SEQUOIA, "model", draft_kv="retrieval:24,every=3"), small)
+    made = make_decoder(target, asked(prompts, SEQUOIA, "model", draft_kv="retrieval:24,every=3"), small)
     assert isinstance(made, TreeDecoder)
     first, counts = made.generate(prompts, NEW), made.counts()
     assert made.generate(prompts[::-1], NEW).tokens == plain.tokens[::-1]
@@ -210,20 +211,20 @@ def test_a_decoder_used_again_remembers_nothing(
 
 def test_measured_rates_are_what_the_histogram_says(target: Model, small: Model, prompts: list[list[int]]) -> None:
     """In a star every accepted token is one child taken, and every iteration tries every child."""
-    made = decoder(target, asked(prompts, branching("7"), "model"), small)
+    made = make_decoder(target, asked(prompts, branching("7"), "model"), small)
     out = made.generate(prompts, NEW)
     assert isinstance(made, TreeDecoder)
     counts = made.counts()
     assert set(counts.tried) == {sum(out.histogram)}
     assert sum(counts.taken) == out.histogram[1]
-    assert topology.expectation(branching("7"), counts.rates) == pytest.approx(out.tokens_per_iteration, rel=1e-12)
+    gained = 1 + out.histogram[1] / sum(out.histogram)
+    assert topology.expectation(branching("7"), counts.rates) == pytest.approx(gained, rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("says", "request_"),
     [
         ("--tree: must be grown by a draft that runs a model", {"draft": "ngram"}),
-        ("--attention: triton's kernel takes chains only", {"attention": "triton"}),
         ("--gamma: must be the 2 levels below the root, given 3", {"gamma": 3}),
         ("--alpha: must not be given with --tree", {"script": (0.0, 0.0, 1.0)}),
         ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
@@ -232,12 +233,12 @@ def test_measured_rates_are_what_the_histogram_says(target: Model, small: Model,
 def test_refusals(target: Model, says: str, request_: dict[str, object]) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2, "tree": branching("2x2")}
     with pytest.raises(InputError, match=says):
-        decoder(target, Request(**good | request_))  # type: ignore[arg-type]
+        make_decoder(target, Request(**good | request_))  # type: ignore[arg-type]
 
 
 def test_small_vocabularies_may_be_used_up(make_model: Callable[..., Model]) -> None:
     """As many children as tokens: every token is a candidate, and greedy decoding accepts one each time."""
     model, other = make_model(vocab_size=5), make_model(seed=1, vocab_size=5)
-    out = decoder(model, Request(1, 3, 30, 2, "model", tree=branching("5x5")), other).generate([[1, 2, 3]], 30)
+    out = make_decoder(model, Request(1, 3, 30, 2, "model", tree=branching("5x5")), other).generate([[1, 2, 3]], 30)
     assert sum(out.histogram[:-1]) == 0
-    assert out.tokens == decoder(model, Request(1, 3, 30)).generate([[1, 2, 3]], 30).tokens
+    assert out.tokens == make_decoder(model, Request(1, 3, 30)).generate([[1, 2, 3]], 30).tokens

@@ -2,25 +2,31 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from perfmodel.errors import InputError
-from perfmodel.kv import KVLayout, parse_kv
+from perfmodel.kv import KVLayout, method, parse_kv
+from perfmodel.kv import names as method_names
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
 from perfmodel.validate.decoder.kv.quest import QuestView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.model import Model, Projected
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed
-from perfmodel.validate.decoder.setup import Request, decoder
 
 LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
 
@@ -67,7 +73,7 @@ def by_selection(source: KVCache, chosen: Callable[[int, int], list[int]], layer
             keys = torch.cat((source.k[layer, b, head, index], new_k[b, head]))
             values = torch.cat((source.v[layer, b, head, index], new_v[b, head]))
             out[b, h, 0] = (keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) @ values
-    return out
+    return out.transpose(1, 2).flatten(2)
 
 
 def grow(source: KVCache, made: View, counts: list[list[int]]) -> None:
@@ -114,8 +120,10 @@ def test_snapkv_is_what_the_window_votes_for(growth: list[list[int]]) -> None:
                 own = length - window + slot
                 scores = source.k[1, b, head, : own + 1] @ seen[1, b, h, slot] / math.sqrt(D)
                 votes[: own + 1] += scores.softmax(0).numpy()
-        padded = [votes[max(0, t - kernel // 2) : t + kernel // 2 + 1].mean() for t in range(length)]
-        prefix = np.argsort(padded[: length - window])[::-1][: budget - window]
+        prefix = max(0, length - window)
+        votes = np.pad(votes[:prefix], kernel // 2)  # what the window's own tokens got does not spill over
+        pooled = [votes[t : t + kernel].sum() for t in range(prefix)]
+        prefix = np.argsort(pooled)[::-1][: budget - window]
         return [*prefix, *range(length - window, int(source.lengths[b]))]
 
     torch.testing.assert_close(attended(made), by_selection(source, chosen), rtol=1e-6, atol=1e-6)
@@ -204,6 +212,44 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
+def test_retrievals_latest_query() -> None:
+    """The last of an iteration's first pass, whose first may be older; later passes do not count."""
+    source = cache(LENGTHS)
+    made = view("retrieval:20,every=3,chunk=4", source)
+    assert isinstance(made, RetrievalView)
+    made.begin()
+    first, *new = query(2)
+    for layer in range(LAYERS):
+        made.attend(layer, first + layer, *new)
+    for layer in range(LAYERS):
+        made.attend(layer, *query())
+    assert made.latest is not None
+    for layer in range(LAYERS):
+        assert torch.equal(made.latest[layer], first[:, :, -1:] + layer)
+
+
+def test_queries_are_observed_at_their_positions(target: Model) -> None:
+    """In every layer those of the last tokens of each prompt, whatever the padding and wherever chunks begin."""
+    prompts, window, runs = [[7, 3, 9, 8, 2, 5, 6, 4, 1], [4, 2], [9, 9, 8, 1, 3, 3]], 4, dict[int, list[Tensor]]()
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    padded = torch.tensor([prompt + [60] * (9 - len(prompt)) for prompt in prompts])
+    runner = make_decoder(target, Request(3, 9, 4)).target
+    found = runner.prefill(padded, lengths, window, chunk=5)[1]
+    assert found is not None
+    for row, prompt in enumerate(prompts):
+
+        def attend(index: int, projected: Projected) -> Tensor:
+            q, k, v = projected.rotate()
+            runs.setdefault(index, []).append(q[0])
+            return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(2)
+
+        runs.clear()
+        target(torch.tensor([prompt]), torch.arange(len(prompt))[None], attend)
+        seen = min(window, len(prompt))
+        for index, (q,) in runs.items():
+            torch.testing.assert_close(found.queries[index, row, :, window - seen : window], q[:, -seen:])
+
+
 def test_quest_bounds_grow_as_if_built_anew() -> None:
     source = cache(LENGTHS)
     made = view("quest:20,page=4", source)
@@ -227,9 +273,9 @@ def test_quantised_values_are_near(method: str, error: float) -> None:
     assert 0 < difference < error
     assert isinstance(made, QuantizedView)
     made.begin()
-    restored = made._restore("k", 0, torch.float64)
+    restored = made.restored(0, torch.float64)[0]
     for b, length in enumerate(source.lengths.tolist()):
-        step = made.scales["k"][0, b, :, :length, :, 0].max().item()
+        step = made.scales[0, 0, b, :, :length, :, 0].max().item()
         assert (restored[b, :, :length] - source.k[0, b, :, :length]).abs().max().item() < 0.6 * step + 0.01
 
 
@@ -258,39 +304,38 @@ def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
     made, predicted = view(method, source), parse_kv(method)
     if "generated" in method:
         grow(source, made, [[5] * BATCH] * 2)
-    read = {"kv": 0.0, "select": 0.0}
-
-    def meter(kind: str, size: Tensor | float) -> None:
-        read[kind] += float(size)
-
-    made.meter = meter
     made.begin()
-    made.attend(0, *query(dtype=torch.bfloat16))
+    inputs = query(dtype=torch.bfloat16)
+    with Reads([source.kv, *(value for value in vars(made).values() if isinstance(value, Tensor))]) as reads:
+        made.attend(0, *inputs)
     layout = KVLayout(KV, D, 2 * KV * D, HEADS, 2)
     context = float(source.lengths[0])
-    assert read["kv"] / BATCH == predicted.read_bytes(context, layout)
-    assert read["select"] / BATCH == predicted.select_step(context, layout).bytes
+    wanted = predicted.read_bytes(context, layout) + predicted.select_step(context, layout).bytes
+    assert sum(reads.bytes.values()) / BATCH == wanted
     if isinstance(made, Packed):
         held = int(made.lengths[0]) * source.token_bytes
         means = made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH if isinstance(made, RetrievalView) else 0
         assert held + means == predicted.stored_bytes(context, layout)
 
 
-def test_metered_bytes_are_what_the_attention_is_handed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The meter's "kv" against the lengths of the spans that reach the attention, for every view that calls it."""
-    for method in ("full", "streamingllm:24", "snapkv:24,window=8", "quest:24,page=8", "retrieval:24,every=4"):
-        source = cache(LENGTHS)
-        made, told, handed = view(method, source), [], []
-        inner = made.attention
+class Reads(TorchDispatchMode):
+    """Bytes that operators read of some tensors: what they are given of them, or what they pick out."""
 
-        def spy(q, k, v, span, new_k, new_v, sees, inner=inner, handed=handed):  # type: ignore[no-untyped-def]
-            handed.append(float(span.lengths.sum()) * 2 * k.shape[1] * k.shape[3] * k.element_size())
-            return inner(q, k, v, span, new_k, new_v, sees)
+    PICK = ("index_select", "gather", "index")
 
-        made.attention = spy  # type: ignore[assignment]
-        made.meter = lambda kind, size, told=told: told.append(float(size)) if kind == "kv" else None
-        attended(made)
-        assert told == handed, method
+    def __init__(self, tensors: list[Tensor]) -> None:
+        super().__init__()
+        self.watched = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel() > BATCH}
+        self.bytes: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        made = {part.untyped_storage().data_ptr() for part in tree_leaves(out) if isinstance(part, Tensor)}
+        for given in tree_leaves((args, kwargs)):
+            if isinstance(given, Tensor) and given.untyped_storage().data_ptr() in self.watched - made:
+                picked = out if func.overloadpacket.__name__ in self.PICK else given
+                self.bytes[given.data_ptr()] = max(picked.nbytes, self.bytes.get(given.data_ptr(), 0))
+        return out
 
 
 SPARSE = ["streamingllm:32", "snapkv:64,window=8", "retrieval:32,every=2", "quest:32,page=8"]
@@ -312,9 +357,9 @@ def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: l
 def test_a_separate_draft_follows_a_prompt_of_one_token(
     method: str, tree: tuple[int, ...] | None, target: Model, small: Model
 ) -> None:
-    plain = decoder(target, Request(1, 1, 20)).generate([[7]], 20).tokens
+    plain = make_decoder(target, Request(1, 1, 20)).generate([[7]], 20).tokens
     request = Request(1, 1, 20, 2, "model", method, tree=tree)
-    assert decoder(target, request, small).generate([[7]], 20).tokens == plain
+    assert make_decoder(target, request, small).generate([[7]], 20).tokens == plain
 
 
 @pytest.mark.parametrize("method", SPARSE)
@@ -324,6 +369,10 @@ def test_one_token_prompts(method: str) -> None:
     torch.testing.assert_close(attended(made), attended(view("full", source)))
     grow(source, made, GROWTH)
     torch.testing.assert_close(attended(made), attended(view("full", source)))
+
+
+def test_what_is_not_run_is_marked_predicted_only() -> None:
+    assert {name for name in method_names() if not method(name).predicted_only} == set(kv.names())
 
 
 @pytest.mark.parametrize(
@@ -348,7 +397,7 @@ def test_a_separate_draft_selects_by_the_last_tokens_that_its_cache_holds(target
     prompt, method = [(7 * i * i + 3 * i) % target.spec.vocab_size for i in range(41)], "snapkv:12,window=4"
     views = []
     for tokens, kind, draft in ((prompt, "model", target), (prompt[:-1], "self", None)):
-        made = decoder(target, Request(1, len(tokens), 4, 2, kind, method), draft)
+        made = make_decoder(target, Request(1, len(tokens), 4, 2, kind, method), draft)
         made.start([tokens], 4)
         assert isinstance(made.draft, ModelDraft)
         views.append(made.draft.view)

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from perfmodel.cli import run
+from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SAMPLES, SCHEMA_VERSION
 from perfmodel.validate.records.store import Record, read_record, records
 from tests.validate.tiny_plan import BLOCK, write
@@ -218,19 +219,38 @@ def test_a_busy_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert environment.busy_share(0.5, tmp_path / "none") == 0.0
 
 
-@pytest.mark.slow
-def test_the_stages_of_the_gpu_script_run(tmp_path: Path) -> None:
-    """On the CPU and a tiny plan: kernels, passes and page of `benchmarks/gpu.sh`, everything under $OUT."""
-    micro = {"rows": [1, 4, 64], "max_bytes": 2**20}
-    plan = write(tmp_path, micro=micro, grid=[{**BLOCK, "context": [64, 128, 192, 256]}])
-    env = os.environ | {"OUT": str(tmp_path / "out"), "PYTHON": sys.executable, "PERFMODEL_COMMIT": COMMIT}
-    for stage, *more in (("kernels", str(plan)), ("passes", str(plan)), ("page",)):
-        words = ["bash", "benchmarks/gpu.sh", stage, "t-1", "h100-sxm-80gb", *more]
-        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    made = {path.name for path in (tmp_path / "out" / "t-1").iterdir()}
-    assert {"h100-sxm-80gb.micro.yaml", "h100-sxm-80gb.stack.yaml", "report.md"} <= made
-    assert subprocess.run(["bash", "benchmarks/gpu.sh"], cwd=ROOT, capture_output=True, check=False).returncode == 2
+def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The record is finished with what there is; the first row is always measured."""
+    assert run([*command(write(tmp_path), tmp_path)[3:], "--minutes", "1e-6"]) == 0
+    (path,) = tmp_path.glob("t-1/*")
+    assert [row.status for row in read_record(path).rows] == ["ok"]
+    assert "stopped after 1 of 4 rows: --minutes 1e-06" in capsys.readouterr().err
+    assert run([*command(write(tmp_path), tmp_path)[3:], "--minutes", "0"]) == 2
+    assert "--minutes: must be above 0" in capsys.readouterr().err
+
+
+def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows byte for byte, a torn last line aside; without a row there is no record, and the journal stays."""
+    whole = json.loads(record.path.read_text(encoding="utf-8"))
+    header = {key: value for key, value in whole.items() if key != "points"}
+    journal = Journal.begin(tmp_path / "20250101T000000Z-01234567-test-tiny.journal", header)
+    journal.close()
+    assert run(["validate", "finish", str(journal.path)]) == 2
+    assert "must hold a finished row" in capsys.readouterr().err
+    journal = Journal.resume(journal.path)
+    for row in whole["points"][:3]:
+        journal.add(row)
+    journal.close()
+    with journal.path.open("ab") as stream:
+        stream.write(b"0badc0de {")
+    assert run(["validate", "finish", str(journal.path)]) == 0
+    made = journal.path.with_suffix(".json")
+    assert f"record: {made}, 3 rows" in " ".join(capsys.readouterr().out.split())
+    assert json.loads(made.read_text(encoding="utf-8")) == {**whole, "points": whole["points"][:3]}
+    assert not journal.path.exists()
+    for wrong in (made, tmp_path / "none.journal"):
+        assert run(["validate", "finish", str(wrong)]) == 2
+        assert "JOURNAL: must be a .journal file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import torch
 
 from perfmodel.cli import run
 from perfmodel.validate.decoder import kv
-from perfmodel.validate.decoder.job import every_method
-from perfmodel.validate.decoder.setup import Request, decoder
+from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.kv import every_method
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
-from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data
+from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.lm.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
 
 CPU = torch.device("cpu")
@@ -66,6 +67,19 @@ def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "recipe.json").read_text())["trained_bytes"] == {"64": 12 * 128}
 
 
+def test_the_larger_model_comes_back_in_small_files(tmp_path: Path) -> None:
+    """At most 30 M parameters, 7 files of 16 MiB, and the same model again."""
+    made = build(specification("large"), RandomWeights(1, CPU, torch.bfloat16))
+    assert made.spec.total_params <= 30_000_000
+    save(made, tmp_path, {"finished": False})
+    files = list(tmp_path.iterdir())
+    assert len(files) <= 7
+    assert max(path.stat().st_size for path in files) <= 16 * 2**20
+    again = load(str(tmp_path), "checkpoint", CPU, torch.bfloat16)
+    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))
+    assert is_trained_here(tmp_path)
+
+
 def test_the_committed_checkpoint_is_small_and_complete() -> None:
     recipe = json.loads((CHECKPOINT / "recipe.json").read_text())
     assert recipe["finished"]
@@ -88,9 +102,9 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
     """On held-out text every cache with an eighth of the context is often right, and none changes a token."""
     model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float64)
     prompts, new = data.held_out_prompts(2, 512), 40
-    plain = decoder(model, Request(2, 512, new, attention="sdpa")).generate(prompts, new)
+    plain = make_decoder(model, Request(2, 512, new, attention="sdpa")).generate(prompts, new)
     for method in every_method(512, 4):
-        out = decoder(model, Request(2, 512, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
+        out = make_decoder(model, Request(2, 512, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
         assert out.tokens == plain.tokens, method
         assert 1.5 < out.tokens_per_iteration <= 5, method
     assert len(every_method(512, 4)) == len(kv.names())

@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.validate.harness.estimate import estimate
+from perfmodel.validate.harness.estimate import estimate, fitting
 from perfmodel.validate.records.plan import Plan, load_plan, plan_names, spec_of
 from tests.validate.tiny_plan import BLOCK, TINY, write
 
@@ -32,16 +32,29 @@ def test_a_plan_is_named_by_its_file_and_measures_enough(name: str) -> None:
 ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha")
 
 
+@pytest.mark.parametrize("device", ["h200-sxm-141gb", "h100-sxm-80gb"])
 @pytest.mark.parametrize("name", ONE_GPU)
-def test_single_gpu_plans_fit_a_141_gb_device_and_eight_minutes(name: str) -> None:
-    """On 80 GB the largest points become out-of-memory rows; most must be left."""
-    plan = load_plan(name)
-    found, smaller = (
-        estimate(plan.model_copy(update={"hardware": gpu})) for gpu in ("h200-sxm-141gb", "h100-sxm-80gb")
-    )
-    assert all(e.fits for e in found)
-    assert sum(e.seconds for e in found) < 8 * 60
-    assert sum(e.fits for e in smaller) >= 0.7 * len(found)
+def test_single_gpu_plans_fit_their_device_and_six_minutes(name: str, device: str) -> None:
+    """What does not fit is left out whole batches and contexts at a time, and most is left."""
+    plan = load_plan(name).model_copy(update={"hardware": device})
+    found = {e.point: e for e in estimate(plan)}
+    left = fitting(plan).points()
+    assert all(found[point].fits for point in left)
+    assert sum(found[point].seconds for point in left) < 6 * 60
+    assert len(left) >= (1 if device.startswith("h200") else 0.7) * len(found)
+    cells = {(p.target, p.context, p.batch) for p in plan.points()} - {(p.target, p.context, p.batch) for p in left}
+    assert not any((p.target, p.context, p.batch) in cells for p in left)
+    gone = [e for e in found.values() if e.point not in left]
+    assert all(any(not o.fits for o in gone if o.point.context == e.point.context) for e in gone)
+
+
+def test_a_plan_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
+    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [4096], "context": [1 << 20]}])))
+    with pytest.raises(InputError, match="must have a point that fits h100"):
+        fitting(plan)
+    plan = load_plan(str(write(tmp_path, grid=[BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}])))
+    assert [point.batch for point in fitting(plan).points()] == [1, 2]
+    assert fitting(fitting(plan)).digest == fitting(plan).digest
 
 
 def test_the_single_gpu_plans_are_enough_evidence() -> None:

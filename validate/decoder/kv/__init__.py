@@ -10,13 +10,22 @@ from perfmodel.validate.decoder.attention import Attention
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.kv.base import View
 
-__all__ = ["View", "names", "view", "view_class"]
+__all__ = ["View", "every_method", "names", "view", "view_class"]
+
+LEAST_BUDGET = 64
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Names of all views, sorted."""
     return tuple(sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "base"}))
+
+
+def every_method(context: int, gamma: int) -> tuple[str, ...]:
+    """Every method that is run, spelled out; those with a budget get an eighth of the context."""
+    budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
+    spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
+    return tuple(spelled.get(name, f"{name}:{budget}") for name in names())
 
 
 def view_class(method: KVMethod) -> type[View]:
@@ -28,6 +37,6 @@ def view_class(method: KVMethod) -> type[View]:
     return next(c for c in vars(module).values() if isinstance(c, type) and getattr(c, "method", None) == method.name)
 
 
-def view(method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> View:
-    """A view of `source` by method, with room for `new_tokens` committed tokens and `gamma` drafted ones."""
-    return view_class(method)(method, source, attention, new_tokens, gamma)
+def view(method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int) -> View:
+    """A view of `source` by method, with room for `new_tokens`; an iteration commits at most max_accepted + 1."""
+    return view_class(method)(method, source, attention, new_tokens, max_accepted)

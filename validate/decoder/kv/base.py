@@ -4,10 +4,10 @@ Every view lives by one contract. `build` runs once the prompts are in the cache
 step; `commit` follows a verification. Adding a view is adding a file with the name of its method.
 """
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
@@ -15,9 +15,6 @@ from perfmodel.kv import KVMethod
 from perfmodel.validate.decoder.attention import Attention, Span
 from perfmodel.validate.decoder.cache import KVCache, allocate, pick_tokens, write_tokens
 from perfmodel.validate.decoder.runner import Observed
-
-Meter = Callable[[str, Tensor | float], None]
-"""Told what a draft step reads: "kv" or "select", and bytes, of all sequences of one layer. Tests count with it."""
 
 
 class View:
@@ -29,9 +26,11 @@ class View:
     by_query: ClassVar[bool] = False
     """Whether `attend` selects by the queries that it is given, for all of them together."""
 
-    def __init__(self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
-        self.source, self.attention, self.gamma = source, attention, gamma
-        self.meter: Meter | None = None
+    def __init__(
+        self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
+    ) -> None:
+        self.source, self.attention, self.max_accepted = source, attention, max_accepted
+        self.budget: int | None = getattr(method, "budget", None)
 
     def build(self, observed: Observed | None) -> None:
         """Set up from the prompts, which are committed in the source."""
@@ -45,18 +44,13 @@ class View:
         self._span = self.source.span()
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """The source committed `count` [batch] tokens, 0 to gamma + 1, at positions `start` [batch] and on."""
+        """The source committed `count` [batch] tokens, 0 to max_accepted + 1, at positions `start` [batch] and on."""
 
     def refresh(self) -> None:
         """Periodic work decided on the host, after `commit` and outside any captured graph."""
 
     def tighten(self) -> None:
         """Bring host-side bounds down to the lengths; the one place where a view may wait for the device."""
-
-    def tell(self, kind: str, size: Tensor | float) -> None:
-        """Report bytes read, where someone listens."""
-        if self.meter is not None:
-            self.meter(kind, size)
 
 
 class Packed(View):
@@ -67,13 +61,14 @@ class Packed(View):
     """
 
     def __init__(
-        self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, gamma: int, slots: int
+        self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int, slots: int
     ) -> None:
-        super().__init__(method, source, attention, new_tokens, gamma)
+        super().__init__(method, source, attention, new_tokens, max_accepted)
         layers, batch, heads, _, d = source.k.shape
         self.slots = slots
-        shape, device = (layers, batch, heads, slots + 1, d), source.k.device
-        self.k, self.v = allocate("draft KV cache", 2, shape, device, source.k.dtype)
+        shape, device = (2, layers, batch, heads, slots + 1, d), source.k.device
+        self.kv = allocate("draft KV cache", shape, device, source.k.dtype)
+        self.k, self.v = self.kv[0], self.kv[1]
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
         self.bound = 0
         self._span = Span(self.lengths, 0)
@@ -88,13 +83,10 @@ class Packed(View):
         self.v[layer][:, :, : index.shape[2]] = pick_tokens(self.source.v[layer], index)
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
-        """Copy the source's tokens start, start + 1, ... into slots [batch, gamma + 1], those past `count` nowhere."""
-        n = slot.shape[1]
-        k, v = self.source.read(self.source.positions(start, n))
-        keep = torch.arange(n, device=slot.device) < count[:, None]
-        where = torch.where(keep, slot, self.slots)
-        write_tokens(self.k, self.source.rows, where, k)
-        write_tokens(self.v, self.source.rows, where, v)
+        """Copy the source's tokens start, start + 1, ... into slots [batch, n], those past `count` nowhere."""
+        tokens = self.source.read(self.source.positions(start, slot.shape[1]))
+        keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
+        write_tokens(self.kv.flatten(0, 1), self.source.rows, torch.where(keep, slot, self.slots), tokens)
 
     def begin(self) -> None:
         """One span for all layers and steps of the iteration."""
@@ -102,8 +94,18 @@ class Packed(View):
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the packed tokens."""
-        self.tell("kv", self.lengths.sum() * self.source.token_bytes)
         return self.attention(q, self.k[layer], self.v[layer], self._span, new_k, new_v, sees)
+
+
+def by_pages(keys: Tensor, source: KVCache, page: int) -> tuple[Tensor, Tensor]:
+    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and which of them are valid.
+
+    [batch, 1, pages, page, 1]: a page may be longer than what there is of it.
+    """
+    keys = keys[:, :, : source.bound]
+    pages = F.pad(keys, (0, 0, 0, -source.bound % page)).unflatten(2, (-1, page))
+    position = torch.arange(pages.shape[2] * page, device=keys.device).view(-1, page)
+    return pages, (position < source.lengths[:, None, None])[:, None, :, :, None]
 
 
 def only(method: KVMethod, option: str, value: object, good: bool) -> None:

@@ -12,5 +12,4 @@ class FullView(View):
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the source."""
-        self.tell("kv", self.source.lengths.sum() * self.source.token_bytes)
         return self.attention(q, self.source.k[layer], self.source.v[layer], self._span, new_k, new_v, sees)

@@ -17,39 +17,36 @@ class QuantizedView(View):
 
     method = "quantized"
 
-    def __init__(self, method: Quantized, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
+    def __init__(
+        self, method: Quantized, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
+    ) -> None:
         d = source.k.shape[-1]
         only(method, "bits", method.bits, method.bits in (4, 8) and (method.bits == 8 or d % 2 == 0))
         only(method, "group", method.group, method.group is None or d % method.group == 0)
         only(method, "shared", method.shared, not method.shared)
-        super().__init__(method, source, attention, new_tokens, gamma)
+        super().__init__(method, source, attention, new_tokens, max_accepted)
         self.bits, self.group = int(method.bits), method.group or d
-        shape, device = source.k.shape[:-1], source.k.device
-        codes = (*shape, d * self.bits // 8)
-        scales = (*shape, d // self.group, 2)
-        self.codes = dict(zip("kv", allocate("quantised draft KV cache", 2, codes, device, torch.uint8), strict=True))
-        self.scales = dict(zip("kv", allocate("quantised draft KV cache", 2, scales, device, SCALE), strict=True))
+        shape, device, what = source.kv.shape[:-1], source.k.device, "quantised draft KV cache"
+        self.codes = allocate(what, (*shape, d * self.bits // 8), device, torch.uint8)
+        self.scales = allocate(what, (*shape, d // self.group, 2), device, SCALE)
 
     def build(self, observed: Observed | None) -> None:
-        """Quantise the prompts."""
+        """Quantise the prompts, layer by layer and sequence by sequence (what it takes on the way is large)."""
         bound = self.source.bound
-        for which, tensor in (("k", self.source.k), ("v", self.source.v)):
-            codes, scales = self._quantise(tensor[:, :, :, :bound])
-            self.codes[which][:, :, :, :bound], self.scales[which][:, :, :, :bound] = codes, scales
+        tokens, codes, scales = (part.flatten(0, 2)[:, :, :bound] for part in (self.source.kv, self.codes, self.scales))
+        for index, part in enumerate(tokens):
+            codes[index], scales[index] = self._quantise(part)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Quantise what the verification wrote; what was not accepted lies beyond the length, and is overwritten."""
-        positions = self.source.positions(start, self.gamma + 1)
-        for which, tensor in zip("kv", self.source.read(positions), strict=True):
-            codes, scales = self._quantise(tensor)
-            write_tokens(self.codes[which], self.source.rows, positions, codes)
-            write_tokens(self.scales[which], self.source.rows, positions, scales)
+        positions = self.source.positions(start, self.max_accepted + 1)
+        codes, scales = self._quantise(self.source.read(positions))
+        write_tokens(self.codes.flatten(0, 1), self.source.rows, positions, codes)
+        write_tokens(self.scales.flatten(0, 1), self.source.rows, positions, scales)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the values that the codes stand for."""
-        stored = [t for kind in (self.codes, self.scales) for t in kind.values()]
-        self.tell("kv", self._span.lengths.sum() * sum(t[0, 0, :, 0].nbytes for t in stored))
-        k, v = (self._restore(which, layer, q.dtype) for which in "kv")
+        k, v = self.restored(layer, q.dtype)
         return self.attention(q, k, v, self._span, new_k, new_v, sees)
 
     def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,10 +61,10 @@ class QuantizedView(View):
             codes = first | (second << 4)
         return codes, scales
 
-    def _restore(self, which: str, layer: int, dtype: torch.dtype) -> Tensor:
-        """Values [batch, kv_heads, bound, head_dim] of one layer."""
-        codes = self.codes[which][layer][:, :, : self._span.bound]
+    def restored(self, layer: int, dtype: torch.dtype) -> Tensor:
+        """Keys and values [2, batch, kv_heads, bound, head_dim] of one layer."""
+        codes = self.codes[:, layer, :, :, : self._span.bound]
         if self.bits == 4:
             codes = torch.cat((codes & 15, codes >> 4), dim=-1)
-        step, zero = self.scales[which][layer][:, :, : self._span.bound].to(dtype).split(1, dim=-1)
+        step, zero = self.scales[:, layer, :, :, : self._span.bound].to(dtype).split(1, dim=-1)
         return (codes.unflatten(-1, (-1, self.group)).to(dtype) * step + zero).flatten(-2)

@@ -6,7 +6,7 @@ from torch import Tensor
 from perfmodel.kv.quest import Quest
 from perfmodel.validate.decoder.attention import Attention, Span, fold
 from perfmodel.validate.decoder.cache import KVCache, pick_tokens
-from perfmodel.validate.decoder.kv.base import View
+from perfmodel.validate.decoder.kv.base import View, by_pages
 from perfmodel.validate.decoder.runner import Observed
 
 
@@ -16,28 +16,32 @@ class QuestView(View):
     method = "quest"
     by_query = True
 
-    def __init__(self, method: Quest, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
-        super().__init__(method, source, attention, new_tokens, gamma)
+    def __init__(
+        self, method: Quest, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
+    ) -> None:
+        super().__init__(method, source, attention, new_tokens, max_accepted)
         layers, batch, heads, capacity, d = source.k.shape
         self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)
         shape = (layers, batch, heads, self.pages + 1, d)
         self.low, self.high = (torch.empty(shape, dtype=source.k.dtype, device=source.k.device) for _ in "lh")
 
     def build(self, observed: Observed | None) -> None:
-        """Bounds of the prompts' pages; those of an earlier prompt are forgotten."""
+        """Bounds of the prompts' pages, layer by layer; those of an earlier prompt are forgotten."""
         most = torch.finfo(self.low.dtype).max
         self.low.fill_(most)
         self.high.fill_(-most)
-        positions = torch.arange(self.source.bound, device=self.source.k.device).expand(self.source.k.shape[1], -1)
-        self._bound(self.source.k[:, :, :, : self.source.bound], positions, positions < self.source.lengths[:, None])
+        for layer, keys in enumerate(self.source.k):
+            pages, valid = by_pages(keys, self.source, self.page)
+            count = pages.shape[2]
+            self.low[layer][:, :, :count] = pages.masked_fill(~valid, most).amin(3)
+            self.high[layer][:, :, :count] = pages.masked_fill(~valid, -most).amax(3)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Widen the bounds of the pages that the new tokens fell into."""
-        positions = self.source.positions(start, self.gamma + 1)
-        keep = torch.arange(self.gamma + 1, device=start.device) < count[:, None]
-        self._bound(self.source.read(positions)[0], positions, keep)
-
-    def _bound(self, keys: Tensor, positions: Tensor, keep: Tensor) -> None:
+        n = self.max_accepted + 1
+        positions = self.source.positions(start, n)
+        keep = torch.arange(n, device=start.device) < count[:, None]
+        keys = self.source.read(positions)[: len(self.low)]
         page = torch.where(keep, positions // self.page, self.pages)[None, :, None, :, None].expand_as(keys)
         self.low.scatter_reduce_(3, page, keys, "amin")
         self.high.scatter_reduce_(3, page, keys, "amax")
@@ -46,8 +50,6 @@ class QuestView(View):
         """Gather the best pages and attend to them."""
         index, span = self._choose(layer, q)
         k, v = pick_tokens(self.source.k[layer], index), pick_tokens(self.source.v[layer], index)
-        self.tell("kv", span.lengths.sum() * self.source.token_bytes)
-        self.tell("select", (self._span.lengths / self.page).sum() * self.source.token_bytes)
         return self.attention(q, k, v, span, new_k, new_v, sees)
 
     def _choose(self, layer: int, q: Tensor) -> tuple[Tensor, Span]:

@@ -6,7 +6,7 @@ from torch import Tensor
 from perfmodel.kv.retrieval import Retrieval
 from perfmodel.validate.decoder.attention import Attention, fold
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.kv.base import Packed, only
+from perfmodel.validate.decoder.kv.base import Packed, by_pages, only
 from perfmodel.validate.decoder.runner import Observed
 
 
@@ -19,31 +19,30 @@ class RetrievalView(Packed):
     method = "retrieval"
     window = 1
 
-    def __init__(self, method: Retrieval, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
+    def __init__(
+        self, method: Retrieval, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
+    ) -> None:
         only(method, "keep_means", method.keep_means, method.keep_means)
         chunks = -(-source.capacity // method.chunk) + 1
         layers, batch, heads, _, d = source.k.shape
-        super().__init__(method, source, attention, new_tokens, gamma, slots=method.budget)
+        super().__init__(method, source, attention, new_tokens, max_accepted, slots=method.budget)
         self.chunk, self.every, self.chosen = method.chunk, method.every, method.budget // method.chunk
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=source.k.dtype, device=source.k.device)
         self.latest: Tensor | None = None
+        self._unseen = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
         self.iteration = 0
 
     def build(self, observed: Observed | None) -> None:
         """Sum the keys of every chunk, then choose by the last prompt token."""
         assert observed is not None, "retrieval needs the queries of the prompts' last tokens"
-        positions = torch.arange(self.source.bound, device=self.source.k.device).expand(self.k.shape[1], -1)
         self.sums.zero_()
+        for layer, keys in enumerate(self.source.k):
+            pages, valid = by_pages(keys, self.source, self.chunk)
+            self.sums[layer][:, :, : pages.shape[2]] = (pages * valid).sum(3)
         self.iteration = 0
-        self._add(self.source.k[:, :, :, : self.source.bound], positions, positions < self.source.lengths[:, None])
         self.latest = observed.queries[:, :, :, :1].clone()
         self._rebuild()
-
-    def _add(self, keys: Tensor, positions: Tensor, keep: Tensor) -> None:
-        """Add keys [layers, batch, kv_heads, n, d] to the sums of their chunks; the last chunk is waste."""
-        index = torch.where(keep, positions // self.chunk, self.sums.shape[3] - 1)
-        self.sums.scatter_add_(3, index[None, :, None, :, None].expand_as(keys), keys)
 
     def _rebuild(self) -> None:
         assert self.latest is not None
@@ -67,18 +66,25 @@ class RetrievalView(Packed):
         self.lengths.copy_(torch.minimum(chosen * self.chunk - (-lengths) % self.chunk, lengths))
         self.since.zero_()
 
+    def begin(self) -> None:
+        """The queries of the next pass are kept for the next rebuild."""
+        super().begin()
+        self._unseen = len(self.k)
+
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Attention over the packed tokens; the first step's query is kept for the next rebuild."""
-        if new_k.shape[2] == q.shape[2] and self.latest is not None:
+        """Attention over the packed tokens."""
+        if self._unseen and self.latest is not None:
             self.latest[layer].copy_(q[:, :, -1:])
+            self._unseen -= 1
         return super().attend(layer, q, new_k, new_v, sees)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Keep the sums up to date; the tokens fill free slots, then replace the worst chunks."""
-        n = self.gamma + 1
+        n = self.max_accepted + 1
         positions, offset = self.source.positions(start, n), torch.arange(n, device=start.device)
-        keys, _ = self.source.read(positions)
-        self._add(keys, positions, offset < count[:, None])
+        keys, waste = self.source.read(positions)[: len(self.sums)], self.sums.shape[3] - 1
+        chunk = torch.where(offset < count[:, None], positions // self.chunk, waste)
+        self.sums.scatter_add_(3, chunk[None, :, None, :, None].expand_as(keys), keys)
         free, replaced = self.lengths[:, None] + offset, self.slots - 1 - (self.since[:, None] + offset) % self.slots
         self.place(start, count, torch.where(free < self.slots, free, replaced))
         self.since.add_(count)

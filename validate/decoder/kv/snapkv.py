@@ -18,19 +18,24 @@ class SnapView(Packed):
 
     method = "snapkv"
 
-    def __init__(self, method: SnapKV, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
-        self.budget, self.window, self.kernel = method.budget, method.window, method.kernel
-        super().__init__(method, source, attention, new_tokens, gamma, slots=method.budget + new_tokens + gamma + 1)
+    def __init__(
+        self, method: SnapKV, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
+    ) -> None:
+        self.window, self.kernel, self.kept = method.window, method.kernel, method.budget
+        slots = method.budget + new_tokens + max_accepted + 1
+        super().__init__(method, source, attention, new_tokens, max_accepted, slots=slots)
+        self._less = 0
 
     def build(self, observed: Observed | None) -> None:
         """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
         assert observed is not None, "SnapKV needs the queries of the prompts' last tokens"
-        self.raise_bound(min(self.source.bound, self.budget))
+        self.raise_bound(min(self.source.bound, self.kept))
         layers = self.k.shape[0] if self.source.bound else 0  # a separate draft lags: of one token it holds none
         for layer in range(layers):
             rows = range(self.k.shape[1])
             self.copy(layer, torch.cat([self._choose(layer, row, observed) for row in rows]))
-        self.lengths.copy_(self.source.lengths.clamp(max=self.budget))
+        self.lengths.copy_(self.source.lengths.clamp(max=self.kept))
+        self._less = int((self.source.lengths - self.lengths).min())  # in every row, from now on
 
     def _choose(self, layer: int, row: int, observed: Observed) -> Tensor:
         """Token indices [1, kv_heads, at most budget] of one sequence, best first, so that valid ones lead."""
@@ -41,16 +46,17 @@ class SnapView(Packed):
         scores = (q @ keys.transpose(1, 2)).float() / math.sqrt(keys.shape[-1])
         weights = scores.masked_fill(position > own[:, None], -math.inf).softmax(-1)
         votes = weights.masked_fill((own < 0)[:, None], 0.0).sum(1, keepdim=True)
-        votes = F.avg_pool1d(votes, self.kernel, stride=1, padding=self.kernel // 2, count_include_pad=False)[:, 0]
+        votes = votes.masked_fill(position >= length - self.window, 0.0)  # those of the window are not pooled
+        votes = F.avg_pool1d(votes, self.kernel, stride=1, padding=self.kernel // 2)[:, 0]
         votes = votes.masked_fill(position >= length - self.window, math.inf).masked_fill(position >= length, -math.inf)
-        return votes.topk(min(self.source.bound, self.budget), dim=-1).indices[None]
+        return votes.topk(min(self.source.bound, self.kept), dim=-1).indices[None]
 
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Append."""
-        self.place(start, count, self.lengths[:, None] + torch.arange(self.gamma + 1, device=start.device))
+        self.place(start, count, self.lengths[:, None] + torch.arange(self.max_accepted + 1, device=start.device))
         self.lengths.add_(count)
-        self.raise_bound(self.bound + self.gamma + 1)
+        self.raise_bound(self.bound + self.max_accepted + 1)
 
     def tighten(self) -> None:
-        """Read back the longest row."""
-        self.raise_bound(int(self.lengths.max()))
+        """As the source's bound, which has been brought down already: nothing waits here."""
+        self.raise_bound(min(self.bound, self.source.bound - self._less))

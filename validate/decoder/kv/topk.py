@@ -5,9 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from perfmodel.kv.topk import TopK
-from perfmodel.validate.decoder.attention import Attention, fold, merge, new_bias, partial_math, unfold
-from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.attention import fold, merge, new_bias, partial_math, unfold
 from perfmodel.validate.decoder.kv.base import View
 
 
@@ -16,10 +14,6 @@ class TopKView(View):
 
     method = "topk"
     by_query = True
-
-    def __init__(self, method: TopK, source: KVCache, attention: Attention, new_tokens: int, gamma: int) -> None:
-        super().__init__(method, source, attention, new_tokens, gamma)
-        self.budget = method.budget
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Scores serve twice, to choose and to attend, so that no key is read twice."""
@@ -31,17 +25,10 @@ class TopKView(View):
         outside = torch.arange(bound, device=q.device) >= self._span.lengths[:, None]
         scores = scores.masked_fill(outside[:, None, None], torch.finfo(exact).min)
         votes = scores.softmax(-1).sum(2).masked_fill(outside[:, None], -1.0)
-        best = votes.topk(min(self.budget, bound), dim=-1).indices
+        best = votes.topk(min(self.budget or bound, bound), dim=-1).indices
         chosen = scores.gather(3, best[:, :, None].expand(-1, -1, rows.shape[2], -1))
         lse = chosen.logsumexp(-1)
         picked = values.gather(2, best[..., None].expand(-1, -1, -1, values.shape[-1]))
         old = (chosen - lse[..., None]).exp().to(q.dtype) @ picked
-        self._count(best.shape[2])
         new = partial_math(rows, new_k, new_v, new_bias(q, new_k, sees))
         return unfold(merge((old, lse), new), q)
-
-    def _count(self, chosen: int) -> None:
-        lengths, half = self._span.lengths, self.source.token_bytes / 2
-        read = lengths.clamp(max=chosen)
-        self.tell("kv", 2 * half * read.sum())
-        self.tell("select", half * (lengths - read).sum())

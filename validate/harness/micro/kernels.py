@@ -15,7 +15,8 @@ from torch import Tensor
 
 from perfmodel.validate.decoder import backends, graphs, rope
 from perfmodel.validate.decoder.attention import Span
-from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from perfmodel.validate.harness.micro.grid import Job, linear_shapes, shell_spec
@@ -148,7 +149,7 @@ class KernelMaker:
 
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
         model = build(shell_spec(layers), RandomWeights(0, self.device, self.dtype))
-        made = decoder(model, Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention))
+        made = make_decoder(model, Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention))
         start_random(made, SHELL_CONTEXT, 8)
         tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
         return Kernel(lambda i: model.logits(made.target.extend(tokens)), 1, 0.0)
@@ -160,14 +161,14 @@ class KernelMaker:
         request = Request(
             batch, context, room, gamma, draft_kv=draft_kv, script=(1.0,) * (gamma + 1), attention=self.plan.attention
         )
-        made: Decoder = decoder(model, request)
+        made: Decoder = make_decoder(model, request)
         state = start_random(made, context, room)
         drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)
         logits = self._random(batch, gamma + 1, vocab)
         snapshot = Snapshot(DecoderRun(made, state))
 
         def accept() -> None:
-            made.commit(state, drafted, made.decide(state, drafted, None, logits))
+            made.commit(state, drafted, made.accept(state, drafted, None, logits))
 
         run: Callable[[], object] = accept
         if self.device.type == "cuda" and self.plan.protocol.graphs:

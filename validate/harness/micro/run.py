@@ -29,7 +29,13 @@ CAPTURED = ("gemm", "attention", "norm", "rope", "activation", "residual", "samp
 
 
 def run_micro(
-    plan: Plan, machine: str, *, resume: bool = False, results: Path = RESULTS, only: tuple[str, ...] = ()
+    plan: Plan,
+    machine: str,
+    *,
+    resume: bool = False,
+    results: Path = RESULTS,
+    only: tuple[str, ...] = (),
+    minutes: float | None = None,
 ) -> Path | None:
     """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
@@ -46,7 +52,9 @@ def run_micro(
         "data": "normal random values; buffers take turns",
     }
     kinds = {"kinds": sorted({job.kind for job in wanted})}
-    return run_rows(plan, "microbench", machine, results, prepare, protocol=protocol, header=kinds, resume=resume)
+    return run_rows(
+        plan, "microbench", machine, results, prepare, protocol=protocol, header=kinds, resume=resume, minutes=minutes
+    )
 
 
 @torch.inference_mode()
@@ -60,9 +68,9 @@ def time_job(
         kernel = maker.make(job)
         once = _stretch(kernel, 1, clock, device, 0, None)
     except (InputError, *OUT_OF_MEMORY, RuntimeError) as error:
-        trouble = error
-    if not group.all_true(kernel is not None and trouble is None):  # or the other ranks would wait for this one
-        return {**base, **failure(trouble or RuntimeError("failed on another rank"))}
+        trouble = failure(error)  # not the exception: it would keep the job's tensors
+    if not group.all_true(trouble is None):  # or the other ranks would wait for this one
+        return {**base, **(trouble or failure(RuntimeError("failed on another rank")))}
     assert kernel is not None
     try:
         calls = group.largest(_calls(kernel, once, clock, device, group))

@@ -1,18 +1,19 @@
 """Plain and speculative decoding side by side: speed, acceptance, phases, and whether the text is the same."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
 import torch
 
+from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.graphs import capture, record
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.setup import Request, decoder, start_random
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder, Generation, collect
 from perfmodel.validate.decoder.state import State
+from perfmodel.validate.harness.clock import Clock, clock_for, keep_busy
 
 PHASE_REPEATS = 5
 
@@ -33,7 +34,8 @@ class Difference:
 class Run:
     """One way to decode, timed.
 
-    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; prefill is apart.
+    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; without prefill and what was
+    run after the last sequence was finished.
     draft_s, verify_s: one draft step (all that is drafted over gamma) and one verification, each alone, on the caches
     as the prompts left them. counts: see `Decoder.counts`.
     """
@@ -51,7 +53,7 @@ class Run:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of the batch."""
+        """Of the batch; 0 where the first token ended every sequence."""
         return self.timed_tokens / self.seconds if self.timed_tokens else 0.0
 
     @property
@@ -79,41 +81,44 @@ def run(
     Scripted acceptance needs no prefill: the caches are filled at random.
     graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
     """
-    made, began = decoder(model, request, draft), _now(model)
+    made, clock = make_decoder(model, request, draft), clock_for(model.device)
+    clock.mark()
     if request.script is None:
         state = made.start(prompts, request.new_tokens, seed)
     else:
         state = start_random(made, len(prompts[0]), request.new_tokens, seed)
-    prefill_s = _now(model) - began
-    before = capture(made, state) if graphs else 0
-    propose_s, verify_s = phases(made, state, graphs)
+    clock.mark()
+    (prefill_s,) = clock.laps()
+    if graphs:
+        capture(made, state)
+    propose_s, verify_s = phases(made, state, clock, graphs)
     draft_s = propose_s / max(1, request.gamma)
-    had, started = int(state.length.sum()), _now(model)
-    iterations = made.finish(state)
-    seconds = _now(model) - started
-    gained = int(state.length.sum()) - had
-    generation = collect(state, prompts, before + iterations)
-    counted = made.counts()
-    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=counted)
+    had, before = int(state.length.sum()), int(state.histogram.sum(1).max())
+    clock.mark()
+    made.finish(state, clock.mark)
+    laps, generation = clock.laps(), collect(state, prompts)
+    iterations, gained = generation.iterations - before, int(state.length.sum()) - had
+    seconds = sum(laps[:iterations])
+    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=made.counts())
 
 
 @torch.inference_mode()
-def phases(made: Decoder, state: State, graphs: bool = False) -> tuple[float, float]:
-    """Median seconds of all draft steps and of one verification, each waited for. Nothing is committed."""
-    model = made.target.model
-    drafted = made.propose(state)[0].clone()
-    made.verify(state, drafted)
+def phases(made: Decoder, state: State, clock: Clock, graphs: bool = False) -> tuple[float, float]:
+    """Median seconds of all draft steps and of one verification, each by itself. Nothing is committed."""
+    draft_tokens = made.propose(state)[0].clone()
+    made.verify(state, draft_tokens)
 
     def seconds(work: Callable[[], object]) -> float:
-        ready, taken = record(work, state.generator) if graphs else work, []
+        ready = record(work, state.generator) if graphs else work
+        keep_busy(made.target.model.device)
         for _ in range(PHASE_REPEATS):
-            began = _now(model)
+            clock.mark()
             ready()
-            taken.append(_now(model) - began)
-        return median(taken)
+        clock.mark()
+        return median(clock.laps())
 
     propose_s = seconds(lambda: made.propose(state)) if made.gamma else 0.0
-    return propose_s, seconds(lambda: made.verify(state, drafted))
+    return propose_s, seconds(lambda: made.verify(state, draft_tokens))
 
 
 def compare(
@@ -149,8 +154,8 @@ def difference(
         if at is None:  # one goes on where the other ended: no tie of scores explains that
             found.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
-        context = prompt + ours[:at]
-        made = decoder(model, Request(1, len(context), 1, attention=request.attention))
+        context, room = prompt + ours[:at], request.context + request.new_tokens  # the length that rope was made for
+        made = make_decoder(model, Request(1, len(context), room - len(context), attention=request.attention))
         hidden, _ = made.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
@@ -160,9 +165,3 @@ def difference(
 
 def _length(context: list[int], model: Model) -> torch.Tensor:
     return torch.tensor([len(context)], device=model.device)
-
-
-def _now(model: Model) -> float:
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
-    return time.perf_counter()

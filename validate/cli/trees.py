@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree import TreeAcceptance
-from perfmodel.validate.decoder.compare import Run, run
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.setup import Request
-from perfmodel.validate.decoder.topology import branching, depths, expectation, sequoia, sequoia_nodes
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.topology import branching, sequoia, sequoia_nodes, widths
 from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.harness.side_by_side import run
 
 PROBE_CHILDREN = 8
 
@@ -21,24 +21,8 @@ class Planned:
     rates: tuple[float, ...] | None
     source: str = ""
 
-    def lines(self, one: Run) -> list[str]:
-        """What the tree gained beside what was expected of it."""
-        assert isinstance(one.counts, TreeCounts)
-        assert one.request.tree is not None
-        parents, measured = one.request.tree, one.counts.rates
-        depth = depths(parents)
-        widths = "-".join(str(depth.count(level)) for level in range(depth[-1] + 1))
-        gained = one.generation.tokens_per_iteration
-        told = [
-            f"{one.request.draft_kv}: tree of {len(parents)} nodes, {widths} by level; tokens/it {gained:.2f} measured",
-            f"  {expectation(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
-        ]
-        if self.rates is not None:
-            told.append(f"  {expectation(parents, self.rates):.2f} expected of {self.source}: {_listed(self.rates)}")
-        return told
 
-
-def check_spec(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: float | None) -> None:
+def check_tree(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: float | None) -> None:
     """Refuse, before anything is loaded, what `planned` cannot serve. Raises InputError."""
     if sequoia_nodes(spec) is None:
         branching(spec)
@@ -77,8 +61,4 @@ def planned(
 
 
 def _with(request: Request, parents: tuple[int, ...]) -> Request:
-    return replace(request, gamma=depths(parents)[-1], tree=parents)
-
-
-def _listed(rates: tuple[float, ...] | list[float]) -> str:
-    return " ".join(f"{rate:.2f}" for rate in rates)
+    return replace(request, gamma=len(widths(parents)) - 1, tree=parents)

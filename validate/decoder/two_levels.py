@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.ahead import Ahead, AheadDraft
+from perfmodel.validate.decoder.drafts import ModelDraft, ViewRunner
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.sampling import Sampling, Verdict, verify_greedy, verify_sampled
+from perfmodel.validate.decoder.sampling import Accepted, Sampling, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
@@ -51,7 +51,7 @@ class LevelCounts:
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Tokens that an iteration gains, the full target's own included."""
+        """Tokens that a verification by the full target lets stand, its own included."""
         return 1 + self.accepted / max(1, self.iterations)
 
     @property
@@ -65,72 +65,52 @@ def _share(accepted: int, rejected: int) -> float:
     return accepted / max(1, accepted + rejected)
 
 
-class Inner(Decoder):
-    """The inner rounds. `chances` [batch, most + gamma_1 + 1, vocab]: what each collected token was drawn from."""
-
-    def __init__(self, middle: Ahead, draft: AheadDraft, sampling: Sampling) -> None:
-        super().__init__(middle, draft, sampling)
-        self.middle, self.small = middle, draft
-        exact = torch.float64 if middle.model.dtype == torch.float64 else torch.float32
-        slots = 0 if sampling.greedy else draft.most + draft.gamma + 1
-        shape = (len(middle.cache.lengths), slots, middle.model.spec.vocab_size)
-        self.chances = torch.zeros(shape, dtype=exact, device=middle.model.device)
-
-    def verify(self, state: State, drafted: Tensor) -> Tensor:
-        """Scores [batch, gamma_1 + 1, vocab] of the target over its sparse cache."""
-        return self.middle.model.logits(self.middle.follow(torch.cat((state.newest(1), drafted), dim=1)))
-
-    def decide(self, state: State, drafted: Tensor, proposed: Tensor | None, logits: Tensor) -> Verdict:
-        """As `Decoder.decide`; the distributions are kept for the outer level."""
-        if self.sampling.greedy:
-            return verify_greedy(drafted, logits)
-        chances, cache = self.sampling.probabilities(logits), self.middle.cache
-        self.chances[cache.rows, cache.positions(cache.lengths, logits.shape[1])] = chances
-        return verify_sampled(drafted, proposed, chances, state.generator)
-
-
 class TwoLevelDraft:
-    """The outer level's draft. `count` [batch] of the proposed tokens are to be verified, `longest` at most.
+    """The outer level's draft: `small` drafts for `middle`, the target over a sparse cache.
 
+    gamma: the most tokens that can be collected. drafted [batch]: how many were, `longest` at most.
+    probs [batch, slots, vocab]: what each of them was drawn from.
     An iteration waits for the device after each inner round, to see whether another one is needed.
     """
 
-    def __init__(self, inner: Inner, enough: int) -> None:
+    def __init__(self, middle: ViewRunner, small: ModelDraft, enough: int, sampling: Sampling) -> None:
         """enough: gamma_2, the tokens at which a sequence waits for its verification."""
-        self.inner, self.enough = inner, enough
-        self.gamma = inner.small.most
-        self.window = inner.middle.view.window
-        self.count, self.longest = torch.zeros_like(inner.middle.cache.lengths), 0
-        self.histogram = torch.zeros(inner.gamma + 1, dtype=torch.int64, device=self.count.device)
+        self.middle, self.small, self.enough, self.sampling = middle, small, enough, sampling
+        self.gamma, self.window = enough + small.gamma, middle.view.window
+        model, batch = middle.runner.model, len(middle.runner.cache.lengths)
+        slots = 0 if sampling.greedy else self.gamma + small.gamma + 1
+        exact = torch.float64 if model.dtype == torch.float64 else torch.float32
+        self.probs = torch.zeros((batch, slots, model.spec.vocab_size), dtype=exact, device=model.device)
+        self.drafted, self.longest = torch.zeros_like(middle.runner.cache.lengths), 0
+        self.histogram = torch.zeros(batch, small.gamma + 1, dtype=torch.int64, device=model.device)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
         """The small model runs the prompts; the target's sparse view is built."""
-        self.inner.small.prefill(tokens, lengths, None)
-        self.inner.middle.view.build(observed)
+        self.small.prefill(tokens, lengths, None)
+        self.middle.view.build(observed)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """Tokens [batch, gamma], of which `count` are drafted, and what they were drawn from [batch, gamma, vocab]."""
-        made, ahead = self.inner, self._fork(state)
-        made.middle.restart()
-        made.small.ahead.restart()
+        """draft_tokens [batch, gamma], of which `drafted` are meant, and draft_probs [batch, gamma, vocab]."""
+        ahead = self._fork(state)
+        self.middle.view.begin()
         for _ in range(self.enough):
-            made.step(ahead)
-            self.count = ahead.length - state.length
-            ahead.finished.logical_or_(self.count >= self.enough)
-            done, self.longest = torch.stack((ahead.finished.all().to(self.count), self.count.max())).tolist()
-            for runner in (made.middle, made.small.ahead):
-                runner.bound_by(self.longest)
+            self._round(ahead)
+            self.drafted = ahead.length - state.length
+            ahead.finished.logical_or_(self.drafted >= self.enough)
+            done, self.longest = torch.stack((ahead.finished.all().long(), self.drafted.max())).tolist()
             if done:
                 break
         self.histogram = ahead.histogram
         index = state.length[:, None] + torch.arange(self.gamma, device=state.length.device)
-        chances = None if made.sampling.greedy else made.chances[:, : self.gamma]
-        return ahead.tokens.gather(1, index), chances
+        return ahead.tokens.gather(1, index), None if self.sampling.greedy else self.probs[:, : self.gamma]
 
     def _fork(self, state: State) -> State:
-        """A state that goes ahead: the inner level knows no end."""
+        """A state that goes ahead: the inner level knows no end. Nothing is collected yet."""
+        for passes in (self.middle, self.small.passes):
+            assert passes.collected is not None
+            passes.collected.zero_()
         return State(
-            tokens=F.pad(state.tokens, (0, self.inner.gamma + 1)),
+            tokens=F.pad(state.tokens, (0, self.small.gamma + 1)),
             length=state.length.clone(),
             limit=torch.full_like(state.length, torch.iinfo(torch.int64).max),
             finished=state.finished.clone(),
@@ -138,25 +118,42 @@ class TwoLevelDraft:
             generator=state.generator,
         )
 
+    def _round(self, ahead: State) -> None:
+        """Draft with the small model, verify with the sparse target, accept, and collect what stands."""
+        draft_tokens, draft_probs = self.small.propose(ahead)
+        logits = self.middle.runner.model.logits(self.middle.run(torch.cat((ahead.newest(1), draft_tokens), 1)))
+        if self.sampling.greedy:
+            accepted = accept_greedy(draft_tokens, logits)
+        else:
+            probs, collected = self.sampling.probabilities(logits), self.middle.collected
+            assert collected is not None
+            cache = self.middle.runner.cache
+            self.probs[cache.rows, cache.positions(collected, logits.shape[1])] = probs
+            accepted = accept_sampled(draft_tokens, draft_probs, probs, ahead.generator)
+        count = ahead.take(draft_tokens, accepted, torch.empty(0, dtype=torch.int64, device=logits.device))
+        for passes in (self.middle, self.small.passes):
+            assert passes.collected is not None
+            passes.collected.add_(count)
+
     def commit(self, count: Tensor) -> None:
         """The full target committed `count` [batch] tokens."""
-        view = self.inner.middle.view
+        view = self.middle.view
         view.commit(view.source.lengths - count, count)
-        self.inner.small.settle(count)
+        self.small.commit(count)
 
     def refresh(self) -> None:
         """Periodic rebuilds of both views."""
-        self.inner.middle.view.refresh()
-        self.inner.small.refresh()
+        self.middle.view.refresh()
+        self.small.refresh()
 
     def tighten(self) -> None:
         """Bounds of both views, and of the small model's cache."""
-        self.inner.middle.view.tighten()
-        self.inner.small.tighten()
+        self.middle.view.tighten()
+        self.small.tighten()
 
 
 class TwoLevelDecoder(Decoder):
-    """As `Decoder`, with as many drafted tokens as the inner level collected, in each sequence its own number."""
+    """As `Decoder`, with as many draft tokens as the inner level collected, in each sequence its own number."""
 
     capturable = False
 
@@ -176,26 +173,26 @@ class TwoLevelDecoder(Decoder):
         self._outer.zero_()
         return super().start(prompts, new_tokens, seed)
 
-    def verify(self, state: State, drafted: Tensor) -> Tensor:
-        """Scores [batch, longest + 1, vocab], for no more tokens than some sequence has."""
-        return super().verify(state, drafted[:, : self.levels.longest])
+    def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
+        """logits [batch, longest + 1, vocab], for no more tokens than some sequence has."""
+        return super().verify(state, draft_tokens[:, : self.levels.longest])
 
-    def decide(self, state: State, drafted: Tensor, proposed: Tensor | None, logits: Tensor) -> Verdict:
-        """How many of each sequence's drafted tokens stand, and which token follows them."""
-        drafted, count = drafted[:, : self.levels.longest], self.levels.count
-        if proposed is None:
-            return verify_greedy(drafted, logits, count)
-        chances = proposed[:, : self.levels.longest]
-        return verify_sampled(drafted, chances, self.sampling.probabilities(logits), state.generator, count)
+    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+        """How many of each sequence's draft tokens stand, and which token follows them."""
+        draft_tokens, drafted = draft_tokens[:, : self.levels.longest], self.levels.drafted
+        if draft_probs is None:
+            return accept_greedy(draft_tokens, logits, drafted)
+        draft_probs, target_probs = draft_probs[:, : self.levels.longest], self.sampling.probabilities(logits)
+        return accept_sampled(draft_tokens, draft_probs, target_probs, state.generator, drafted)
 
-    def commit(self, state: State, drafted: Tensor, verdict: Verdict) -> None:
+    def commit(self, state: State, draft_tokens: Tensor, accepted: Accepted) -> None:
         """As `Decoder.commit`; both levels are counted."""
         on = ~state.finished
-        complete = on & (verdict.accepted == self.levels.count)
-        self._outer += torch.stack((on.sum(), (verdict.accepted * on).sum(), complete.sum()))
+        complete = on & (accepted.count == self.levels.drafted)
+        self._outer += torch.stack((on.sum(), (accepted.count * on).sum(), complete.sum()))
         self._inner += self.levels.histogram
-        super().commit(state, drafted, verdict)
+        super().commit(state, draft_tokens, accepted)
 
     def counts(self) -> LevelCounts:
         """What was counted since `start`; waits for the device."""
-        return LevelCounts(tuple(self._inner.tolist()), *self._outer.tolist())
+        return LevelCounts(tuple(self._inner.sum(0).tolist()), *self._outer.tolist())

@@ -11,7 +11,7 @@ from perfmodel.specs.model import ModelSpec
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Model
 
-collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("torch") else ["decoder/test_*.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,147 @@
+"""The decoder's Triton kernels compiled without a device: registers, spills and shared memory on sm_80 and sm_90.
+
+    python benchmarks/kernels.py            # prints the table
+    python benchmarks/kernels.py --write    # and rewrites docs/kernels.md
+
+Shapes are those of Llama-3.1-8B in bf16: 32 query and 8 KV heads of 128, hidden size 4096.
+"""
+
+import argparse
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from perfmodel.validate.decoder.triton_attention import MERGED, Tuning, _combine, _split, launch
+from perfmodel.validate.decoder.triton_pointwise import BLOCK, _add_norm, _rotate, _silu_mul
+
+PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
+SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024}
+"""Most that one block may use; CUDA C++ Programming Guide, table of technical specifications."""
+TYPES = {"lengths_at": "*i64", "first_at": "*i64", "slots_at": "*i64", "sees_at": "*u8", "lse_at": "*fp32"}
+FLOATS = ("scale", "eps")
+PARTIAL = {"_split": {"out_at": "*fp32"}, "_combine": {"out_at": "*fp32"}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel with its compile-time sizes and launch options."""
+
+    kernel: Any
+    what: str
+    sizes: dict[str, Any]
+    warps: int
+    stages: int = 3
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the assembler made of it."""
+
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    ptx: str
+
+
+def cases() -> Iterator[Case]:
+    """Every kernel, attention for decoding, verification and the most rows, plain, masked and windowed."""
+    heads: dict[str, Any] = {"HEADS": 8, "D": 128}
+    tuning = Tuning()
+    for what, queries, rows, stated, window in (
+        ("1 query token", 1, 4, False, False),
+        ("5 query tokens", 5, 20, False, False),
+        ("9 query tokens", 9, 36, False, False),
+        ("tree of 16 nodes", 16, 64, True, False),
+        ("32 query tokens, the most", 32, 128, False, False),
+        ("5 query tokens, sliding window", 5, 20, False, True),
+    ):
+        sizes = {
+            "QUERIES": queries, "ROWS": rows, "PAD": max(16, triton.next_power_of_2(rows)), "TILE": tuning.block,
+            "NEW_TILE": max(16, triton.next_power_of_2(queries)), "WINDOW": window, "STATED": stated,
+        }  # fmt: skip
+        yield Case(_split, what, heads | sizes, *launch(rows, 2, tuning))
+    yield Case(_combine, "5 query tokens", heads | {"QUERIES": 5, "ROWS": 20, "MERGED": MERGED}, 2)
+    yield Case(_add_norm, "hidden 4096", {"HIDDEN": 4096, "BLOCK": 4096}, 8)
+    yield Case(_silu_mul, "any width", {"INNER": 14336, "BLOCK": BLOCK}, 4)
+    rotated = {"HEADS": 32, "KV_HEADS": 8, "D": 128, "HALF": 64, "BLOCK": 128}
+    yield Case(_rotate, "into cache and scratch", rotated | {"NORM": False, "CACHED": True}, 1)
+    yield Case(_rotate, "with head norms", rotated | {"NORM": True, "CACHED": True}, 1)
+
+
+def compiled(case: Case, capability: int) -> Compiled:
+    """Compile for an architecture; pointers and strides are multiples of 16, as those of the decoder's tensors."""
+    names, partial = case.kernel.arg_names, PARTIAL.get(case.kernel.__name__, {})
+    pointers = {name: partial.get(name, TYPES.get(name, "*bf16")) for name in names if name.endswith("_at")}
+    signature = {
+        name: "constexpr" if name in case.sizes else pointers.get(name, "fp32" if name in FLOATS else "i32")
+        for name in names
+    }
+    strides = ("_b", "_h", "_s")
+    aligned = [i for i, name in enumerate(names) if name in pointers or (name.endswith(strides) and name != "sees_b")]
+    source = ASTSource(case.kernel, signature, case.sizes, {(i,): [["tt.divisibility", 16]] for i in aligned})
+    options = {"num_warps": case.warps, "num_stages": case.stages, "enable_fp_fusion": True}
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    told = _resources(made.asm["cubin"])
+    return Compiled(told["REG"], told["STACK"] + told["LOCAL"], made.metadata.shared, made.asm["ptx"])
+
+
+def _resources(cubin: bytes) -> dict[str, int]:
+    """Registers, and bytes of stack and local memory, of each thread; nothing here needs a stack but what spills."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told)}
+
+
+def page() -> str:
+    """The report as a page of the documentation."""
+    rows = []
+    for case in cases():
+        found = [compiled(case, capability) for capability in SHARED_BYTES]
+        cells = [f"{c.registers} | {c.spill_bytes} | {c.shared_bytes / 1024:.1f}" for c in found]
+        stages = f", {case.stages} stages" if case.kernel is _split else ""
+        name = case.kernel.__name__.strip("_")
+        rows.append(f"| `{name}` | {case.what} | {case.warps} warps{stages} | {' | '.join(cells)} |")
+    head = " | ".join(f"sm_{c} registers | spilled bytes | shared KiB" for c in SHARED_BYTES)
+    return "\n".join(
+        [
+            "<!-- Written by `python benchmarks/kernels.py --write`. -->",
+            "",
+            "# Kernels, compiled",
+            "",
+            "A pass of the decoder launches ten kernels a layer: four matrix products of the vendor's library,",
+            "`rotate` (heads normed, rotated and written into cache and scratch), `split` and `combine` (attention),",
+            "`silu_mul`, and `add_norm` twice. A test counts them. Below is what the assembler makes of this project's",
+            f"own, at the shapes of Llama-3.1-8B in bf16, without a device; Triton {triton.__version__}.",
+            "Fast on paper only until a GPU has run them: see [what waits for one](gpu-todo.md).",
+            "",
+            f"| kernel | for | launched with | {head} |",
+            "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES)),
+            *rows,
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    """Print the page, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="rewrite docs/kernels.md")
+    text = page()
+    if parser.parse_args().write:
+        PAGE.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

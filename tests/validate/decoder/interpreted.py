@@ -1,0 +1,210 @@
+"""Run by test_kernels.py in a process of its own: Triton's interpreter must be asked for before triton is imported."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder import triton_attention, triton_pointwise
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.backends import choose
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.model import Layer, Model
+from perfmodel.validate.decoder.pointwise import Torch
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.topology import branching
+from perfmodel.validate.decoder.triton_attention import SplitKV
+from perfmodel.validate.decoder.triton_pointwise import Fused
+from perfmodel.validate.decoder.weights import RandomWeights, build
+from tests.validate.decoder.test_attention import SHAPES, check, inputs
+
+CPU = torch.device("cpu")
+TYPES = ((torch.float32, 1e-5), (torch.float16, 5e-3))  # the interpreter miscomputes bf16
+
+
+def specification(**changes: Any) -> ModelSpec:
+    shape = {
+        "name": "tiny", "title": "tiny", "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 72, "vocab_size": 61,
+        "max_position_embeddings": 512, "source": "a test",
+    }  # fmt: skip
+    return ModelSpec(**{**shape, **changes})
+
+
+def near(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def attention() -> None:
+    """Chains, ragged and empty caches, strides, stated masks and sliding windows, in one stretch and in several."""
+    for dtype, tolerance in TYPES:
+        chosen = choose("triton", CPU, dtype)
+        assert isinstance(chosen, SplitKV)
+        portable = choose("math", CPU, dtype)
+        for splits in (1, 3) if dtype == torch.float32 else (2,):
+            chosen.splits = splits
+            for n, m in SHAPES:
+                check(chosen, n, m, dtype, tolerance, [127, 0, 57])
+        q, k, v, new_k, new_v = inputs(5, 7, dtype)
+        lengths, chosen.splits = torch.tensor([0, 60, 128]), 20  # more than `_combine` takes at a time
+        first = lengths[:, None] + torch.arange(5) - 30
+        generator = torch.Generator().manual_seed(0)
+        sees = (torch.rand(3, 5, 7, generator=generator) < 0.5) | torch.eye(5, 7, dtype=torch.bool)
+        for span, mask in (
+            (Span(lengths, 128), sees),
+            (Span(lengths, 128), sees[:1]),
+            (Span(lengths, 128, first=first), None),
+            (Span(lengths, 128, first=first), sees),
+        ):
+            ours, theirs = (each(q, k, v, span, new_k, new_v, mask) for each in (chosen, portable))
+            near(ours, theirs, tolerance)
+        chosen.splits = 2
+        q, k, v, new_k, new_v = inputs(2, 3, dtype, heads=6)
+        packed = k.transpose(1, 2).contiguous().transpose(1, 2)
+        span = Span(torch.tensor([5, 100, 128]), 128)
+        assert torch.equal(chosen(q, k, v, span, new_k, new_v), chosen(q, packed, v, span, new_k, new_v)), "strides"
+
+
+def pointwise() -> None:
+    """Each fused step against plain torch: odd sizes, norms of heads, part of a head rotated, both places written."""
+    generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Torch()
+
+    def random(*shape: int, dtype: torch.dtype) -> Tensor:
+        return torch.randn(shape, generator=generator).to(dtype)
+
+    for dtype, tolerance in TYPES:
+        for hidden in (16, 48, 200):
+            x, residual, weight = (random(*s, dtype=dtype) for s in ((3, 2, hidden), (3, 2, hidden), (hidden,)))
+            for ours, theirs in zip(
+                fused.add_norm(x, residual, weight, 1e-5), plain.add_norm(x, residual, weight, 1e-5), strict=True
+            ):
+                near(ours, theirs, tolerance)
+            near(fused.silu_mul(residual), plain.silu_mul(residual), tolerance)
+        wide = random(2, 1, 3000, dtype=dtype)
+        near(fused.silu_mul(wide), plain.silu_mul(wide), tolerance)
+        for changes, half in (({}, 8), ({"qk_norm": True}, 8), ({"head_dim": 24, "qk_norm": True}, 12), ({}, 5)):
+            spec = specification(**changes)
+            layer = Layer(spec, Shard(), 0)
+            for norm in (layer.q_norm, layer.k_norm):
+                if norm is not None:
+                    norm.data = random(spec.head_dim, dtype=dtype)
+            qkv = random(3, 2, 8 * spec.head_dim, dtype=dtype)
+            angles = torch.rand(3, 1, 2, half, generator=generator) * 6
+            cosine, sine = angles.cos().to(dtype), angles.sin().to(dtype)
+            slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
+            made = []
+            for each in (fused, plain):
+                cache, scratch = KVCache(1, 3, 2, 64, spec.head_dim, CPU, dtype), torch.zeros(2, 3, 2, 4, spec.head_dim)
+                scratch = scratch.to(dtype)
+                out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
+                q, k, v = each.rotate(layer, qkv, cosine, sine, out, cache.at(0, slots))
+                assert k.data_ptr() == out[0].data_ptr()
+                bare = each.rotate(layer, qkv, cosine, sine)
+                made.append((q, k, v, *bare, cache.kv, scratch))
+            for ours, theirs in zip(*made, strict=True):
+                near(ours, theirs, tolerance)
+
+
+def decoding() -> None:
+    """Whole generations, plain torch beside all kernels: chains, trees and a sliding window."""
+    weights = RandomWeights(0, CPU, torch.float32, 0.3)
+    prompts = [[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]]
+    for changes in ({}, {"sliding_window": 8, "num_sliding_layers": 1, "qk_norm": True}):
+        model = build(specification(**changes), weights)
+        for more in (
+            {},
+            {"draft_kv": "snapkv:6,window=2", "tree": branching("2x1")},
+        ):
+            tokens = [
+                make_decoder(model, Request(2, 9, 6, 2, attention=attention, pointwise=pointwise, **more))
+                .generate(prompts, 6)
+                .tokens
+                for attention, pointwise in (("sdpa", "torch"), ("triton", "triton"))
+            ]
+            assert tokens[0] == tokens[1], (changes, more)
+
+
+class Launches(TorchDispatchMode):
+    """Counts what a device would be asked to run: operators that compute or copy, and our own kernels."""
+
+    FREE = ("empty", "new_empty", "empty_like", "view", "_unsafe_view", "detach", "arange")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+        self._kept: list[tuple[Any, str, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+        if not func.is_view and name not in self.FREE:
+            self.count[name] += 1
+        return out
+
+    def __enter__(self) -> "Launches":
+        for module in (triton_attention, triton_pointwise):
+            for name, kernel in vars(module).items():
+                if hasattr(kernel, "arg_names") and name not in ("_accumulate",):
+                    self._kept.append((module, name, kernel))
+        for module, name, kernel in self._kept:
+            setattr(module, name, Counted(kernel, name, self.count))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for module, name, kernel in self._kept:
+            setattr(module, name, kernel)
+
+
+class Counted:
+    """A kernel that is counted, and run out of sight of the count."""
+
+    def __init__(self, kernel: Any, name: str, count: "Counter[str]") -> None:
+        self._kernel, self._name, self._count = kernel, name, count
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def launch(*args: Any, **options: Any) -> None:
+            self._count[self._name] += 1
+            with _disable_current_modes():
+                self._kernel[grid](*args, **options)
+
+        return launch
+
+
+def launches(model: Model, request: Request, part: str) -> "Counter[str]":
+    """Of one draft pass, or one verification."""
+    made = make_decoder(model, request)
+    state = start_random(made, request.context, 20)
+    with torch.inference_mode(), Launches() as counted:
+        if part == "draft":
+            assert made.draft is not None
+            made.draft.propose(state)
+        else:
+            made.verify(state, state.tokens[:, :1])
+    return counted.count
+
+
+def kernels_per_layer() -> None:
+    """Ten kernels a layer: the difference between a model of three layers and one of two."""
+    weights = RandomWeights(0, CPU, torch.float32)
+    for part, method in (("draft", "full"), ("draft", "snapkv:24,window=8"), ("verify", "full")):
+        request = Request(1, 40, 20, 1, draft_kv=method, attention="triton", pointwise="triton")
+        models = [build(specification(num_hidden_layers=layers), weights) for layers in (3, 2)]
+        more, less = (launches(model, request, part) for model in models)
+        more.subtract(less)
+        found = {name: count for name, count in sorted(more.items()) if count}
+        print(part, method, sum(found.values()), found)
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        {"attention": attention, "pointwise": pointwise, "decoding": decoding, "kernels_per_layer": kernels_per_layer}[
+            sys.argv[1]
+        ]()
+    print("ok")

@@ -1,0 +1,63 @@
+"""Triton's kernels equal plain torch, there are ten of them a layer, and none spills: all without a device."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+ROOT = Path(__file__).parents[3]
+
+
+def interpreted(what: str) -> str:
+    """Standard output of a part of interpreted.py, which runs on a CPU through Triton's interpreter."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.validate.decoder.interpreted", what]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("ok\n"), done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("what", ["attention", "pointwise", pytest.param("decoding", marks=pytest.mark.slow)])
+def test_kernels_equal_plain_torch(what: str) -> None:
+    interpreted(what)
+
+
+def test_ten_kernels_a_layer() -> None:
+    """The figure that docs/kernels.md states."""
+    counts = [line.split()[2] for line in interpreted("kernels_per_layer").splitlines()[:-1]]
+    assert len(counts) == 3
+    assert set(counts) == {"10"}
+    assert "launches ten kernels a layer" in (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+
+
+COMPILED = """
+import sys
+sys.path[:0] = [{root!r}, {root!r} + "/benchmarks"]
+import kernels
+from perfmodel.validate.decoder.triton_attention import _split
+for case in kernels.cases():
+    for capability, most in kernels.SHARED_BYTES.items():
+        made = kernels.compiled(case, capability)
+        assert made.spill_bytes == 0, (case, capability, made.spill_bytes)
+        assert made.shared_bytes <= most, (case, capability, made.shared_bytes)
+        assert case.kernel is not _split or "cp.async" in made.ptx, "the cache is not read ahead"
+print(kernels.page(), end="")
+"""
+
+
+@pytest.mark.slow
+def test_kernels_compile_for_ampere_and_hopper() -> None:
+    """They keep to registers, fit in shared memory and read ahead; the committed report is what comes out."""
+    import triton
+
+    code = COMPILED.format(root=str(ROOT))
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    committed = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+    if f"Triton {triton.__version__}." in committed:  # another version may need other registers
+        assert done.stdout == committed, "run python benchmarks/kernels.py --write"
+    assert re.search(r"^\| `rotate` ", done.stdout, re.M)

@@ -1,0 +1,138 @@
+"""Tokenizers, prompts and EOS tokens."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.text import Bytes, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
+from tests.validate.tiny_folder import BOS, EOS, UNKNOWN, WORDS, write_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, target: Model) -> Path:
+    pytest.importorskip("transformers")
+    return write_folder(tmp_path_factory.mktemp("model"), target)
+
+
+@pytest.fixture(scope="module")
+def reader(folder: Path, target: Model) -> Tokenizer:
+    found = tokenizer(target.spec, folder)
+    assert found is not None
+    return found
+
+
+def test_a_folders_own_tokenizer(reader: Tokenizer) -> None:
+    tokens = reader.encode("the of the zebra")
+    assert tokens == [BOS, 3, 4, 3, UNKNOWN]
+    assert reader.bos == BOS
+    assert reader.decode(tokens[1:4]) == "the of the"
+
+
+def test_a_chat_template(reader: Tokenizer) -> None:
+    """BOS once, from the template; the message; what the model is to go on from."""
+    tokens = reader.chat("the of")
+    assert tokens.count(BOS) == 1
+    assert reader.decode(tokens).split()[3:5] == ["the", "of"]
+    assert reader.decode(tokens).endswith("you <unk>")
+    with pytest.raises(InputError, match="--chat: needs a chat template"):
+        Bytes().chat("x")
+
+
+def test_bytes(make_model: Callable[..., Model], target: Model, tmp_path: Path) -> None:
+    reader = tokenizer(make_model(vocab_size=256).spec, None)
+    assert isinstance(reader, Bytes)
+    assert reader.decode(reader.encode("é\n")) == "é\n"
+    assert reader.decode([255]) == "\ufffd"
+    assert tokenizer(target.spec, tmp_path) is None
+    assert tokenizer(target.spec, None) is None
+
+
+def test_a_tokenizer_that_cannot_be_read(target: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match="must hold a tokenizer that transformers reads: "):
+        tokenizer(target.spec, tmp_path)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match=r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'"):
+        tokenizer(target.spec, tmp_path)
+
+
+def test_documents_are_never_joined(reader: Tokenizer, tmp_path: Path) -> None:
+    lines = [json.dumps({"text": "the of"}), "", json.dumps({"tokens": [5, 6]}), "[7, 8, 9]"]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines))
+    assert read_prompts(reader, ["and"], tmp_path / "some.jsonl", 61) == [[BOS, 5], [BOS, 3, 4], [5, 6], [7, 8, 9]]
+    (tmp_path / "one.txt").write_text("the of\n\nand")
+    assert read_prompts(reader, [], tmp_path / "one.txt", 61) == [[BOS, 3, 4, 5]]
+    assert read_prompts(None, [], None, 61) == []
+
+
+def test_bos_stays_whatever_is_cut() -> None:
+    assert last_tokens([0, 1, 2, 3, 4], 3, bos=0) == [0, 3, 4]
+    assert last_tokens([0, 1, 2, 3, 4], 1, bos=0) == [0]
+    assert last_tokens([0, 1, 2], 3, bos=0) == [0, 1, 2]
+    assert last_tokens([5, 1, 2, 3, 4], 3, bos=0) == [2, 3, 4]
+    assert last_tokens([0, 1, 2, 3, 4], 3, bos=None) == [2, 3, 4]
+    assert last_tokens([0, 1, 2, 3, 4], None, bos=0) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 1: must be JSON"),
+        ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
+        ('{"text": 3}', 'line 1: must be an object with "text" or "tokens"'),
+        ("3", 'line 1: must be an object with "text" or "tokens"'),
+        ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
+        ("[3, -1]", "line 1: must be tokens in 0 .. 60, given -1"),
+        ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
+        ('["the"]', "line 1: must be tokens in 0 .. 60, given 'the'"),
+        ("[]", "line 1: must be a text of one token or more"),
+        ("[" * 5000, "line 1: must be JSON"),
+    ],
+)
+def test_lines_that_are_no_prompts(reader: Tokenizer, tmp_path: Path, line: str, says: str) -> None:
+    (tmp_path / "bad.jsonl").write_text(line)
+    with pytest.raises(InputError) as caught:
+        read_prompts(reader, [], tmp_path / "bad.jsonl", 61)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_read(reader: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be a readable file"):
+        read_prompts(reader, [], tmp_path / "none.jsonl", 61)
+    with pytest.raises(InputError, match="--prompt: must be tokens: the model has no tokenizer"):
+        read_prompts(None, ["the"], None, 61)
+    (tmp_path / "tokens.jsonl").write_text("[3]")
+    with pytest.raises(InputError, match="line 1: --chat: must be given texts, not tokens"):
+        read_prompts(reader, [], tmp_path / "tokens.jsonl", 61, chat=True)
+
+
+def test_the_words_are_known(reader: Tokenizer) -> None:
+    assert UNKNOWN not in reader.encode(" ".join(WORDS))
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(3, (3,)), ([3, 4], (3, 4)), (None, ())])
+def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
+    assert end_tokens(tmp_path) == wanted
+    assert end_tokens(None) == ()
+
+
+def test_a_generation_config_comes_first(folder: Path, tmp_path: Path) -> None:
+    """Also where it names none, as transformers has it."""
+    assert end_tokens(folder) == (EOS,)
+    (tmp_path / "config.json").write_text('{"eos_token_id": 3}')
+    (tmp_path / "generation_config.json").write_text('{"bos_token_id": 1}')
+    assert end_tokens(tmp_path) == ()
+
+
+@pytest.mark.parametrize("given", ["x", 3.5, True, [1, None], [[1]]])
+def test_end_tokens_that_are_none(tmp_path: Path, given: object) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
+    with pytest.raises(InputError, match=r"config.json: eos_token_id: must be a token number"):
+        end_tokens(tmp_path)

@@ -1,0 +1,41 @@
+"""Standard errors of acceptance over documents."""
+
+import math
+
+import numpy as np
+import pytest
+
+from perfmodel.validate.harness.clusters import ratio_error, standard_error
+
+
+def test_by_hand() -> None:
+    """Documents of 4 and 6 iterations that gained 8 and 9 tokens: ratio 1.7, residuals 1.2 and -1.2."""
+    assert ratio_error([8, 9], [4, 6]) == pytest.approx(math.sqrt(2 * (1.2**2 + 1.2**2)) / 10)
+    found = standard_error([[1, 2, 1], [4, 1, 1], [0, 0, 0]])
+    assert found is not None
+    assert found["documents"] == 2, "one that ended with its first token says nothing"
+    assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
+    assert found["positions"] == [ratio_error([3, 2], [4, 6]), ratio_error([1, 1], [3, 2])]
+
+
+def test_what_cannot_be_known() -> None:
+    assert standard_error([[1, 2, 1]]) is None
+    assert standard_error([[3, 0, 0], [5, 0, 0]])["positions"] == [0.0, None]  # type: ignore[index]
+
+
+def test_it_covers_what_repeated_samples_scatter_by() -> None:
+    """Documents differ in their rate: taking iterations for independent would understate the error threefold."""
+    rng = np.random.default_rng(0)
+
+    def sample() -> list[list[int]]:
+        accepted = [rng.binomial(100, rate) for rate in rng.beta(2, 2, 40)]
+        return [[100 - int(a), int(a)] for a in accepted]
+
+    told, means = [], []
+    for _ in range(300):
+        histograms = sample()
+        error = standard_error(histograms)
+        assert error is not None
+        told.append(error["tokens_per_iteration"])
+        means.append(sum(h[1] for h in histograms) / sum(map(sum, histograms)))
+    assert np.mean(told) == pytest.approx(np.std(means), rel=0.12)

@@ -1,0 +1,148 @@
+"""What ``perfmodel validate generate`` prints: texts, runs measured beside predicted, what trees and levels gained."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import typer
+
+from perfmodel.cli.output import Column
+from perfmodel.cli.output import table as show
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.two_levels import inner_rounds
+
+if TYPE_CHECKING:
+    from perfmodel.validate.cli.trees import Planned
+    from perfmodel.validate.decoder.text import Tokenizer
+    from perfmodel.validate.harness.side_by_side import Run
+
+SHOWN_TOKENS = 60
+"""Of a prompt's end."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The engine's answer: tokens/s of plain decoding, and the speedup."""
+
+    plain_tokens_per_s: float
+    speedup: float
+
+
+def texts(reader: "Tokenizer | None", prompts: list[list[int]], plain: "Run") -> None:
+    """The end of every prompt and all of its continuation."""
+    if reader is None:
+        return
+    for row, (prompt, tokens) in enumerate(zip(prompts, plain.generation.tokens, strict=True)):
+        typer.echo(f"--- prompt {row + 1} (its end) ---\n" + reader.decode(prompt[-SHOWN_TOKENS:]))
+        typer.echo(f"--- continuation {row + 1} ---\n" + reader.decode(tokens))
+    typer.echo("---")
+
+
+def table(plain: "Run", runs: "list[Run]", predicted: list[Predicted | None]) -> None:
+    """One line for each run, and what is to be said about all of them."""
+    request, told = runs[0].request, next((p for p in predicted if p), None)
+    drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
+    typer.echo(
+        f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
+        f"draft {request.draft}, {request.sampling}; prefill {plain.prefill_s:.2f} s; "
+        f"plain decoding {plain.tokens_per_s:.1f} tokens/s, T_T {plain.verify_s * 1e3:.2f} ms"
+        + (f" (predicted {told.plain_tokens_per_s:.0f})" if told else "")
+    )
+    header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
+    most = max(run.request.max_accepted for run in runs)
+    rows = [_row(run, plain, p) for run, p in zip(runs, predicted, strict=True)]
+    show([*header, "tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)], rows)
+    for line in _remarks(plain, runs):
+        typer.echo(line)
+    parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"
+    typer.echo(parts if told else parts + "; predicted: name a device with --hardware")
+
+
+def _row(run: "Run", plain: "Run", predicted: Predicted | None) -> list[str]:
+    ran, alpha = run.timed_iterations and plain.timed_iterations, run.generation.alpha
+    return [
+        run.request.cache_name,
+        f"{run.tokens_per_s:.1f}" if ran else "-",
+        f"{run.tokens_per_s / plain.tokens_per_s:.2f}" if ran else "-",
+        f"{run.speedup_from_parts(plain):.2f}" if ran else "-",
+        f"{predicted.speedup:.2f}" if predicted else "-",
+        f"{run.draft_s * 1e3:.2f}",
+        f"{run.verify_s * 1e3:.2f}",
+        f"{run.outside_s * 1e3:.2f}" if ran else "-",
+        f"{run.generation.tokens_per_iteration:.2f}" if ran else "-",
+        "-" if alpha is None else f"{alpha:.3f}",
+        " ".join(map(str, run.generation.histogram)),
+    ]
+
+
+def _remarks(plain: "Run", runs: "list[Run]") -> list[str]:
+    """Whether greedy outputs are the plain one's, and whether anything was decoded at all."""
+    request = runs[0].request
+    if not plain.timed_iterations:
+        return ["every sequence ended with its first token: there was nothing to speculate on"]
+    if not request.sampling.greedy or request.script is not None:
+        return []
+    different = [
+        f"{run.request.cache_name}: differs from plain decoding at token {d.position} of sequence {d.sequence}, "
+        f"where the two scores are {d.margin:.1f} roundings apart"
+        for run in runs
+        if (d := run.difference) is not None
+    ]
+    return different or ["all outputs equal plain decoding, token for token"]
+
+
+def details(runs: "list[Run]", trees: "list[Planned]") -> None:
+    """What each tree, or each of two levels, gained beside what was to be expected."""
+    for planned, run in zip(trees, runs, strict=False):
+        typer.echo("\n".join(tree_lines(planned, run)))
+    for run in runs:
+        for line in level_lines(run):
+            typer.echo(line)
+
+
+def tree_lines(planned: "Planned", run: "Run") -> list[str]:
+    """What the tree gained beside what was expected of it."""
+    from perfmodel.validate.decoder.topology import expectation, widths
+    from perfmodel.validate.decoder.tree import TreeCounts
+
+    assert isinstance(run.counts, TreeCounts)
+    assert run.request.tree is not None
+    parents, measured = run.request.tree, run.counts.rates
+    by_level = "-".join(map(str, widths(parents)))
+    gained = run.generation.tokens_per_iteration
+    told = [
+        f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it {gained:.2f} measured",
+        f"  {expectation(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
+    ]
+    if planned.rates is not None:
+        told.append(
+            f"  {expectation(parents, planned.rates):.2f} expected of {planned.source}: {_listed(planned.rates)}"
+        )
+    return told
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates)
+
+
+def level_lines(run: "Run") -> list[str]:
+    """What each of two levels gained, measured and as the two measured rates make expect; nothing of one level."""
+    from perfmodel.validate.decoder.two_levels import LevelCounts
+
+    counts, request = run.counts, run.request
+    if not isinstance(counts, LevelCounts):
+        return []
+    inner, outer = map(Acceptance.from_alpha, counts.alphas)
+    rounds = inner_rounds(inner, request.inner_gamma, request.gamma)
+    gained = np.cumsum(outer.survival(request.max_accepted))[request.gamma :]
+    per_round = float(inner.survival(request.inner_gamma).sum())
+    return [
+        f"{request.cache_name}: gamma {request.inner_gamma} below, {request.gamma} above; measured (expected of the "
+        "rates):",
+        f"  small draft for the sparse target: rate {counts.alphas[0]:.2f}; tokens/round {counts.tokens_per_round:.2f} "
+        f"({per_round:.2f}); rounds/it {counts.rounds:.2f} ({rounds.expected:.2f})",
+        f"  sparse target for the full one: rate {counts.alphas[1]:.2f}; drafted/it {counts.drafted:.2f} "
+        f"({rounds.expected_drafted:.2f}); tokens/it {counts.tokens_per_iteration:.2f} "
+        f"({float(gained @ rounds.drafted):.2f})",
+    ]

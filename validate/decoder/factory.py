@@ -1,0 +1,130 @@
+"""From a request to a decoder: which draft, which view, how much room; and a start without a prefill."""
+
+import torch
+
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.validate.decoder import backends, kv
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.drafts import Draft, ModelDraft, ViewRunner
+from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.ngram import NGramDraft
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.sampling import Script
+from perfmodel.validate.decoder.speculative import Decoder, check_vocabulary
+from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.topology import Topology
+from perfmodel.validate.decoder.tree import TreeDecoder, TreeDraft
+from perfmodel.validate.decoder.two_levels import TwoLevelDecoder, TwoLevelDraft
+
+
+def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
+    """A decoder with caches of the size the request needs."""
+    attention = backends.choose(request.attention, model.device, model.dtype)
+    for each in (model, draft_model):
+        if each is not None:
+            each.pointwise = backends.pointwise(request.pointwise, each.device, each.dtype)
+    target = Runner(model, _cache(model, request), attention)
+    script = Script(list(request.script), model.device) if request.script is not None else None
+    draft = _draft(target, request, draft_model) if request.gamma else None
+    if isinstance(draft, TreeDraft):
+        return TreeDecoder(target, draft, request.sampling, request.eos)
+    if isinstance(draft, TwoLevelDraft):
+        return TwoLevelDecoder(target, draft, request.sampling, request.eos)
+    return Decoder(target, draft, request.sampling, script, request.eos)
+
+
+def _cache(model: Model, request: Request) -> KVCache:
+    """Room for prompt, output and the tokens of an iteration; two levels write further ahead."""
+    spec, ahead = model.spec, request.queries + (request.inner_gamma + 2 if request.middle_kv is not None else 0)
+    room = request.context + request.new_tokens + ahead
+    window = spec.sliding_window if spec.num_sliding_layers else None
+    if window is not None and window <= ahead:
+        raise InputError(
+            f"--gamma: {spec.name} sees {window} tokens and must be given fewer in one pass, given {ahead}"
+        )
+    model.expect(room)
+    layers, batch = spec.num_hidden_layers, request.batch
+    return KVCache(layers, batch, model.kv_heads, room, spec.head_dim, model.device, model.dtype)
+
+
+def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft:
+    kind, _, option = request.draft.partition(":")
+    if kind == "ngram" and request.tree is not None:
+        raise InputError(f"--tree: must be grown by a draft that runs a model, given {request.draft!r}")
+    if kind == "ngram" and (not option or option.isdigit()):
+        return NGramDraft(request.gamma, int(option or 3))
+    if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):
+        raise InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
+    runner, own, sampling = target, draft_model is not None, request.sampling
+    if draft_model is not None:
+        runner = Runner(draft_model, _cache(draft_model, request), target.attention)
+        check_vocabulary(target, runner)
+    view = _view(request.draft_kv, runner, request)
+    if request.middle_kv is not None:
+        return _two_levels(target, ViewRunner(runner, view, _slots(request), own, collects=True), request)
+    if request.tree is None:
+        return ModelDraft(ViewRunner(runner, view, request.gamma + 1, own), request.gamma, sampling)
+    tree = Topology(request.tree, target.model.device)
+    return TreeDraft(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
+
+
+def _two_levels(target: Runner, small: ViewRunner, request: Request) -> TwoLevelDraft:
+    view, sampling = _view(request.middle_kv or "full", target, request), request.sampling
+    if view.by_query and not sampling.greedy:
+        raise InputError(
+            f"--middle-kv: {view.method} selects by the drafted tokens' own queries, so that sampling from "
+            "what it sees would not be exact: use a method that selects before, or temperature 0"
+        )
+    middle = ViewRunner(target, view, _slots(request), own=False, collects=True)
+    # The small model's cache runs two tokens behind the target's, and each first pass takes three: all that was
+    # collected may be accepted and one token more, while the last that was drafted was never fed.
+    return TwoLevelDraft(middle, ModelDraft(small, request.inner_gamma, sampling, takes=3), request.gamma, sampling)
+
+
+def _slots(request: Request) -> int:
+    """Collected tokens, and those of another round."""
+    return request.max_accepted + request.inner_gamma + 3
+
+
+def _view(method: str, runner: Runner, request: Request) -> View:
+    return kv.view(parse_kv(method), runner.cache, runner.attention, request.new_tokens, request.max_accepted)
+
+
+@torch.inference_mode()
+def start_random(made: Decoder, context: int, new_tokens: int, seed: int = 0) -> State:
+    """A state as after prompts of `context` tokens, with random cache contents: timing needs no prefill."""
+    model, cache = made.target.model, made.target.cache
+    generator = torch.Generator(model.device).manual_seed(seed)
+    batch = len(cache.lengths)
+    tokens = torch.randint(model.spec.vocab_size, (batch, context), generator=generator, device=model.device)
+    length = torch.full((batch,), context, device=model.device)
+    state = State.from_tokens(tokens, length, new_tokens, made.gamma, seed)
+    _fill(cache, state.length, context, generator)
+    draft = made.draft
+    if isinstance(draft, TwoLevelDraft):
+        view = draft.middle.view
+        view.build(_random_queries(made.target, batch, view.window, generator))
+        draft = draft.small
+    if isinstance(draft, ModelDraft):
+        if draft.own:
+            behind = draft.takes - 1
+            _fill(draft.runner.cache, state.length - behind, context - behind, generator)
+        draft.view.build(_random_queries(draft.runner, batch, draft.view.window, generator))
+    state.append(tokens[:, -1:], torch.ones_like(state.length), made.eos)
+    return state
+
+
+def _fill(cache: KVCache, lengths: torch.Tensor, bound: int, generator: torch.Generator) -> None:
+    for layer in cache.kv.flatten(0, 1):
+        layer.normal_(generator=generator)
+    cache.set_lengths(lengths, bound)
+
+
+def _random_queries(runner: Runner, batch: int, window: int, generator: torch.Generator) -> Observed:
+    spec, model = runner.model.spec, runner.model
+    heads = spec.num_attention_heads // model.shard.size
+    shape = (spec.num_hidden_layers, batch, heads, window + 1, spec.head_dim)
+    return Observed(torch.empty(shape, dtype=model.dtype, device=model.device).normal_(generator=generator), window)

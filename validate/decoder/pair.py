@@ -1,0 +1,85 @@
+"""Target and draft as flags name them, and where they run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from perfmodel.errors import refuse
+from perfmodel.specs.model import load_model
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.parallel import for_draft, local_device
+from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.weights import load
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
+SMALL_PARAMS = 50_000_000
+"""Models below it have operators that are too short to be shared out among threads."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """target: a bundled model's name, or a checkpoint's folder. draft: ``self``, ``ngram[:LONGEST]``, or as target.
+
+    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``.
+    """
+
+    target: str
+    weights: str | None = None
+    draft: str = "self"
+    draft_weights: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    tp: int = 1
+    draft_tp: int | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The target's folder, None for a bundled name."""
+        return Path(self.target) if Path(self.target).is_dir() else None
+
+    @property
+    def draft_model(self) -> str | None:
+        """The draft model's name or folder, None where no second model is run."""
+        return None if self.draft == "self" or self.draft.partition(":")[0] == "ngram" else self.draft
+
+    @property
+    def kind(self) -> str:
+        """As `Request.draft` has it."""
+        return "model" if self.draft_model else self.draft
+
+    def place(self) -> torch.device:
+        """The device of this process. Raises InputError for CUDA where torch sees none."""
+        cuda = torch.cuda.is_available()
+        if self.device not in ("auto", "cpu", "cuda") or (self.device == "cuda" and not cuda):
+            raise refuse("--device", None, "auto, cpu or (where torch sees one) cuda", self.device)
+        return local_device("cuda" if cuda and self.device != "cpu" else "cpu")
+
+    def precision(self) -> str:
+        """fp32, bf16 or fp64; by default bf16 on CUDA and fp32 on a CPU."""
+        if self.dtype == "auto":
+            return "bf16" if self.place().type == "cuda" else "fp32"
+        if self.dtype not in DTYPES:
+            raise refuse("--dtype", None, f"auto, {', '.join(DTYPES)}", self.dtype)
+        return self.dtype
+
+    def set_threads(self, threads: int | None) -> None:
+        """As asked, else one for a small target."""
+        if threads is not None and threads < 1:
+            raise refuse("--threads", None, "1 or more", threads)
+        if threads is not None or load_model(self.target).total_params < SMALL_PARAMS:
+            torch.set_num_threads(threads or 1)
+
+    def models(self, shard: Shard) -> tuple[Model, Model | None]:
+        """Target and separate draft, this rank's part of each."""
+        device, dtype = self.place(), DTYPES[self.precision()]
+        target = load(self.target, self.weights or _default_weights(self.target), device, dtype, shard)
+        if self.draft_model is None:
+            return target, None
+        part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
+        weights = self.draft_weights or _default_weights(self.draft_model)
+        return target, load(self.draft_model, weights, device, dtype, part, "--draft")
+
+
+def _default_weights(name: str) -> str:
+    return "checkpoint" if Path(name).is_dir() else "random:0"

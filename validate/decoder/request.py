@@ -1,0 +1,83 @@
+"""What is asked of a decoder: sizes, draft, sampling. Everything is checked before anything is allocated."""
+
+from dataclasses import dataclass, field, replace
+
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.topology import check_parents, depths
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to decode with. `context` is the longest prompt; `gamma` 0 is plain decoding, whatever the draft.
+
+    draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, handed to `make_decoder`).
+    tree: parents of the nodes of a token tree (see `topology`) of gamma levels below the root, None for a chain.
+    middle_kv: the target's sparse cache that stands between a separate draft and the target itself (see `two_levels`),
+    drafting gamma tokens from rounds of `inner_gamma` of the draft's; None for one level.
+    script: relative frequencies of 0 .. gamma accepted tokens, None to observe what the models do.
+    """
+
+    batch: int
+    context: int
+    new_tokens: int
+    gamma: int = 0
+    draft: str = "self"
+    draft_kv: str = "full"
+    sampling: Sampling = field(default_factory=Sampling)
+    script: tuple[float, ...] | None = None
+    attention: str = "auto"
+    pointwise: str = "auto"
+    eos: tuple[int, ...] = ()
+    tree: tuple[int, ...] | None = None
+    middle_kv: str | None = None
+    inner_gamma: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("batch", self.batch, 1), ("context", self.context, 1), ("gamma", self.gamma, 0)):
+            if value < least:
+                raise InputError(f"--{name}: must be {least} or more, given {value}")
+        if self.tree is not None:
+            self._check_tree(self.tree)
+        if self.middle_kv is not None:
+            self._check_levels()
+        if self.script is not None and len(self.script) != self.gamma + 1:
+            counts = self.gamma + 1
+            raise InputError(f"scripted acceptance: must be gamma + 1 = {counts} counts, given {len(self.script)}")
+
+    def _check_tree(self, parents: tuple[int, ...]) -> None:
+        check_parents(parents)
+        if self.gamma != depths(parents)[-1]:
+            raise InputError(f"--gamma: must be the {depths(parents)[-1]} levels below the root, given {self.gamma}")
+        if self.script is not None:
+            raise InputError("--alpha: must not be given with --tree: it is a chain's, and a tree's is observed")
+
+    def _check_levels(self) -> None:
+        if self.draft != "model" or self.tree is not None or self.script is not None:
+            raise InputError("--middle-kv: must stand over a separate --draft model, without --tree and --alpha")
+        if self.inner_gamma < 1 or self.gamma < 1:
+            raise InputError(
+                f"--inner-gamma, --gamma: must be 1 or more with --middle-kv, given {self.inner_gamma}, {self.gamma}"
+            )
+
+    def plain(self) -> "Request":
+        """The same without speculation."""
+        script = None if self.script is None else (1.0,)
+        return replace(self, gamma=0, tree=None, middle_kv=None, script=script)
+
+    @property
+    def cache_name(self) -> str:
+        """What is read for drafting, from the level that verifies down."""
+        if self.draft.startswith("ngram"):
+            return self.draft
+        return self.draft_kv if self.middle_kv is None else f"{self.middle_kv} < {self.draft_kv}"
+
+    @property
+    def max_accepted(self) -> int:
+        """Most draft tokens that one iteration can accept."""
+        return self.gamma if self.middle_kv is None else self.gamma + self.inner_gamma
+
+    @property
+    def queries(self) -> int:
+        """Tokens that a verification runs for each sequence, at most."""
+        return self.max_accepted + 1 if self.tree is None else len(self.tree)

@@ -1,0 +1,168 @@
+"""Text to tokens and back: bytes for a byte-level model, else a Hugging Face folder's own tokenizer; and prompts."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.reading import read_text
+from perfmodel.specs.files import read_mapping
+from perfmodel.specs.model import ModelSpec
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+
+
+class Tokenizer(Protocol):
+    """Both directions. bos: the token that texts begin with, None where there is none."""
+
+    bos: int | None
+
+    def encode(self, text: str) -> list[int]:
+        """Text to tokens, special ones (such as a leading BOS) included."""
+        ...
+
+    def chat(self, text: str) -> list[int]:
+        """A user's message to the tokens of a conversation that the model is to answer."""
+        ...
+
+    def decode(self, tokens: list[int]) -> str:
+        """Tokens to text; what is no text is replaced."""
+        ...
+
+
+class Bytes:
+    """One token is one byte of UTF-8."""
+
+    bos: int | None = None
+
+    def encode(self, text: str) -> list[int]:
+        """Text to bytes."""
+        return list(text.encode())
+
+    def chat(self, text: str) -> list[int]:
+        """There is no template."""
+        raise InputError("--chat: needs a chat template, which a byte-level model has none of")
+
+    def decode(self, tokens: list[int]) -> str:
+        """Bytes to text."""
+        return bytes(tokens).decode(errors="replace")
+
+
+class HuggingFace:
+    """The tokenizer of a folder, as transformers reads it; nothing is looked up on the network."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from transformers import AutoTokenizer
+        except ImportError:
+            raise InputError(f"{folder}: its tokenizer needs transformers: pip install 'perfmodel[text]'") from None
+        try:
+            self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # readers of other people's files raise anything
+            raise InputError(f"{folder}: must hold a tokenizer that transformers reads: {_brief(error)}") from None
+        self.bos: int | None = self._inner.bos_token_id
+
+    def encode(self, text: str) -> list[int]:
+        """See `Tokenizer`."""
+        return list(self._inner(text)["input_ids"])
+
+    def chat(self, text: str) -> list[int]:
+        """See `Tokenizer`."""
+        message = [{"role": "user", "content": text}]
+        try:
+            whole = self._inner.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # templates are programs
+            raise InputError(f"--chat: the folder's chat template: {_brief(error)}") from None
+        return list(self._inner(whole, add_special_tokens=False)["input_ids"])
+
+    def decode(self, tokens: list[int]) -> str:
+        """See `Tokenizer`."""
+        return str(self._inner.decode(tokens))
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]
+
+
+def tokenizer(spec: ModelSpec, folder: Path | None) -> Tokenizer | None:
+    """The model's tokenizer, None where there is none. Raises InputError where it cannot be read."""
+    if folder is not None and any((folder / name).is_file() for name in TOKENIZER_FILES):
+        return HuggingFace(folder)
+    return Bytes() if spec.vocab_size == 256 else None
+
+
+def end_tokens(folder: Path | None) -> tuple[int, ...]:
+    """The EOS tokens of a folder as transformers has them: of generation_config.json, without that file config.json."""
+    if folder is None:
+        return ()
+    path = folder / "generation_config.json"
+    path = path if path.is_file() else folder / "config.json"
+    given = read_mapping(path).get("eos_token_id")
+    ends = given if isinstance(given, list) else [] if given is None else [given]
+    if not all(type(token) is int for token in ends):
+        raise refuse(str(path), "eos_token_id", "a token number, a list of them or null", given)
+    return tuple(ends)
+
+
+def read_prompts(
+    reader: Tokenizer | None, texts: Sequence[str], file: Path | None, vocab: int, chat: bool = False
+) -> list[list[int]]:
+    """Prompts of `texts` and of a file, a list of tokens each. Documents are never joined.
+
+    file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one document.
+    chat: every text is a user's message, put into the model's chat template. Raises InputError naming flag and line.
+    """
+    found = [("--prompt", text) for text in texts]
+    if file is not None:
+        found += list(_documents(file))
+    prompts = [_tokens(where, given, reader, vocab, chat) for where, given in found]
+    empty = next((where for (where, _), prompt in zip(found, prompts, strict=True) if not prompt), None)
+    if empty is not None:
+        raise refuse(empty, None, "a text of one token or more", "none")
+    return prompts
+
+
+def _documents(file: Path) -> Iterator[tuple[str, Any]]:
+    """(where, text or tokens) of every document of a file."""
+    try:
+        content = read_text(file)
+    except InputError as error:
+        raise InputError(f"--prompts: {error}") from None
+    if file.suffix == ".txt":
+        yield f"--prompts: {file}", content
+        return
+    for number, line in enumerate(content.splitlines(), 1):
+        where = f"--prompts: {file}: line {number}"
+        if not line.strip():
+            continue
+        try:
+            given = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: must be JSON: {_brief(error)}") from None
+        if isinstance(given, dict):
+            given = given.get("text", given.get("tokens"))
+        if not isinstance(given, (str, list)):
+            raise refuse(where, None, 'an object with "text" or "tokens", or a list of tokens', line[:60])
+        yield where, given
+
+
+def _tokens(where: str, given: str | list[Any], reader: Tokenizer | None, vocab: int, chat: bool) -> list[int]:
+    if isinstance(given, list):
+        wrong = [token for token in given if type(token) is not int or not 0 <= token < vocab]
+        if wrong:
+            raise refuse(where, None, f"tokens in 0 .. {vocab - 1}", wrong[0])
+        if chat:
+            raise InputError(f"{where}: --chat: must be given texts, not tokens")
+        return given
+    if reader is None:
+        raise InputError(f"{where}: must be tokens: the model has no tokenizer")
+    return reader.chat(given) if chat else reader.encode(given)
+
+
+def last_tokens(prompt: list[int], count: int | None, bos: int | None) -> list[int]:
+    """The end of a prompt, `count` tokens at most; a BOS that it begins with stays."""
+    if count is None or len(prompt) <= count:
+        return prompt
+    keeps = prompt[0] == bos and bos is not None
+    return [*prompt[:1], *prompt[len(prompt) - count + 1 :]] if keeps else prompt[-count:]

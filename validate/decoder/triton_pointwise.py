@@ -1,0 +1,134 @@
+"""The small steps of a pass as three Triton kernels: residual and norm, heads into place, SiLU times up.
+
+Each reads and writes every value once and rounds where `pointwise.Torch` does, but for products inside a rotation.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from perfmodel.validate.decoder.cache import Slots
+from perfmodel.validate.decoder.pointwise import Heads
+
+BLOCK = 1024
+"""Values that one program of `_silu_mul` takes."""
+
+
+@triton.jit
+def _add_norm(  # type: ignore[no-untyped-def]
+    x_at, residual_at, weight_at, total_at, out_at, eps, HIDDEN: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Program (row): total = residual + x, out = its norm."""
+    row = tl.program_id(0).to(tl.int64) * HIDDEN
+    d = tl.arange(0, BLOCK)
+    inside = d < HIDDEN
+    x = tl.load(x_at + row + d, mask=inside, other=0.0).to(tl.float32)
+    residual = tl.load(residual_at + row + d, mask=inside, other=0.0).to(tl.float32)
+    weight = tl.load(weight_at + d, mask=inside, other=0.0).to(tl.float32)
+    rounded = (residual + x).to(total_at.dtype.element_ty)
+    total = rounded.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(total * total, axis=0) / HIDDEN + eps)
+    tl.store(total_at + row + d, rounded, mask=inside)
+    tl.store(out_at + row + d, (total * scale * weight).to(out_at.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Program (row, stretch): SiLU of the first half of a row times the second half."""
+    row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < INNER
+    gate = tl.load(gate_up_at + row * 2 * INNER + at, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(gate_up_at + row * 2 * INNER + INNER + at, mask=inside, other=0.0).to(tl.float32)
+    gated = (gate / (1.0 + tl.exp(-gate))).to(out_at.dtype.element_ty).to(tl.float32)
+    tl.store(out_at + row * INNER + at, (gated * up).to(out_at.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _rotate(  # type: ignore[no-untyped-def]
+    qkv_at, cosine_at, sine_at, q_norm_at, k_norm_at, q_at, k_at, v_at, cache_k_at, cache_v_at, slots_at,
+    k_b, k_h, k_s, v_b, v_h, v_s, cache_b, cache_h, cache_s, queries, eps,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+    NORM: tl.constexpr, CACHED: tl.constexpr,
+):  # fmt: skip
+    """Program (token of a sequence, head): one head normed, rotated and put where it belongs."""
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    b, j = token // queries, token % queries
+    d = tl.arange(0, BLOCK)
+    inside = d < D
+    at = qkv_at + (token * (HEADS + 2 * KV_HEADS) + head) * D
+    x = tl.load(at + d, mask=inside, other=0.0)
+    if head < HEADS + KV_HEADS:
+        kind = x.dtype
+        partner = tl.where(d < HALF, d + HALF, tl.where(d < 2 * HALF, d - HALF, d))
+        one, other = x.to(tl.float32), tl.load(at + partner, mask=inside, other=0.0).to(tl.float32)
+        if NORM:
+            norm_at = q_norm_at if head < HEADS else k_norm_at
+            scale = tl.rsqrt(tl.sum(one * one, axis=0) / D + eps)
+            one *= scale * tl.load(norm_at + d, mask=inside, other=0.0).to(tl.float32)
+            other *= scale * tl.load(norm_at + partner, mask=inside, other=0.0).to(tl.float32)
+            one, other = one.to(kind).to(tl.float32), other.to(kind).to(tl.float32)
+        turns = d < 2 * HALF
+        cosine = tl.load(cosine_at + token * HALF + d % HALF, mask=turns, other=1.0).to(tl.float32)
+        sine = tl.load(sine_at + token * HALF + d % HALF, mask=turns, other=0.0).to(tl.float32)
+        x = (one * cosine + tl.where(d < HALF, -other, other) * sine).to(kind)
+    if head < HEADS:
+        tl.store(q_at + ((b * HEADS + head) * queries + j) * D + d, x, mask=inside)
+    else:
+        is_key = head < HEADS + KV_HEADS
+        h = head - HEADS if is_key else head - HEADS - KV_HEADS
+        place = b * k_b + h * k_h + j * k_s if is_key else b * v_b + h * v_h + j * v_s
+        tl.store((k_at if is_key else v_at) + place + d, x, mask=inside)
+        if CACHED:
+            slot = tl.load(slots_at + token)
+            cache_at = cache_k_at if is_key else cache_v_at
+            tl.store(cache_at + b * cache_b + h * cache_h + slot * cache_s + d, x, mask=inside)
+
+
+class Fused:
+    """The kernels as a `Pointwise`; they have no gradients."""
+
+    name = "triton"
+
+    def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """See `Pointwise`."""
+        x, residual = x.contiguous(), residual.contiguous()
+        hidden, total, out = x.shape[-1], torch.empty_like(x), torch.empty_like(x)
+        block = triton.next_power_of_2(hidden)
+        _add_norm[(x.numel() // hidden,)](
+            x, residual, weight, total, out, eps, HIDDEN=hidden, BLOCK=block, num_warps=min(8, max(1, block // 512))
+        )
+        return total, out
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        """See `Pointwise`."""
+        gate_up, inner = gate_up.contiguous(), gate_up.shape[-1] // 2
+        out = gate_up.new_empty(*gate_up.shape[:-1], inner)
+        _silu_mul[(out.numel() // inner, triton.cdiv(inner, BLOCK))](
+            gate_up, out, INNER=inner, BLOCK=BLOCK, num_warps=4
+        )
+        return out
+
+    def rotate(
+        self,
+        layer: Heads,
+        qkv: Tensor,
+        cosine: Tensor,
+        sine: Tensor,
+        out: tuple[Tensor, Tensor] | None = None,
+        slots: Slots | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Pointwise`."""
+        batch, n, _ = qkv.shape
+        heads, kv_heads, d = layer.heads, layer.kv_heads, layer.head_dim
+        qkv, q = qkv.contiguous(), qkv.new_empty(batch, heads, n, d)
+        k, v = out or qkv.new_empty(2, batch, kv_heads, n, d)
+        cache_k, cache_v, _, where = slots or (k, v, None, q)  # not touched where there is no cache
+        _rotate[(batch * n, heads + 2 * kv_heads)](
+            qkv, cosine.contiguous(), sine.contiguous(), layer.q_norm if layer.q_norm is not None else q,
+            layer.k_norm if layer.k_norm is not None else q, q, k, v, cache_k, cache_v, where.contiguous(),
+            *k.stride()[:3], *v.stride()[:3], *cache_k.stride()[:3], n, layer.eps,
+            HEADS=heads, KV_HEADS=kv_heads, D=d, HALF=cosine.shape[-1], BLOCK=triton.next_power_of_2(d),
+            NORM=layer.q_norm is not None, CACHED=slots is not None, num_warps=1,
+        )  # fmt: skip
+        return q, k, v
