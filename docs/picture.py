@@ -12,16 +12,18 @@ from perfmodel import cli
 ROOT = Path(__file__).parents[1]
 PICTURES = {
     "docs/img/speedup.svg": "perfmodel plot surface --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 "
-    "--draft-kv streamingllm:512 --gamma 2 --alpha 0.81 --batch 8..320 --context 1000..128000 --measured",
+    "--draft-kv streamingllm:512 --gamma 2 --alpha 0.81 --batch 8..320 --context 1000..128000 --measured "
+    "--engine magicdec --output",
+    "docs/img/engines.svg": "perfmodel validate accuracy --plot-engines",
 }
-"""Path in the repository -> the command that draws it, to which ``--output`` is added."""
+"""Path in the repository -> the command that draws it, to which the path is added."""
 
 
 def drawn(name: str, folder: Path) -> Path:
     """Draw one of `PICTURES` into a folder. Raises RuntimeError where its command fails."""
     where = folder / Path(name).name
     _, *arguments = shlex.split(PICTURES[name])
-    if status := cli.run([*arguments, "--output", str(where)]):
+    if status := cli.run([*arguments, str(where)]):
         raise RuntimeError(f"{PICTURES[name]}: exit status {status}")
     return where
 

@@ -21,6 +21,8 @@ from perfmodel.parse import (
     parse_numbers,
     parse_span,
 )
+from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
+from perfmodel.specs.stacks import ENGINES
 from perfmodel.speculation.scenario import Accounting, Rollback
 
 Number = float | str
@@ -132,7 +134,9 @@ TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "-
 Draft = Annotated[
     str, Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model")
 ]
-DraftTP = Annotated[Number | None, Argument("Devices of the draft (default: as --tp).", "N", read=count)]
+DraftTP = Annotated[
+    Number | None, Argument("Devices of the draft (default: as --tp, or as many as it allows).", "N", read=count)
+]
 DraftKV = Annotated[
     str | None,
     Argument(
@@ -166,8 +170,15 @@ KVReread = Annotated[
     Number | None,
     Argument("How often verification reads the cache, 1 to gamma + 1 (default: calibrated).", "R", read=number),
 ]
+EngineName = Annotated[
+    str | None,
+    Argument(f"What serves (default: {DEFAULT_ENGINE}; a CPU its own).", "|".join(ENGINES)),
+]
 CalibrationName = Annotated[
-    str | None, Argument("Constants (default: the device's; `perfmodel calibrations list`).", "NAME|PATH|ideal")
+    str | None, Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal")
+]
+ContextStd = Annotated[
+    Number, Argument("Standard deviation of --context over the sequences of a batch.", "COUNT", read=whole)
 ]
 AccountingName = Annotated[
     str, Argument("Do sequences advance each on its own, or all by the least?", "|".join(get_args(Accounting)))

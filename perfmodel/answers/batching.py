@@ -72,7 +72,7 @@ def both_ways(scenario: Scenario, context: float, tokens: int) -> BothWays:
     verify = _pass(scenario, 1.0, context, float(tokens), gained)
     one = Speculating(**asdict(verify), draft_s=float(p.gamma * p.draft_s + p.overhead_s))
     many = _pass(scenario, float(tokens), context, 1.0, float(tokens))
-    cache = crossover_cache_bytes(one.weight_bytes, tokens, gained)
+    cache = crossover_cache_bytes(one.weight_bytes, tokens, gained, many.weight_bytes)
     return BothWays(
         speculating=one,
         batching=many,
@@ -84,9 +84,17 @@ def both_ways(scenario: Scenario, context: float, tokens: int) -> BothWays:
     )
 
 
-def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float) -> float | None:
-    """One sequence's cache where speculation moves no more bytes per token: W (m - Omega) / (m (Omega - 1))."""
-    return None if gained <= 1 else weight_bytes * (tokens - gained) / (tokens * (gained - 1))
+def crossover_cache_bytes(
+    weight_bytes: float, tokens: int, gained: float, batched: float | None = None
+) -> float | None:
+    """One sequence's cache where speculation moves no more bytes per token: (m W - Omega W') / (m (Omega - 1)).
+
+    batched: W', what a batch of m sequences moves of the weights; W if left out. A sequence may route its tokens alike.
+    """
+    if gained <= 1:
+        return None
+    other = weight_bytes if batched is None else batched
+    return max(tokens * weight_bytes - gained * other, 0.0) / (tokens * (gained - 1))
 
 
 def _load(p: Pass) -> float:

@@ -180,7 +180,7 @@ def find_candidates(asked: AdviseQuery) -> tuple[list[Candidate], list[Candidate
 
     Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
     """
-    named = Named.of(asked.model, asked.hardware, asked.calibration)
+    named = Named.of(asked.model, asked.hardware, asked.engine, asked.calibration)
     precision = precision_of(named.target, named.gpu.peak, asked.weights, asked.kv_dtype)
     named.gpu.check_peaks(precision.weights.computes)
     if named.gpu.memory is None:

@@ -130,7 +130,7 @@ def moe(question: MoEQuery) -> MoE:
     query = question.query(batch=batches[0])
     gamma, context, fraction = int(query.gamma or 0), float(query.context), float(query.memory_fraction)
     scenario = resolve(query)
-    independence = _independence(question, experts_of(scenario), gamma)
+    independence = _independence(question, scenario, gamma)
     scenario = with_independence(scenario, independence)
     experts, at = experts_of(scenario), np.array(batches)
     efficiency = np.asarray(target_efficiency(scenario, at.astype(float), context, gamma))
@@ -172,10 +172,13 @@ def moe(question: MoEQuery) -> MoE:
     )
 
 
-def _independence(question: MoEQuery, experts: Experts, gamma: int) -> float:
+def _independence(question: MoEQuery, scenario: Scenario, gamma: int) -> float:
+    """As asked, else as the calibration has it."""
     if question.fewer_experts is not None:
+        experts = experts_of(scenario)
         return independence_of(experts, value(question.fewer_experts_at), gamma, float(question.fewer_experts))
-    return 1.0 if question.routing_independence is None else float(question.routing_independence)
+    asked = question.routing_independence
+    return scenario.independence if asked is None else float(asked)
 
 
 def experts_of(scenario: Scenario) -> Experts:

@@ -1,20 +1,21 @@
 """A question in the user's words, and the scenario that it resolves to."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from perfmodel.answers import arguments as arg
-from perfmodel.costs import check_tensor_parallel
+from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import find_acceptance
-from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import ModelSpec, load_model, precision_of
+from perfmodel.specs.stacks import ENGINES, calibration_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -37,7 +38,9 @@ class Setting(arg.Question):
     kv_dtype: arg.KVType = None
     draft_kv_dtype: arg.DraftKVType = None
     kv_reread: arg.KVReread = None
+    engine: arg.EngineName = None
     calibration: arg.CalibrationName = None
+    context_std: arg.ContextStd = 0
     kv_page: arg.KVPage = 1
     topk_reuse: arg.TopkReuse = 0.0
     state_rollback: arg.StateRollback = "keep"
@@ -49,6 +52,9 @@ class Setting(arg.Question):
         self.within("memory_fraction", 5e-324, 1, "a number above 0 and at most 1")
         self.within("kv_page", 1, 2**20, "a whole number of tokens from 1 to 2^20")
         self.within("topk_reuse", 0, 1, "a number from 0 to 1")
+        self.within("context_std", 0, 2**40, "0 or more tokens")
+        if self.engine is not None and self.engine not in ENGINES:
+            raise unknown_name("--engine", "engine", self.engine, ENGINES)
         if self.state_rollback not in get_args(Rollback):
             raise refuse("--state-rollback", None, f"one of {', '.join(get_args(Rollback))}", self.state_rollback)
 
@@ -123,10 +129,10 @@ class Named:
     calibration: Calibration
 
     @classmethod
-    def of(cls, model: str, hardware: str, calibration: str | None) -> "Named":
+    def of(cls, model: str, hardware: str, engine: str | None, calibration: str | None) -> "Named":
         """Raises InputError for a name that is unknown, or a file that cannot be read."""
         target, gpu = load_model(model), load_gpu(hardware)
-        return cls(target, gpu, load_calibration(gpu.calibration if calibration is None else calibration))
+        return cls(target, gpu, calibration_of(gpu, engine, calibration))
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
@@ -134,7 +140,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
     acceptance: stands for whatever the question says of it. named: what the question names, where it was read before.
     """
-    found = named or Named.of(query.model, query.hardware, query.calibration)
+    found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
     target, gpu, tp = found.target, found.gpu, int(query.tp)
     precision = precision_of(target, gpu.peak, query.weights, query.kv_dtype)
     draft_kv_type = precision.kv
@@ -151,6 +157,8 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         weights=query.draft_weights,
         own_on=gpu.peak if query.weights is None else None,
     )
+    if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
+        draft = replace(draft, tensor_parallel=allowed)  # type: ignore[type-var]
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
@@ -170,6 +178,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         kv_page=int(query.kv_page),
         topk_reuse=float(query.topk_reuse),
         state_rollback=query.state_rollback,  # type: ignore[arg-type]
+        context_std=float(query.context_std),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from perfmodel.answers.answer import Room
 from perfmodel.costs.roofline import LIMITERS
+from perfmodel.specs.fits import Relation
 from perfmodel.specs.formats import weight_format
 from perfmodel.speculation.chain import Prediction
 from perfmodel.speculation.scenario import Scenario
@@ -34,20 +35,34 @@ _WOULD = {
 }
 
 
+RESTS_ON: dict[Relation, str] = {
+    "seen": "steps of this model on this device",
+    "model": "steps of other models on this device",
+    "gpu": "this device's kernels, and steps on other devices",
+    "transferred": "another device's kernels",
+}
+"""What of an engine was measured that is nearest to the question -> in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Which calibration answered: its name, the stack it is of, whether it is this device's own, and its data."""
+    """Which calibration answered: its name, the stack it is of, whether it is this device's own, and its data.
+
+    rests_on: what of an engine was measured that is nearest to the question; None for what is no serving engine.
+    """
 
     name: str
     stack: str
     kind: str
     fitted_on: tuple[str, ...]
+    rests_on: str | None = None
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Calibrated":
         """The scenario's; `kind` is ``transferred`` where it is another device's, else what its file says."""
-        c = scenario.machine.calibration
-        return cls(c.name, c.stack, "transferred" if is_transferred(scenario) else c.kind, c.fitted_on)
+        c, gpu = scenario.machine.calibration, scenario.machine.gpu
+        rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu.name)] if c.errors else None
+        return cls(c.name, c.stack, "transferred" if is_transferred(scenario) else c.kind, c.fitted_on, rests_on)
 
 
 def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
@@ -111,6 +126,12 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
         )
+    if scenario.machine.over_host and scenario.machine.gpu.link:
+        gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
+        reach = gpu.link.devices if gpu.link else 1
+        notes.append(f"{gpu.name}: its link joins {reach} devices, so {tp} talk over PCIe, whose boxes differ")
+    if gamma and draft.tensor_parallel < scenario.machine.tensor_parallel and not draft.views_target_cache:
+        notes.append(f"the draft runs on {draft.tensor_parallel} of {scenario.machine.tensor_parallel} devices")
     if is_transferred(scenario):
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")

@@ -16,10 +16,17 @@ from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
 from perfmodel.errors import InputError
+from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import speedup_interval
+from perfmodel.speculation.uncertainty import (
+    acceptance_log_error,
+    interval_of,
+    ratio_log_error,
+    speedup_interval,
+    step_log_error,
+)
 from perfmodel.speculation.workload import Workload
 
 
@@ -33,11 +40,16 @@ class CostRatios:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What was assumed of acceptance: its constant (None by position), what it gains, and where it is from."""
+    """What was assumed of acceptance: its constant (None by position), what it gains, and where it is from.
+
+    tokens_per_iteration_interval: where a constant is carried to a draft length at which it was not measured (a rate
+    alone is one of the first position), what that is off by in published acceptances; None where it is known.
+    """
 
     alpha: float | None
     tokens_per_iteration: float
     source: str
+    tokens_per_iteration_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +75,9 @@ class WhatIf(Answer):
     interval_coverage: float | None
     tpot_s: float
     ar_tpot_s: float
+    ar_tpot_interval: tuple[float, float] | None
+    iteration_s: float
+    iteration_interval: tuple[float, float] | None
     throughput_tokens_per_s: float
     ar_throughput_tokens_per_s: float
     gamma_optimal: int
@@ -126,6 +141,7 @@ def _workload(query: Query) -> Workload:
 def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Prediction) -> WhatIf:
     batch, context, gamma = float(workload.batch), float(workload.context), int(workload.gamma)
     interval = speedup_interval(scenario, batch, context, gamma, float(p.speedup))
+    step, iteration = _time_intervals(scenario, p, batch, context, gamma)
     setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
     saved = float(p.ar_tpot_s - p.tpot_s)
     room = Room.of(memory_of(scenario, batch, context, gamma, float(query.memory_fraction)))
@@ -142,12 +158,15 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
         verify_step=Step.of(scenario.target_step(batch, context, gamma + 1.0)),
         overhead_s=float(p.overhead_s),
         cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
-        acceptance=_accepted(scenario, p),
+        acceptance=_accepted(scenario, p, gamma),
         speedup=float(p.speedup),
         speedup_interval=None if interval is None else (interval.low, interval.high),
         interval_coverage=None if interval is None else interval.coverage,
         tpot_s=float(p.tpot_s),
         ar_tpot_s=float(p.ar_tpot_s),
+        ar_tpot_interval=step,
+        iteration_s=float(p.iteration_s),
+        iteration_interval=iteration,
         throughput_tokens_per_s=float(p.throughput_tokens_per_s),
         ar_throughput_tokens_per_s=float(p.ar_throughput_tokens_per_s),
         gamma_optimal=int(p.gamma_optimal),
@@ -161,9 +180,26 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
     )
 
 
-def _accepted(scenario: Scenario, p: Prediction) -> Accepted:
+def _time_intervals(scenario: Scenario, p: Prediction, batch: float, context: float, gamma: int) -> tuple[Any, Any]:
+    """(low, high) of a plain step and of an iteration; None where the calibration states no error of a step."""
+    off = step_log_error(scenario, batch, context)
+    if off is None:
+        return None, None
+    ratio = ratio_log_error(scenario, batch, context, gamma)
+    found = interval_of(float(p.ar_tpot_s), float(off)), interval_of(float(p.iteration_s), float(off), ratio or 0.0)
+    return tuple((each.low, each.high) for each in found)  # type: ignore[return-value]
+
+
+def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
     alpha: Any = scenario.acceptance.alpha
-    return Accepted(None if alpha is None else float(alpha), float(p.tokens_per_iteration), scenario.acceptance.source)
+    gained, off = float(p.tokens_per_iteration), float(acceptance_log_error(scenario, gamma))
+    ends = interval_of(gained, off) if off > 0 else None
+    return Accepted(
+        None if alpha is None else float(alpha),
+        gained,
+        scenario.acceptance.source,
+        None if ends is None else (max(ends.low, 1.0), min(ends.high, gamma + 1.0)),
+    )
 
 
 def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
@@ -181,6 +217,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
         kv_dtype=scenario.precision.kv.name,
         draft_kv_dtype=draft.precision.kv.name,
         kv_reread=float(scenario.machine.reread(gamma + 1.0)),
+        engine=engine_of(scenario.machine.calibration),
         calibration=scenario.machine.calibration.name,
     )
 

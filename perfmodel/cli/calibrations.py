@@ -1,13 +1,17 @@
 """``perfmodel calibrations``: how far each device and stack is from the ideal roofline."""
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from perfmodel.cli.catalogue import Catalogue, Column, app_of
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
+from perfmodel.writing import write
 
 
 def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:g}".format, spare: int = 0) -> Column:
@@ -16,6 +20,14 @@ def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:g}".forma
 
 def _microseconds(value: float) -> str:
     return f"{value * 1e6:g}"
+
+
+def _rests_on(c: Calibration) -> str:
+    """Whose rows the constants were fitted to: of an engine's file the models measured on this very device."""
+    if c.errors:
+        models = ", ".join(dict.fromkeys((*c.measured_models, *c.speculating_models)))
+        return f"rows of {models}" if models else "kernels, and steps on other devices"
+    return {"kernels": "kernels", "fitted": "its own rows", "ideal": "peaks"}.get(c.kind, "figures of others")
 
 
 def _faults(c: Calibration) -> list[str]:
@@ -40,6 +52,7 @@ CATALOGUE = Catalogue(
         Column("kind", "kind", lambda c: c.kind, left=True),
         Column("gpu", "device", lambda c: c.gpu, left=True, spare=3),
         Column("stack", "stack", lambda c: c.stack, left=True),
+        Column("rests_on", "rests on", _rests_on, left=True, spare=5),
         _constant("gemm_bandwidth_fraction", "GEMM bandwidth", spare=1),
         _constant("attention_bandwidth_fraction", "attention bandwidth", spare=2),
         _constant("iteration_fixed_s", "us an iteration", _microseconds),
@@ -49,3 +62,32 @@ CATALOGUE = Catalogue(
     faults=_faults,
 )
 app = app_of(CATALOGUE)
+
+
+@app.command("import")
+def import_(
+    format: Annotated[str, typer.Argument(help="Whose tables: aiconfigurator.")],
+    path: Annotated[str, typer.Argument(help="The package aiconfigurator-core: a wheel, or a folder that holds it.")],
+    gpu: Annotated[str, typer.Option(help="Device, by name or path.")],
+    engine: Annotated[str, typer.Option(help="vllm, trtllm or sglang.")],
+    version: Annotated[str | None, typer.Option(help="Of the engine, as the tables have it [the newest].")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write [stdout].")] = None,
+) -> None:
+    """Distil public kernel tables of one device and engine into a calibration, with the errors of the fits."""
+    from perfmodel.validate.fit.kernels import distil
+    from perfmodel.validate.fit.kernels_file import render
+    from perfmodel.validate.fit.tables import ENGINES, Tables
+
+    if format != "aiconfigurator":
+        raise unknown_name("import", "format", format, ("aiconfigurator",))
+    if engine not in ENGINES:
+        raise unknown_name("--engine", "engine", engine, ENGINES)
+    device = load_gpu(gpu, "--gpu")
+    text = render(distil(Tables.of(path, device.name), device, engine, version), device, engine)
+    if out is None:
+        typer.echo(text, nl=False)
+    elif out.exists():
+        raise InputError(f"--out: {out} exists; name a new file or remove it first")
+    else:
+        write(out, text, "--out")
+        typer.echo(f"wrote {out}")

@@ -8,8 +8,9 @@ from perfmodel.answers.query import Query
 from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import NONE, devices, limiter, seconds, size, times, tokens
 from perfmodel.answers.verdict import CELLS, SENTENCES, Calibrated
-from perfmodel.answers.whatif import WhatIf
+from perfmodel.answers.whatif import Accepted, WhatIf
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
+from perfmodel.specs.stacks import ENGINES
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "too_close_to_call": "yellow", "does_not_fit": "red"}
 FIGURES = {
@@ -103,7 +104,7 @@ def _speedup(a: WhatIf) -> str:
 
 
 def _named(c: Calibrated) -> str:
-    return f"{c.name} ({c.kind})"
+    return f"{c.name} ({c.rests_on or c.kind})"
 
 
 def _facts(a: WhatIf) -> dict[str, str]:
@@ -111,25 +112,45 @@ def _facts(a: WhatIf) -> dict[str, str]:
     alpha = f"alpha {acceptance.alpha:.3f}, " if acceptance.alpha is not None else ""
     inflection = f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
     fitted = f", fitted on {', '.join(a.calibration.fitted_on)}" if a.calibration.fitted_on else ""
+    fitted = f"; rests on {a.calibration.rests_on}" if a.calibration.rests_on else fitted
     speculating = {
         "cost ratios": f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}",
-        "overhead": f"{seconds(a.overhead_s)} per iteration outside the passes",
-        "acceptance": f"{alpha}{acceptance.tokens_per_iteration:.2f} tokens per iteration ({acceptance.source})",
+        "iteration": f"{seconds(a.iteration_s)}{_between(a.iteration_interval)}, "
+        f"{seconds(a.overhead_s)} of it outside the passes",
+        "acceptance": f"{alpha}{acceptance.tokens_per_iteration:.2f} tokens per iteration{_carried(acceptance)} "
+        f"({acceptance.source})",
         "break-even context": tokens(turn.break_even_context),
         "inflection context": inflection,
     }
     setup = f"{seconds(a.draft_setup_s)} before the first token, {_earned(a.break_even_new_tokens)}"
     rates = (a.ar_throughput_tokens_per_s, a.throughput_tokens_per_s)
     return {
-        "time per token": f"{seconds(a.ar_tpot_s)} baseline, {seconds(a.tpot_s)} speculating",
+        "time per token": f"{seconds(a.ar_tpot_s)} baseline{_between(a.ar_tpot_interval)}, "
+        f"{seconds(a.tpot_s)} speculating",
         "throughput": "{:.0f} tokens/s baseline, {:.0f} speculating".format(*rates),
         "best gamma": f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
         **(speculating if a.query.gamma else {}),
         "memory-bound context": _memory_bound(turn.memory_bound_context),
         **({"draft set-up": setup} if a.query.gamma else {}),
         "memory": _memory(a.memory),
+        "engine": _engine(a),
         "calibration": f"{a.calibration.name} ({a.calibration.kind}{fitted})",
     }
+
+
+def _between(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
+
+
+def _carried(a: Accepted) -> str:
+    """What a constant acceptance may be off by where it was measured at another draft length."""
+    if a.tokens_per_iteration_interval is None:
+        return ""
+    return ", {:.2f} to {:.2f} if it changes with the position".format(*a.tokens_per_iteration_interval)
+
+
+def _engine(a: WhatIf) -> str:
+    return f"{ENGINES[a.query.engine]} (--engine)" if a.query.engine else a.calibration.stack
 
 
 def _memory_bound(context: float | None) -> str:

@@ -5,7 +5,7 @@
 
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.passes import cache_upkeep, core, forward, gemm, selection
-from perfmodel.costs.shards import Shard, check_tensor_parallel, shard, span
+from perfmodel.costs.shards import Shard, check_tensor_parallel, largest_degree, shard, span
 
 __all__ = [
     "Experts",
@@ -15,6 +15,7 @@ __all__ = [
     "core",
     "forward",
     "gemm",
+    "largest_degree",
     "selection",
     "shard",
     "span",

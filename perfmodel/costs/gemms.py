@@ -27,9 +27,13 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read."""
+    """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read.
+
+    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0: all are chosen alike.
+    """
 
     form: Format
+    layers: int
     kernels: int
     num_experts: int
     experts_per_token: int
@@ -37,11 +41,19 @@ class Experts:
     expert_columns: float
     flops_per_token: float
     activation_bytes_per_token: float
+    popularity: float = 0.0
 
     def touched(self, tokens: Floats) -> Floats:
-        """Expected distinct experts that independently routed tokens touch: E (1 - (1 - k/E)^t)."""
+        """Expected distinct experts that independently routed tokens touch: E (1 - (1 - k/E)^t).
+
+        Where shares differ, x ~ Gamma(a) and an expert stays idle with chance e^(-x t): E (1 - (1 + b t)^-a), with the
+        b that has one token touch its k; at large a it is the formula above.
+        """
         if self.experts_per_token == self.num_experts:
             return float(self.num_experts)
+        if a := self.popularity:
+            b = math.expm1(-math.log1p(-self.experts_per_token / self.num_experts) / a)
+            return self.num_experts * -np.expm1(-a * np.log1p(b * np.asarray(tokens, float)))
         miss = math.log1p(-self.experts_per_token / self.num_experts)
         return self.num_experts * -np.expm1(miss * np.asarray(tokens, float))
 
@@ -152,8 +164,8 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
             yield linear("latent_out", routed, (moe.latent_size, hidden), precision)
 
 
-def experts(model: ModelSpec, n: int, precision: Precision) -> Experts | None:
-    """The routed experts, each cut across all `n` devices."""
+def experts(model: ModelSpec, n: int, precision: Precision, popularity: float = 0.0) -> Experts | None:
+    """The routed experts, each cut across all `n` devices. popularity: see `Experts`."""
     moe, layers = model.moe, model.num_moe_layers
     if not moe:
         return None
@@ -164,6 +176,7 @@ def experts(model: ModelSpec, n: int, precision: Precision) -> Experts | None:
     per_token = (outer + inner) * (form.input_bytes or act) + (up * inner + outer) * act
     return Experts(
         form=form,
+        layers=layers,
         kernels=2 * layers,
         num_experts=moe.num_experts,
         experts_per_token=moe.experts_per_token,
@@ -171,4 +184,5 @@ def experts(model: ModelSpec, n: int, precision: Precision) -> Experts | None:
         expert_columns=layers * (up * inner + outer),
         flops_per_token=layers * moe.experts_per_token * 2.0 * matrices,
         activation_bytes_per_token=layers * moe.experts_per_token * per_token,
+        popularity=popularity,
     )

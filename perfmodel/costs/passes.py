@@ -25,6 +25,7 @@ def forward(
     independent_query: Floats | None = None,
     kept_states: Floats = 1.0,
     topk_reuse: float = 0.0,
+    longest: Floats = 1.0,
 ) -> list[Op]:
     """Count one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read through `kv`.
 
@@ -32,24 +33,25 @@ def forward(
     LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route independently to experts
     (1 ... query; default: all). kept_states: recurrent states that a sequence writes (1: the last one alone; a
     verification that may go back to any token: all). topk_reuse: share of an indexer's choice that the next query
-    token of the sequence makes again, so that it is not read again.
+    token of the sequence makes again, so that it is not read again. longest: context of the longest sequence over the
+    mean.
     """
-    tokens = batch * query
+    tokens = part.rows(batch * query)
     ops = [_small(part.smalls[0], tokens)]
     ops += [_dense(op, tokens) for op in part.linears]
     if part.experts:
-        routed = tokens if independent_query is None else batch * independent_query
+        routed = tokens if independent_query is None else tokens * (independent_query / query)
         ops.append(_routed(part.experts, tokens, routed))
     if part.index and kv.name == "full":
         ops.append(_choose(part, batch, query, context))
-    ops += [_attention(part, a, batch, query, context, kv, topk_reuse) for a in part.attentions]
+    ops += [_attention(part, a, batch, query, context, kv, topk_reuse, longest) for a in part.attentions]
     if part.states:
         ops.append(_recurrent(part, part.states, batch, query, kept_states))
     ops += [_small(s, tokens) for s in part.smalls[1:]]
     if part.tensor_parallel > 1:
         message = tokens * (part.model.hidden_size * part.precision.activation_bytes)
         ops.append(Op("all-reduce", "allreduce", part.model.num_blocks, Cost(), message_bytes=message))
-    head_tokens = tokens if head_query is None else batch * head_query
+    head_tokens = tokens if head_query is None else part.rows(batch * head_query)
     ops.append(_dense(part.lm_head, head_tokens))
     ops.append(cache_upkeep(part, batch, context, kv))
     return ops
@@ -111,20 +113,30 @@ def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> O
 
 def _dense(op: Linear, tokens: Floats) -> Op:
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
-    return gemm(op.name, op.kernels, cost, op.form, op.columns)
+    return gemm(op.name, op.kernels, cost, op.form, op.columns, rows=tokens)
 
 
 def _small(op: Small, tokens: Floats) -> Op:
-    return Op(op.name, "small", op.kernels, Cost(activation_bytes=op.activation_bytes_per_token * tokens))
+    cost = Cost(activation_bytes=op.activation_bytes_per_token * tokens)
+    return Op(op.name, "small", op.kernels, cost, expert_layers=op.expert_layers)
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
     touched = e.touched(routed)
     cost = Cost(e.flops_per_token * tokens, touched * e.expert_weight_bytes, 0.0, e.activation_bytes_per_token * tokens)
-    return gemm("experts", e.kernels, cost, e.form, touched * e.expert_columns)
+    return gemm("experts", e.kernels, cost, e.form, touched * e.expert_columns, rows=tokens, expert_layers=e.layers)
 
 
-def gemm(name: str, kernels: Floats, cost: Cost, form: Format, columns: Floats = 0.0) -> Op:
+def gemm(
+    name: str,
+    kernels: Floats,
+    cost: Cost,
+    form: Format,
+    columns: Floats = 0.0,
+    *,
+    rows: Floats = 1.0,
+    expert_layers: int = 0,
+) -> Op:
     """A linear op on weights of one format (the few biases among its bytes count as packed weights)."""
     return Op(
         name,
@@ -135,11 +147,21 @@ def gemm(name: str, kernels: Floats, cost: Cost, form: Format, columns: Floats =
         packed_weights=cost.weight_bytes / form.bytes_per_value if form.packed else 0.0,
         columns=columns,
         quantisations=kernels if form.input_bytes is not None else 0.0,
+        rows=rows,
+        expert_layers=expert_layers,
+        form=form.name,
     )
 
 
 def _attention(
-    part: Shard, a: Attention, batch: Floats, query: Floats, context: Floats, kv: KVMethod, reuse: float
+    part: Shard,
+    a: Attention,
+    batch: Floats,
+    query: Floats,
+    context: Floats,
+    kv: KVMethod,
+    reuse: float,
+    longest: Floats,
 ) -> Op:
     """Attention of one group of layers.
 
@@ -168,8 +190,19 @@ def _attention(
     )
     items = batch * a.layout.num_kv_heads
     reread = query if topk is None else 1.0
+    whole = topk is None and a.window is None and kv.budget is None
     return Op(
-        f"attention ({a.name})", "attention", a.layers, cost, part.precision.attention_compute, reread, work_items=items
+        f"attention ({a.name})",
+        "attention",
+        a.layers,
+        cost,
+        part.precision.attention_compute,
+        reread,
+        work_items=items,
+        rows=part.rows(batch * query) / query * a.layout.num_kv_heads,
+        longest=longest if whole else 1.0,
+        cache="latent" if part.model.mla else "heads",
+        form=part.precision.kv.name,
     )
 
 
@@ -194,7 +227,8 @@ def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: 
         kv_bytes=batch * states.bytes_per_sequence * (1.0 + kept),
         activation_bytes=states.activation_bytes_per_token * tokens,
     )
-    return Op(f"state ({states.name})", "attention", states.layers, cost, part.precision.attention_compute)
+    compute = part.precision.attention_compute
+    return Op(f"state ({states.name})", "attention", states.layers, cost, compute, cache="state")
 
 
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:

@@ -5,16 +5,18 @@
 calibration is described and worked through in docs/model.md. Where calibration constants enter is `Machine.split`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.constants import Term
+from perfmodel.specs.calibration import Calibration, over_host
+from perfmodel.specs.constants import Term, interpolated
+from perfmodel.specs.engine_constants import ExpertKernel
 from perfmodel.specs.gpu import GPUSpec
 
 LIMITERS: dict[str, str] = {
@@ -26,6 +28,9 @@ LIMITERS: dict[str, str] = {
     "fixed": "launches",
 }
 """Name of each term of a pass -> the word for it."""
+USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
+"""Peak -> the format whose kernels stand in for others that compute at it."""
+Curve = TypeVar("Curve")
 _TINY = float(np.finfo(float).tiny)
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
@@ -74,16 +79,21 @@ class Machine:
     """A device, how many of it, and how well its software stack uses it.
 
     kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1 ... query.
+    drafts: whether the passes are a draft's, which cost some engines a time of their own.
     """
 
     gpu: GPUSpec
     calibration: Calibration
     tensor_parallel: int = 1
     kv_reread: float | None = None
+    drafts: bool = False
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _known_rates: dict[tuple[str, str], tuple[float, float]] = field(
+    _known_rates: dict[tuple[str, ...], tuple[float, float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _known_efficiencies: dict[str, tuple[Floats, Floats]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -91,8 +101,13 @@ class Machine:
         count = self.gpu.multiprocessors
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
-        if self.tensor_parallel > 1 and self.gpu.link_bytes_per_s is None:
+        if self.tensor_parallel > 1 and self.gpu.link_rate(self.tensor_parallel) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {self.tensor_parallel}")
+
+    @property
+    def over_host(self) -> bool:
+        """Whether the group's devices talk over PCIe."""
+        return self.tensor_parallel > 1 and self.gpu.over_host(self.tensor_parallel)
 
     def peak(self, precision: str) -> float:
         """Dense peak in FLOP/s."""
@@ -116,7 +131,8 @@ class Machine:
         c = self.calibration
         if op.kind == "small":
             moved = op.cost.activation_bytes * (self._byte_s / c.small_bandwidth_fraction.value)
-            return (("fixed", op.kernels * c.small_kernel_s.value), ("activations", moved)), None
+            kernels = 0.0 if op.expert_layers and c.expert_kernels else op.kernels  # part of `expert_kernels`
+            return (("fixed", kernels * c.small_kernel_s.value), ("activations", moved)), None
         if op.kind == "upkeep":
             once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
@@ -124,7 +140,9 @@ class Machine:
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
-        byte_s, flop_s = self._rates(op)
+        if op.expert_layers and c.expert_kernels:
+            return self._experts(op, kernel_of(c.expert_kernels.kernels, op))
+        byte_s, flop_s = self._gemm_rates(op)
         weights = cost.weight_bytes * byte_s + op.packed_weights * c.weight_unpack_s.value
         columns = op.columns * c.gemm_column_s.value
         loaded: tuple[Part, ...] = (
@@ -132,31 +150,78 @@ class Machine:
             ("fixed", columns),
             ("activations", cost.activation_bytes * byte_s),
         )
-        start = op.kernels * c.gemm_fixed_s.value
-        return (("fixed", start),), (loaded, cost.flops * flop_s, c.gemm_blend_power.value)
+        start = op.kernels * c.gemm_fixed_s.value + op.quantisations * c.quantise_s.value
+        power = c.gemm_blend_power.value if c.gemm_efficiency is None else np.inf
+        return (("fixed", start),), (loaded, cost.flops * flop_s, power)
+
+    def _experts(self, op: Op, kernel: ExpertKernel) -> Split:
+        """Routed experts by their own kernels' constants, which quantising inputs and moving them is part of."""
+        factor = self.calibration.expert_factor.value
+        start = op.expert_layers * (factor * kernel.fixed_s)
+        bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
+        loaded = op.cost.weight_bytes * (self._byte_s / bandwidth)
+        computed = op.cost.flops * (1.0 / (self.peak(op.compute) * flops))
+        return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
 
     def _attention(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
-        byte_s, flop_s = self._rates(op)
+        byte_s, flop_s = self._attention_rates(op)
         rate: Floats = byte_s
         if blocks := c.attention_blocks_per_multiprocessor.value * self._multiprocessors:
             rate = byte_s * wave_factor(op.work_items, blocks, self._multiprocessors)
         cache = cost.kv_bytes * (self.reread(op.query) * rate)
+        if np.any(op.work_items) and c.multiprocessor_bandwidth.value * self._multiprocessors:
+            cache = np.maximum(cache, self._longest_s(op))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
-        start = op.kernels * c.attention_fixed_s.value
+        further = {"heads": 0.0, "latent": c.latent_layer_s.value, "state": c.state_layer_s.value}[op.cache]
+        start = op.kernels * (c.attention_fixed_s.value + further)
         return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
 
-    def _rates(self, op: Op) -> tuple[float, float]:
-        """Calibrated seconds per byte and per FLOP of a linear or attention op."""
-        known = self._known_rates.get((op.kind, op.compute))
-        if known:
-            return known
+    def _longest_s(self, op: Op) -> Floats:
+        """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as a batch leaves.
+
+        Each of its pieces is read by one multiprocessor, after that one's share of the work items beyond one each.
+        """
+        each = self._byte_s * self._multiprocessors / self.calibration.multiprocessor_bandwidth.value
+        splits = np.maximum(np.floor(self._multiprocessors / np.asarray(op.rows, float)), 1.0)
+        waiting = np.maximum(op.work_items / self._multiprocessors - 1.0, 0.0)
+        return op.cost.kv_bytes / op.work_items * (op.longest / splits + waiting) * each
+
+    def _gemm_rates(self, op: Op) -> tuple[Floats, Floats]:
+        """Calibrated seconds per byte and per FLOP of a GEMM."""
         c = self.calibration
-        bandwidth, flops = c.attention_bandwidth_fraction, c.attention_flops_fraction
-        if op.kind == "linear":
-            bandwidth, flops = c.gemm_bandwidth_fraction, c.gemm_flops_fraction
-        rates = self._byte_s / bandwidth.value, 1.0 / (self.peak(op.compute) * flops.value)
-        self._known_rates[op.kind, op.compute] = rates
+        if c.gemm_efficiency is None:
+            return self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
+        curve = curve_of(c.gemm_efficiency.knots, op)
+        known = self._known_efficiencies.get(curve)
+        if known is None or known[0] is not op.rows:  # the GEMMs of a pass share their rows
+            known = op.rows, interpolated(c.gemm_efficiency.knots[curve], np.maximum(op.rows, 1.0))
+            self._known_efficiencies[curve] = known
+        share = known[1] * c.gemm_factor.value
+        if op.compute == "fp8":
+            share = share * c.gemm_factor_fp8.value
+        share = np.minimum(share, 1.0)
+        return self._byte_s / share, 1.0 / (self.peak(op.compute) * share)
+
+    def _attention_rates(self, op: Op) -> tuple[float, float]:
+        """Calibrated seconds per byte and per FLOP of attention."""
+        c, wide = self.calibration, op.form in ("bf16", "fp16", "fp32")
+        share = c.attention_bandwidth_fraction.value
+        for stated, applies in (
+            (c.attention_bandwidth_fraction_fp8, not wide),
+            (c.latent_bandwidth_fraction, op.cache == "latent"),
+            (c.latent_bandwidth_fraction_fp8, op.cache == "latent" and not wide),
+        ):
+            share = stated.value or share if applies else share
+        return self._rates(op, min(share, 1.0), c.attention_flops_fraction.value)
+
+    def _rates(self, op: Op, bandwidth: float, flops: float) -> tuple[float, float]:
+        """Seconds per byte and per FLOP at these shares of the peaks."""
+        key = op.kind, op.compute, op.form, op.cache
+        rates = self._known_rates.get(key)
+        if rates is None:
+            rates = self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
+            self._known_rates[key] = rates
         return rates
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats) -> Floats:
@@ -170,7 +235,9 @@ class Machine:
 
     def _pass_s(self, tokens: Floats) -> Floats:
         """What a pass costs beside its ops; all of it is fixed."""
-        return self.calibration.pass_fixed_s.value + self.calibration.token_s.value * tokens
+        c = self.calibration
+        once = c.pass_fixed_s.value + (c.draft_pass_s.value if self.drafts else 0.0)
+        return once + c.token_s.value * tokens
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""
@@ -212,18 +279,21 @@ class Machine:
         compute: Floats = 0.0
         for op in ops:
             if op.kind in ("linear", "attention"):
-                byte_s, flop_s = self._rates(op)
+                byte_s, flop_s = self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op)
                 load = load + (op.cost.weight_bytes + op.cost.kv_bytes) * byte_s
                 compute = compute + op.cost.flops * flop_s
         return load, compute
 
     def _link_s(self, message_bytes: Floats) -> Floats:
         """Time of a message at the link's rate."""
-        return message_bytes / self.gpu.link_bytes_per_s if self.gpu.link_bytes_per_s else 0.0
+        rate = self.gpu.link_rate(self.tensor_parallel)
+        return message_bytes / rate if rate else 0.0
 
     def _allreduce_s(self, message_bytes: Floats) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
         floor, table = self._link_s(message_bytes), self.calibration.allreduce
+        if table is not None and self.over_host and table.link == "device":
+            table = over_host()  # a curve belongs to a kind of box
         if table is None:
             return floor
         if self.tensor_parallel not in table.knots:
@@ -290,6 +360,17 @@ def _slope(part: Floats, total: Floats, power: float) -> Floats:
     if power == np.inf:
         return np.equal(part, total) * 1.0
     return (part / np.maximum(total, _TINY)) ** (power - 1.0)
+
+
+def curve_of(curves: Mapping[str, Curve], op: Op) -> str:
+    """Name of the curve, or kernel, of a linear op: of its format, of the usual format of its peak, or of bf16."""
+    name = op.form if op.form in curves else op.form.partition("-g")[0]
+    return next(n for n in (name, USUAL_FORM.get(op.compute, "bf16"), "bf16", *curves) if n in curves)
+
+
+def kernel_of(kernels: Mapping[str, ExpertKernel], op: Op) -> ExpertKernel:
+    """The kernel of routed experts in the format of an op, or in the nearest that there is."""
+    return kernels[curve_of(kernels, op)]
 
 
 def wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:

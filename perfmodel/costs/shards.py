@@ -18,11 +18,12 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """An element-wise kernel: launches and bytes per token."""
+    """An element-wise kernel: launches and bytes per token. expert_layers: see `Op`, for what serves routed experts."""
 
     name: str
     kernels: int
     activation_bytes_per_token: float
+    expert_layers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,10 @@ class States:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One device's share of a model: everything about a pass that batch, context and query do not change."""
+    """One device's share of a model: everything about a pass that batch, context and query do not change.
+
+    graph_tokens: (step, last) where passes run as CUDA graphs of 1, 2, 4 or a multiple of `step` tokens up to `last`.
+    """
 
     model: ModelSpec
     tensor_parallel: int
@@ -78,6 +82,16 @@ class Shard:
     states: States | None
     stored_weight_bytes: float
     kv_page: int = 1
+    graph_tokens: tuple[int, int] | None = None
+
+    def rows(self, tokens: Floats) -> Floats:
+        """Tokens that the kernels of a pass run for: those of the next larger graph."""
+        if self.graph_tokens is None:
+            return tokens
+        step, last = self.graph_tokens
+        few = np.asarray(tokens, float)
+        padded = np.where(few <= 4, 2.0 ** np.ceil(np.log2(np.maximum(few, 1.0))), np.ceil(few / step) * step)
+        return np.where(few <= last, padded, few)
 
     @property
     def layout(self) -> KVLayout:
@@ -131,11 +145,20 @@ def span(context: Floats, window: int | None) -> Floats:
     return context if window is None else np.minimum(context, window)
 
 
+def _divisible(model: ModelSpec) -> int:
+    """What a degree must divide."""
+    heads = math.gcd(model.num_attention_heads, model.heads(sliding=True).num_attention_heads)
+    return math.gcd(heads, model.linear_attention.num_value_heads) if model.linear_attention else heads
+
+
+def largest_degree(model: ModelSpec, devices: int) -> int:
+    """The largest degree that the model allows and that cuts a group of `devices` into equal parts."""
+    return math.gcd(_divisible(model), devices)
+
+
 def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") -> None:
     """Refuse a degree that does not divide the query heads (and the value heads of recurrent layers)."""
-    heads = math.gcd(model.num_attention_heads, model.heads(sliding=True).num_attention_heads)
-    if model.linear_attention:
-        heads = math.gcd(heads, model.linear_attention.num_value_heads)
+    heads = _divisible(model)
     if devices < 1 or heads % devices:
         allowed = [n for n in range(1, heads + 1) if heads % n == 0]
         raise InputError(
@@ -145,18 +168,26 @@ def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") ->
 
 
 def shard(
-    model: ModelSpec, tensor_parallel: int, precision: Precision, shards_lm_head: bool = True, kv_page: int = 1
+    model: ModelSpec,
+    tensor_parallel: int,
+    precision: Precision,
+    shards_lm_head: bool = True,
+    kv_page: int = 1,
+    *,
+    popularity: float = 0.0,
+    graph_tokens: tuple[int, int] | None = None,
 ) -> Shard:
     """Work out one device's share.
 
     Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device and are
     replicated past that; an MLA latent and an indexer are replicated always. kv_page: tokens per page of the cache.
+    popularity: see `Experts`; graph_tokens: see `Shard`.
     Raises InputError where the degree does not divide the query heads.
     """
     check_tensor_parallel(model, tensor_parallel)
     n, act, hidden = tensor_parallel, precision.activation_bytes, model.hidden_size
     head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
-    gemms, routed = tuple(linears(model, n, precision)), experts(model, n, precision)
+    gemms, routed = tuple(linears(model, n, precision)), experts(model, n, precision, popularity)
     attentions = _attentions(model, n, precision)
     return Shard(
         model=model,
@@ -175,6 +206,7 @@ def shard(
         + (0.0 if model.tie_word_embeddings else model.embedding_params * act / n)
         + model.norm_params * act,
         kv_page=kv_page,
+        graph_tokens=graph_tokens,
     )
 
 
@@ -268,7 +300,8 @@ def _smalls(model: ModelSpec, n: int, attentions: tuple[Attention, ...], act: fl
     if model.qk_norm:
         smalls.append(Small("qk norm", layers, 2 * rotated * act))
     if model.moe:
-        smalls.append(Small("routing", 2 * model.num_moe_layers, model.num_moe_layers * model.moe.num_experts * act))
+        routed = model.num_moe_layers
+        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed))
     if part := model.linear_attention:
         smalls.append(Small("convolution", part.layers, part.layers * 2 * part.convolved / n * act))
         smalls.append(Small("state norm", part.layers, part.layers * 3 * part.inner / n * act))

@@ -131,4 +131,4 @@ def dense(
         0.0,
         (inputs * (form.input_bytes or act) + outputs / n * act) * tokens * copies,
     )
-    return costs.gemm(name, copies, cost, form)
+    return costs.gemm(name, copies, cost, form, rows=tokens)

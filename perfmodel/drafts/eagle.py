@@ -10,6 +10,9 @@ from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
 
+OWN_VOCAB = 32000
+"""Draft vocabulary of EAGLE-3's published heads (arXiv 2503.01840; config.json of its Llama heads)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Eagle(DraftFields):
@@ -18,9 +21,9 @@ class Eagle(DraftFields):
     features: hidden states of the target that go in. 1 is EAGLE and EAGLE-2: in every step one is projected to one
     width with the token's embedding. More is EAGLE-3: they are projected to one width once an iteration, and the first
     layer's query, key and value projections take that beside the embedding (vLLM, models/llama_eagle3.py).
-    vocab: tokens that a head of its own can draft; 0 uses the target's LM head (EAGLE, EAGLE-2), which every draft
-    step then reads whole; EAGLE-3 heads commonly keep 32000. The embedding is the target's. target_width: of the
-    target's hidden states, where it is not the head's own (0).
+    vocab: tokens that a head of its own can draft; left out, EAGLE and EAGLE-2 use the target's LM head, which every
+    draft step then reads whole, and EAGLE-3 keeps `OWN_VOCAB`, as its heads commonly do. The embedding is the target's.
+    target_width: of the target's hidden states, where it is not the head's own (0).
     The first pass of an iteration also takes in the accepted tokens; it is counted as one token, as the others, which
     leaves out under 1 % of an iteration (docs/decisions.md).
     """
@@ -45,7 +48,8 @@ class Eagle(DraftFields):
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
         """The head as a model of one layer. Raises InputError for a vocabulary beyond the target's."""
-        return few_layers(target, cls.kind, 1, options.get("vocab", 0))
+        own = min(OWN_VOCAB, target.vocab_size) if options.get("features", 1) > 1 else 0
+        return few_layers(target, cls.kind, 1, options.get("vocab", own))
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The layer and the LM head, behind a projection (EAGLE) or with a wider first one (EAGLE-3)."""
@@ -63,7 +67,8 @@ class Eagle(DraftFields):
         into = float(self._projection(part, 1.0).cost.weight_bytes)
         wider = 0.0 if self.features == 1 else float(_wider(part, 1.0).cost.weight_bytes)
         layers = sum(op.weight_bytes for op in part.linears) + part.model.norm_params * part.precision.activation_bytes
-        return layers + wider + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
+        own = self.vocab or self.features > 1
+        return layers + wider + into + (part.lm_head.weight_bytes if own else 0.0)
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden = part.model.hidden_size

@@ -26,7 +26,7 @@ function read(cells, b, c, inflection) {
   const { gamma, speedup } = cells[b][c];
   const [batch, context] = [batches[b], contexts[c]];
   const best = surface.best(alpha, b, c);
-  const interval = surface.interval(speedup, b, c, gamma);
+  const interval = surface.interval(speedup, alpha, b, c, gamma);
   const word = verdict(speedup, interval, gamma, surface.fits(b, c, gamma));
   const baseline = surface.pass("baseline", "predicted_s", b, c, 0);
   const omega = tokensPerIteration(alpha, gamma);

@@ -26,9 +26,10 @@ from perfmodel.answers.verdict import SENTENCES, Calibrated
 from perfmodel.costs.roofline import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance_rows import find_acceptance
+from perfmodel.specs.fits import COVERAGE, Z
 from perfmodel.speculation import capacity
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import COVERAGE, Z, is_transferred, log_error
+from perfmodel.speculation.uncertainty import is_transferred, log_error
 
 MAX_POINTS = 4096
 MAX_VALUES = 5_000_000

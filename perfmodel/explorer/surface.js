@@ -62,11 +62,12 @@ class Surface {
     return winner;
   }
 
-  /** [low, high] around a speedup, or null where the calibration states no error. */
-  interval(speedup, b, c, g) {
+  /** [low, high] around a speedup, at most its tokens an iteration; null where the calibration states no error. */
+  interval(speedup, alpha, b, c, g) {
     if (this.case.log_error === null) return null;
     const factor = Math.exp(this.content.z * this.at(this.case.log_error, b, c, g));
-    return [speedup / factor, speedup * factor];
+    const most = Math.min(speedup * factor, tokensPerIteration(alpha, g));
+    return [speedup / factor, Math.max(most, speedup)];
   }
 
   largestBatch(c, g) {

@@ -21,9 +21,10 @@ from perfmodel.plots.theme import (
     scenario_of,
     styled,
 )
+from perfmodel.specs.fits import COVERAGE
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import COVERAGE, speedup_interval
+from perfmodel.speculation.uncertainty import speedup_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

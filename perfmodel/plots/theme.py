@@ -188,8 +188,10 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     if machine.kv_reread is not None:
         parts.append(f"verification reads the KV {machine.kv_reread:g} times")
     parts += counting(scenario.kv_page, scenario.accounting, scenario.new_tokens)
-    if scenario.routing_independence != 1:
+    if scenario.routing_independence not in (None, 1):
         parts.append(f"routing independence {scenario.routing_independence:g}")
+    if scenario.context_std:
+        parts.append(f"contexts differ by {scenario.context_std:g} tokens (standard deviation)")
     if scenario.topk_reuse:
         parts.append(f"{scenario.topk_reuse:g} of a choice of tokens made again")
     if scenario.state_rollback != "keep":

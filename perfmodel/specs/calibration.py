@@ -3,29 +3,33 @@
 import datetime
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from perfmodel.specs import files
-from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Frozen, Search
-from perfmodel.specs.fits import Fit, Scatter
+from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Search
+from perfmodel.specs.engine_constants import ONE, EngineConstants
+from perfmodel.specs.engines import architecture_of, engines, part_of
+from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
 
 
-class Calibration(Frozen):
+class Calibration(EngineConstants):
     """How far a device and stack are from the ideal roofline; read from ``hardware/calibrations/<gpu>.<stack>.yaml``.
 
-    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants others measured) or ``fitted``.
+    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants others measured), ``kernels``
+    (kernel tables of this device, and the constants of an engine that was measured on others) or ``fitted``.
     A calibration of one device used for another is *transferred*: that is a fact of the use, so no file says it.
 
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
-    the speedup where this calibration was used for another device.
+    the speedup where this calibration was used for another device. errors: of an engine's, by what was held out;
+    measured_models, speculating_models: those with steps, or iterations, of this engine on this device.
     """
 
     name: str
     gpu: str | None
     stack: str
-    kind: Literal["ideal", "literature", "fitted"]
+    kind: Literal["ideal", "literature", "kernels", "fitted"]
     fitted_on: tuple[str, ...] = ()
     date: datetime.date
     notes: str = ""
@@ -146,15 +150,33 @@ class Calibration(Frozen):
     ] = ABSENT
     shards_lm_head: bool = True
     fit: Fit | None = None
-    observed_error: dict[Literal["target_s", "draft_s", "verify_s", "overhead_s", "speedup"], Scatter] = Field(
-        default_factory=dict
-    )
+    observed_error: dict[Quantity, Scatter] = Field(default_factory=dict)
     transfer_error: Scatter | None = None
+    measured_models: tuple[str, ...] = ()
+    speculating_models: tuple[str, ...] = ()
+    errors: dict[Relation, dict[Quantity, Scatter]] = Field(default_factory=dict)
 
     @property
     def absent(self) -> set[str]:
         """Names of the constants that this calibration does not state."""
-        return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, None)}
+        return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, ONE, None)}
+
+    def relation(self, quantity: Quantity, model: str, gpu: str) -> Relation:
+        """What rows say of a model on a device: see `fits.Relation`."""
+        if self.gpu is not None and self.gpu != gpu:
+            return "transferred"
+        known = self.measured_models if quantity == "target_s" else self.speculating_models
+        return "seen" if model in known else "model" if known else "gpu"
+
+    def error(self, quantity: Quantity, model: str, gpu: str) -> Scatter | None:
+        """The error to expect of a model on a device; None where none was ever seen (ideal).
+
+        An engine's speedup at known acceptance is off by what its ratio of an iteration to a step is.
+        """
+        if self.errors:
+            figure: Quantity = "ratio" if quantity == "speedup" else quantity
+            return self.errors[self.relation(figure, model, gpu)].get(figure)
+        return self.transfer_error if self.gpu not in (None, gpu) else self.observed_error.get(quantity)
 
     @model_validator(mode="after")
     def _ideal_is_ideal(self) -> "Calibration":
@@ -186,16 +208,56 @@ CONSTANTS: dict[str, Declared] = {
 """Name -> declaration of every constant, in the order of the files."""
 
 
+def with_engine(kernels: Calibration) -> Calibration:
+    """A file of kind ``kernels`` with the constants of its engine, if that has any; other files as they are."""
+    if kernels.kind != "kernels" or kernels.gpu is None:
+        return kernels
+    source = engines()
+    engine = source.engines.get(kernels.stack)
+    if engine is None:
+        return kernels
+    places, chosen = source.places(), source.chosen(kernels.stack, architecture_of(kernels.gpu))
+    update: dict[str, Any] = {}
+    for name, place in chosen.items():
+        stated = places[place]
+        scale = getattr(kernels, name).value if stated.times else 1.0
+        update[name] = Constant(value=scale * stated.value, stderr=scale * stated.stderr, source=stated.source)
+    measured = engine.measured.get(kernels.gpu, ())
+    update |= {
+        "kind": "fitted" if measured else "kernels",
+        "fitted_on": source.fitted_on,
+        "graph_tokens": source.graph_tokens,
+        "measured_models": measured,
+        "speculating_models": engine.speculating.get(kernels.gpu, ()),
+        "errors": engine.errors,
+        "fit": part_of(source.fit, chosen),
+    }
+    return kernels.model_copy(update=update)
+
+
+@cache
+def read_kernels(name: str) -> Calibration:
+    """A bundled calibration by its exact name, as its file has it: kernels without their engine's constants."""
+    path = files.data_directory("calibrations") / f"{name}.yaml"
+    return files.parse(Calibration, files.read_mapping(path), str(path))
+
+
+@cache
+def over_host() -> AllReduce:
+    """All-reduces over PCIe: of the one device without a link of its own whose tables are bundled."""
+    curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
+    return next(curve for curve in curves if curve is not None and curve.link == "host")
+
+
 @cache
 def load_bundled(name: str) -> Calibration:
     """A bundled calibration by its exact name."""
-    path = files.data_directory("calibrations") / f"{name}.yaml"
-    return files.parse(Calibration, files.read_mapping(path), str(path))
+    return with_engine(read_kernels(name))
 
 
 def load_calibration(name: str, flag: str = "--calibration") -> Calibration:
     """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; of a folder, its newest."""
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-calibration.yaml")
-        return files.parse(Calibration, files.read_mapping(path), str(path))
+        return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))
     return load_bundled(files.bundled_path("calibrations", "calibration", name, flag).stem)

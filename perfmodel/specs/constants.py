@@ -87,10 +87,15 @@ MAX_DEVICES = 65536
 
 
 class AllReduce(Frozen):
-    """All-reduce time: a curve of (message bytes, seconds) for each count of devices."""
+    """All-reduce time: a curve of (message bytes, seconds) for each count of devices, of boxes with one kind of link.
+
+    box_log_rms: how far boxes of this kind differ, as a standard deviation of the logarithm.
+    """
 
     knots: dict[int, Knots]
     source: str = Field(min_length=3)
+    link: Literal["device", "host"] = "device"
+    box_log_rms: float = Field(default=0.0, ge=0, le=2)
 
     @model_validator(mode="after")
     def _several_devices(self) -> "AllReduce":

@@ -1,6 +1,7 @@
 """How the constants of a fit hang together, and how far predictions were off rows that it had not seen."""
 
 from functools import cache
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -12,6 +13,14 @@ MAX_LOG_RMS = 10.0
 """An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
 ROUNDED = 0.005
 """Half a unit of the last digit that the correlations of shipped files are rounded to."""
+COVERAGE = 0.90
+Z = 1.6448536269514722
+"""Two-sided normal quantile of COVERAGE."""
+Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]
+"""What an error is of; ratio: an iteration over a plain step."""
+Relation = Literal["seen", "model", "gpu", "transferred"]
+"""What was held out: another degree or draft length of a model that was measured on this engine and device, another
+model, all rows of the device, or the device's kernels (of a ratio: the engine's rows) too."""
 
 
 class Fit(Frozen):
@@ -49,8 +58,17 @@ def square(rows: tuple[tuple[float, ...], ...]) -> Array:
 
 
 class Scatter(Frozen):
-    """An observed error: root mean square of the logarithms of predicted over measured, and over which rows."""
+    """An observed error: root mean square of the logarithms of predicted over measured, and over which rows.
+
+    log_within: half-width that held 90 % of those logarithms; where it is left out, that of a normal distribution.
+    """
 
     log_rms: float = Field(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)
+    log_within: float | None = Field(default=None, ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)
     rows: int = Field(ge=1)
     source: str = Field(min_length=3)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the normal distribution whose 90 % interval is as wide."""
+        return self.log_rms if self.log_within is None else self.log_within / Z

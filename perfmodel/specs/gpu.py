@@ -59,12 +59,13 @@ Power = Annotated[Quantity, _within(("W",), 0.1, 1e6, "from 0.1 to 1000000 W")]
 
 
 class Link(BaseModel):
-    """A link between devices, one direction of it."""
+    """A link between devices, one direction of it. devices: how many it joins, 2 for a bridge; None: all of a box."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     per_direction: Bandwidth
+    devices: int | None = Field(default=None, ge=2)
 
 
 class GPUSpec(BaseModel):
@@ -127,9 +128,17 @@ class GPUSpec(BaseModel):
 
     @property
     def link_bytes_per_s(self) -> float | None:
-        """One-direction bandwidth between devices: the device link, else the host link, else None."""
-        link = self.link or self.host_link
+        """One-direction bandwidth between two devices: the device link, else the host link, else None."""
+        return self.link_rate(2)
+
+    def link_rate(self, devices: int) -> float | None:
+        """One-direction bandwidth between so many devices: a bridge reaches only those that it joins."""
+        link = self.host_link if self.over_host(devices) else self.link
         return link.per_direction.si if link else None
+
+    def over_host(self, devices: int) -> bool:
+        """Whether so many devices talk over the host's PCIe: they have no link of their own, or it joins fewer."""
+        return self.link is None or (self.link.devices is not None and devices > self.link.devices)
 
 
 @cache

@@ -251,6 +251,7 @@ class Acceptance:
 
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is known of
     them, and a longer draft is refused). `alpha` is set where acceptance is one constant: a float or [batch, context].
+    measured_at: the draft length at which a constant was measured, exact there and modelled elsewhere.
     """
 
     source: str
@@ -258,6 +259,7 @@ class Acceptance:
     prefix: tuple[float, ...] = ()
     tail: float | None = None
     beta: tuple[float, float, str] | None = None
+    measured_at: float = 1.0
 
     @classmethod
     def from_alpha(cls, alpha: Floats, source: str = "given alpha") -> "Acceptance":
@@ -269,7 +271,8 @@ class Acceptance:
     def from_tokens_per_iteration(cls, omega: Floats, gamma: Floats, source: str = "") -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
         alpha = alpha_from_tokens_per_iteration(omega, gamma)
-        return cls(source or f"alpha of {_brief(omega)} tokens per iteration at gamma {_brief(gamma)}", alpha=alpha)
+        text = source or f"alpha of {_brief(omega)} tokens per iteration at gamma {_brief(gamma)}"
+        return cls(text, alpha=alpha, measured_at=float(np.max(gamma)))
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -316,6 +319,16 @@ class Acceptance:
         if row.alpha is None:
             raise InputError(f"{row.source}: must have alpha or positions")
         return cls.from_alpha(row.alpha, row.source)
+
+    def carried(self, gamma: npt.ArrayLike) -> Array:
+        """How far a modelled acceptance is carried from where it was measured: |ln (gamma + 1)/(measured_at + 1)|.
+
+        0 at positions that were measured each, and without a draft.
+        """
+        drafted = np.asarray(gamma, np.float64)
+        if self.max_gamma is not None:
+            return np.zeros_like(drafted)
+        return np.where(drafted == 0, 0.0, np.abs(np.log((drafted + 1.0) / (self.measured_at + 1.0))))
 
     @property
     def max_gamma(self) -> int | None:

@@ -29,10 +29,12 @@ class Scenario:
     machine: device, calibration and the target's tensor-parallel degree. accounting: ``ragged`` lets every sequence
     advance by its own count, ``lock-step`` by the batch's minimum, and a ``static`` batch of sequences that need
     `new_tokens` each ends with its slowest. kv_page: tokens per page of both caches. routing_independence: 1 routes
-    the tokens of one sequence to experts independently, 0 all alike (MoE only). core_ops: count linear and attention
+    the tokens of one sequence to experts independently, 0 all alike, None what the calibration says (MoE).
+    core_ops: count linear and attention
     ops alone. topk_reuse: share of the tokens that an indexer chose which it chooses again for the next query token, so
     that a verification reads them once. state_rollback: a verification over recurrent layers keeps the state after
-    every token, or replays the accepted tokens from the state before them.
+    every token, or replays the accepted tokens from the state before them. context_std: standard deviation of the
+    context over the sequences of a batch, in tokens.
     """
 
     target: ModelSpec
@@ -43,29 +45,33 @@ class Scenario:
     accounting: Accounting = "ragged"
     new_tokens: int = 128
     kv_page: int = 1
-    routing_independence: float = 1.0
+    routing_independence: float | None = None
     topk_reuse: float = 0.0
     state_rollback: Rollback = "keep"
     core_ops: bool = False
+    context_std: Floats = 0.0
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_machine: Machine = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         calibration, draft = self.machine.calibration, self.draft
-        head, page, degree = calibration.shards_lm_head, self.kv_page, self.machine.tensor_parallel
-        target = costs.shard(self.target, degree, self.precision, head, page)
-        object.__setattr__(self, "target_shard", target)
-        drafter = costs.shard(draft.model, draft.tensor_parallel, draft.precision, head, page)
-        object.__setattr__(self, "draft_shard", drafter)
-        machine = Machine(self.machine.gpu, calibration, draft.tensor_parallel)
+        head, page, popularity = calibration.shards_lm_head, self.kv_page, calibration.expert_popularity.value
+        for name, model, degree, precision in (
+            ("target_shard", self.target, self.machine.tensor_parallel, self.precision),
+            ("draft_shard", draft.model, draft.tensor_parallel, draft.precision),
+        ):
+            part = costs.shard(
+                model, degree, precision, head, page, popularity=popularity, graph_tokens=calibration.graph_tokens
+            )
+            object.__setattr__(self, name, part)
+        machine = Machine(self.machine.gpu, calibration, draft.tensor_parallel, drafts=True)
         object.__setattr__(self, "draft_machine", machine)
 
     def target_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
         """Ops of a target pass: decoding at query 1, verification at gamma + 1."""
-        independent = None
-        if self.routing_independence != 1.0:
-            independent = 1.0 + (np.asarray(query) - 1.0) * self.routing_independence
+        share = self.independence
+        independent = None if share == 1.0 else 1.0 + (np.asarray(query) - 1.0) * share
         ops = costs.forward(
             self.target_shard,
             batch,
@@ -75,8 +81,22 @@ class Scenario:
             independent_query=independent,
             kept_states=self.kept_states(query),
             topk_reuse=self.topk_reuse,
+            longest=self.longest(batch, context),
         )
         return costs.core(ops) if self.core_ops else ops
+
+    @property
+    def independence(self) -> float:
+        """How independently the query tokens of a sequence route: as asked, else as the calibration has it."""
+        asked = self.routing_independence
+        return self.machine.calibration.routing_independence.value if asked is None else asked
+
+    def longest(self, batch: Floats, context: Floats) -> Floats:
+        """Expected context of the longest of a batch's sequences over the mean, contexts being uniform."""
+        if not np.any(self.context_std):
+            return 1.0
+        ends = np.sqrt(3.0) * self.context_std / np.maximum(context, 1.0)
+        return 1.0 + ends * (np.asarray(batch) - 1.0) / (np.asarray(batch) + 1.0)
 
     def kept_states(self, query: Floats) -> Floats:
         """Recurrent states per sequence that a pass over `query` tokens leaves."""

@@ -132,7 +132,7 @@ def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
 
 def test_graphs_round_the_batch_up() -> None:
     assert list(padded(np.array([1, 3, 4, 5, 9, 512, 600]), VLLM_GRAPH_SIZES)) == [1, 4, 4, 8, 16, 512, 600]
-    s = scenario(hardware="h100-sxm-80gb")
+    s = scenario(hardware="h100-sxm-80gb", engine="magicdec")  # whose passes are not padded to graphs
     at = np.arange(1.0, 65)
     stairs, plain = np.asarray(graph_target_s(s, at, 4096.0)), np.asarray(s.target_pass_s(at, 4096.0))
     assert np.all(stairs >= plain * (1 - 1e-12))

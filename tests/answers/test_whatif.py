@@ -44,7 +44,7 @@ def check(a: dict) -> dict:
     assert a["verdict"] in ("pays", "does_not_pay", "too_close_to_call", "does_not_fit")
     assert a["reason"]
     assert "\n" not in a["reason"]
-    assert a["calibration"]["kind"] in ("fitted", "literature", "transferred", "ideal")
+    assert a["calibration"]["kind"] in ("fitted", "kernels", "literature", "transferred", "ideal")
     assert all(isinstance(note, str) for note in a["warnings"])
     for step in ("target_step", "verify_step"):
         assert 0 < a[step]["lower_s"] <= a[step]["predicted_s"] * (1 + 1e-12)
@@ -102,8 +102,8 @@ def test_the_query_is_given_back_with_names_resolved_and_defaults():
     assert resolved == {"draft_tp": 8, "draft_weights": "bf16", "draft_kv_dtype": "bf16", "gamma": 2, "weights": "bf16"}
     assert a["query"]["calibration"] == a["calibration"]["name"]
     # and asked again in full, it is the same answer
-    again = whatif(**a["query"]).as_dict()
-    hidden = {"query": None, "speedup_interval": None}  # a given re-read factor is certain, a calibrated one is not
+    again = whatif(**a["query"] | {"kv_reread": None}).as_dict()  # of this gamma; others have one of their own
+    hidden = {"query": None}
     assert again | hidden == a | hidden
 
 
@@ -195,10 +195,10 @@ def test_a_budget_above_the_context_equals_full():
 
 
 def test_a_device_without_a_calibration_says_so():
-    a = ask(hardware="b200-sxm-180gb")
+    a = ask(hardware="h20-sxm-96gb")
     assert a["calibration"]["kind"] == "transferred"
     assert any("transferred from" in note for note in a["warnings"])
-    assert ask()["calibration"]["kind"] in ("literature", "fitted")
+    assert ask()["calibration"]["kind"] in ("kernels", "fitted")
     assert ask(calibration="ideal")["calibration"]["kind"] == "ideal"
 
 
@@ -250,7 +250,7 @@ def test_bad_input_is_refused_in_one_line(flags, said):
     message = str(refused.value)
     assert said in message
     assert message.isprintable()
-    assert len(message) < 600
+    assert len(message) < 900
     assert "Error" not in message
 
 

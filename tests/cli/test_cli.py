@@ -47,7 +47,7 @@ def test_json_is_the_answer_in_python(ask: Callable[..., Any]) -> None:
     found = ask(*POINT, "--gamma", "2")
     asked = {"tp": 8, "batch": 64, "context": "32000", "gamma": 2, "draft_kv": "streamingllm:512"}
     assert found == json.loads(json.dumps(pm.whatif("llama-3.1-8b", "a100-sxm-80gb", **asked).as_dict()))
-    assert found["calibration"]["kind"] in ("fitted", "literature", "transferred", "ideal")
+    assert found["calibration"]["kind"] in ("fitted", "kernels", "literature", "transferred", "ideal")
     assert set(found["query"]) == {f.name for f in fields(Query)}
     assert None not in (found["query"][name] for name in ("draft_tp", "draft_weights", "draft_kv_dtype", "calibration"))
 
@@ -215,18 +215,23 @@ def test_inflection_gives_the_closed_forms_of_the_docs(out: Run) -> None:
     assert [three["inflection_context"], two["inflection_context"]] == pytest.approx([2265, 3269], rel=1e-3)
     calibrated = json.loads(out(*asked))["rows"]
     assert [row["ideal"] for row in calibrated] == [three["ideal"], two["ideal"]]
-    assert calibrated[0]["calibration"] == "a100-sxm-80gb.magicdec"
+    assert calibrated[0]["calibration"] == "a100-sxm-80gb.vllm"
     assert calibrated[0]["inflection_context"] > three["inflection_context"]
 
 
 def test_gamma_zero_says_what_a_draft_would_do(ask: Callable[..., Any], out: Run) -> None:
     # asked without an acceptance: the published one still tells what the best gamma would give
-    assert ask(*POINT, "--gamma", "0")["gamma_optimal"] == ask(*POINT, "--gamma", "2")["gamma_optimal"] == 2
+    stack = ("--engine", "magicdec")
+    assert (
+        ask(*POINT, *stack, "--gamma", "0")["gamma_optimal"]
+        == ask(*POINT, *stack, "--gamma", "2")["gamma_optimal"]
+        == 2
+    )
     assert "Baseline (plain decoding), as asked" in out("whatif", *SUBJECT, *POINT, "--gamma", "0")
     unknown = ask(*POINT, "--gamma", "0", "--draft-kv", "snapkv:77")
     assert "such as an alpha" in unknown["reason"]
     # and where no draft pays, which term decides at gamma 1
-    short = ask("--batch", "64", "--context", "1k", "--alpha", "0.8")
+    short = ask("--batch", "64", "--context", "1k", "--alpha", "0.8", *stack)
     assert short["query"]["gamma"] == 0
     assert "at gamma 1 an iteration saves" in short["reason"]
     assert "of which draft steps" in short["reason"]

@@ -62,12 +62,13 @@ def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_what_it_takes_to_draft_again(capsys: pytest.CaptureFixture[str]) -> None:
-    found, text = read(capsys, *SCHEDULE, "--missed", "1k"), run(capsys, *SCHEDULE, "--missed", "1k")
+    asked = (*SCHEDULE, "--engine", "magicdec", "--missed")  # where large batches draft nothing
+    found, text = read(capsys, *asked, "1k"), run(capsys, *asked, "1k")
     late = found["tables"][0]["catch_up"]
     assert late["missed"] == 1024
     assert late["seconds"] > 0
     assert f"on again at batch {late['batch']} after 1024 tokens off" in text
-    assert "on again" not in run(capsys, *SCHEDULE, "--missed", "0")
+    assert "on again" not in run(capsys, *asked, "0")
 
 
 def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_moe_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -> No
     found, text = read(capsys, *MOE), run(capsys, *MOE)
     assert [row["batch"] for row in found["rows"]] == [2**k for k in range(10)]
     for row in found["rows"]:
-        assert row["experts_verifying"] == pytest.approx(float(touched(experts_of(s), row["batch"], 3)))
+        assert row["experts_verifying"] == pytest.approx(float(touched(experts_of(s), row["batch"], 3, s.independence)))
         assert row["target_efficiency"] == pytest.approx(float(target_efficiency(s, row["batch"], 4096.0, 3)))
         assert row["speedup"] <= found["peak"]["speedup"]
     assert 16 <= found["peak"]["batch"] <= 256
@@ -76,8 +76,11 @@ def test_moe_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -> No
     alike = read(capsys, *MOE, "--routing-independence", "0")
     assert alike["rows"][0]["experts_verifying"] == pytest.approx(8.0)
     assert alike["rows"][0]["speedup"] > found["rows"][0]["speedup"]
-    fewer = read(capsys, *MOE, "--fewer-experts", "0.3", "--fewer-experts-at", "4")
-    assert fewer["rows"][2]["experts_verifying"] == pytest.approx(0.7 * found["rows"][2]["experts_verifying"])
+    fewer, apart = (
+        read(capsys, *MOE, *flags)
+        for flags in (("--fewer-experts", "0.3", "--fewer-experts-at", "4"), ("--routing-independence", "1"))
+    )
+    assert fewer["rows"][2]["experts_verifying"] == pytest.approx(0.7 * apart["rows"][2]["experts_verifying"])
 
 
 def test_serving_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +99,8 @@ def test_serving_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_one_kind_of_request_is_no_mixture_and_may_wait_for_its_slowest(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "25", "-c", "4k", "-g", "3", "--alpha", "0.8")
+    asked = ("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "25", "-c", "4k", "-g", "3", "--alpha", "0.8",
+             "--engine", "magicdec")  # fmt: skip  # whose passes are not padded to graphs
     found = read(capsys, *asked, "--draft", "eagle", "--new-tokens", "64")
     assert found["speedup"] == pytest.approx(found["mean_speedup"]) == pytest.approx(found["steady_speedup"])
     assert found["target_s"] == pytest.approx(found["mean_target_s"])

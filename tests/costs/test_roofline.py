@@ -239,7 +239,7 @@ def test_bundled_all_reduce_tables_rise(name) -> None:
     table = load_calibration(name).allreduce
     assert table is not None
     for knots in table.knots.values():
-        assert all(after[1] > before[1] for before, after in pairwise(knots))
+        assert all(after[1] >= before[1] for before, after in pairwise(knots))
 
 
 def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:

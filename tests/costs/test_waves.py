@@ -8,7 +8,17 @@ from perfmodel.costs.roofline import wave_factor
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
-A100 = Query("llama-2-7b-32k", "a100-sxm-80gb", 64, 8000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
+A100 = Query(
+    "llama-2-7b-32k",
+    "a100-sxm-80gb",
+    64,
+    8000,
+    2,
+    tp=8,
+    draft_kv="streamingllm:512",
+    alpha=0.8,
+    calibration="a100-sxm-80gb.magicdec",
+)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_the_interval_is_the_engines(calibration: str | None) -> None:
             assert gamma == 0 or interval is None
         else:
             assert interval
-            assert np.exp(explore.Z * error[b, c, gamma]) == pytest.approx(interval.high / speedup, rel=1e-9)
+            assert np.exp(explore.Z * error[b, c, gamma]) == pytest.approx(speedup / interval.low, rel=1e-9)
 
 
 @pytest.mark.parametrize("draft", ["llama-3.2-1b", "eagle", "medusa:heads=3", "ngram", "parallel:llama-3.2-1b"])

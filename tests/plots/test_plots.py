@@ -354,7 +354,9 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "kv_dtype": ({}, "fp8"),
     "draft_kv_dtype": ({}, "fp8"),
     "kv_reread": ({}, 1.5),
+    "engine": ({}, "sglang"),
     "calibration": ({}, "ideal"),
+    "context_std": ({}, 4000),
     "kv_page": ({}, 16),
     "accounting": ({}, "lock-step"),
     "new_tokens": ({"accounting": "static"}, 64),
@@ -384,7 +386,7 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     base, value = CHANGES[field]
     asked = replace(ASK, **base)
     assert described(asked) != described(replace(asked, **{field: value}))
-    assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.magicdec"))
+    assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
 
 
 @pytest.mark.parametrize("field", ["alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "accounting"])

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import files
-from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
+from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
 from perfmodel.specs.constants import AllReduce, Constant, interpolated
+from perfmodel.specs.engine_constants import EngineConstants
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.validate.fit.recipes import RECIPES
@@ -38,11 +39,13 @@ EVERYTHING = with_values(
 def test_a_constant_is_declared_in_one_place(name: str) -> None:
     lines = [
         f"{path.name}: {line.strip()}"
-        for path in sorted((ROOT / "perfmodel").rglob("*.py"))
+        for path in sorted((ROOT / "perfmodel" / "specs").rglob("*.py"))
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.match(rf"\s*{name}\s*:", line)
     ]
-    assert lines == [f"calibration.py: {lines[0].partition(': ')[2]}"]
+    place = "engine_constants.py" if name in EngineConstants.model_fields else "calibration.py"
+    declared = [line for line in lines if "Annotated[" in line]
+    assert declared == [f"{place}: {declared[0].partition(': ')[2]}"]
 
 
 # The declaration and the formula agree.
@@ -66,7 +69,9 @@ HALVED = {"allreduce": None, "attention_flops_fraction": 1e-4, "attention_blocks
 """Constants that show in another way than at half their value."""
 
 
-@pytest.mark.parametrize("name", [name for name, declared in CONSTANTS.items() if declared.term])
+@pytest.mark.parametrize(
+    "name", [name for name, c in CONSTANTS.items() if c.term and name not in EngineConstants.model_fields]
+)
 def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
     query = Query("llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, tp=2, draft_kv="quest:512", alpha=0.8, weights="int8-wo")
     scenario, declared = with_calibration(resolve(query), EVERYTHING), CONSTANTS[name]
@@ -82,6 +87,35 @@ def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str
         assert others <= {(declared.work, term) for term in ("activations", "kv_load", "flops")}
 
 
+SERVED = (
+    Query("qwen3-32b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle", alpha=0.8, weights="fp8", kv_dtype="fp8"),
+    Query("deepseek-r1", "h200-sxm-141gb", 8, 8000, 3, tp=8, draft="eagle", alpha=0.8, kv_dtype="fp8"),
+    Query("deepseek-r1", "h200-sxm-141gb", 8, 8000, 3, tp=8, draft="eagle", alpha=0.8, kv_dtype="bf16"),
+    Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle", alpha=0.8),
+    Query("llama-3.1-8b", "h200-sxm-141gb", 1, 128000, 3, draft="eagle", alpha=0.8),
+)
+"""Questions in which every constant of an engine has something to cost."""
+
+
+@pytest.mark.parametrize("name", [name for name in EngineConstants.model_fields if name in CONSTANTS])
+def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
+    declared, base, moved = CONSTANTS[name], load_bundled("h200-sxm-141gb.vllm"), set()
+    stated = {"latent_bandwidth_fraction_fp8": 0.4, "multiprocessor_bandwidth": 0.5}
+    base = with_values(base, {n: v for n, v in stated.items() if n == name})
+    value = getattr(base, name)
+    if isinstance(value, Constant):
+        changed = with_values(base, {name: value.value / 2})
+    else:
+        changed = base.model_copy(update={name: None})
+    for query in SERVED:
+        scenario = resolve(query)
+        before, after = spent(with_calibration(scenario, base)), spent(with_calibration(scenario, changed))
+        moved |= {key for key in before if not np.isclose(before[key], after[key], rtol=1e-6, atol=0.0)}
+    assert (declared.work, declared.term) in moved
+    routing = {"small"} if name == "expert_kernels" else set()  # they hold the kernels that serve them
+    assert {work for work, _ in moved} - routing == {declared.work}
+
+
 def test_fixed_costs_are_what_costs_time_whatever_is_loaded_or_computed() -> None:
     fixed = {name for name, declared in CONSTANTS.items() if declared.is_fixed_cost}
     assert {"gemm_column_s", "pass_fixed_s", "allreduce_multiplier", "iteration_sequence_s"} <= fixed
@@ -89,12 +123,14 @@ def test_fixed_costs_are_what_costs_time_whatever_is_loaded_or_computed() -> Non
 
 
 def test_what_a_calibration_does_not_state_costs_nothing() -> None:
-    """The optional constants at 0 and left away predict the same."""
+    """The optional constants at their defaults, 0 or a factor of 1, and left away predict the same."""
     bare = load_calibration("a100-sxm-80gb.literature")
     assert bare.absent >= {"gemm_column_s", "weight_unpack_s", "iteration_sequence_s"}
-    zeros = {name: Constant(value=0.0, source="a test") for name in bare.absent}
-    stated = bare.model_copy(update=zeros)
-    assert not stated.absent
+    defaults = {name: Calibration.model_fields[name].default for name in bare.absent}
+    stated = bare.model_copy(
+        update={name: Constant(value=c.value, source="a test") for name, c in defaults.items() if c is not None}
+    )
+    assert stated.absent == {name for name, c in defaults.items() if c is None}
     scenario = resolve(Query("llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, alpha=0.8, calibration=bare.name))
     assert spent(with_calibration(scenario, stated)) == spent(scenario)
 

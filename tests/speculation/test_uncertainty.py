@@ -11,10 +11,14 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.sensitivity import sensitivity
 from perfmodel.answers.whatif import whatif
 from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.fits import Scatter
+from perfmodel.specs.engines import engines
+from perfmodel.specs.fits import Scatter, Z
+from perfmodel.specs.published_engines import engine_speculation
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.uncertainty import (
-    Z,
+    acceptance_log_error,
     correlation,
+    log_error,
     parameter_variance,
     speedup_interval,
     with_calibration,
@@ -23,10 +27,15 @@ from perfmodel.speculation.uncertainty import (
 from perfmodel.validate.accuracy.record import coverage
 from perfmodel.validate.fit.recipes import RECIPES
 
-ASKED = Query("llama-3.1-8b", "h100-sxm-80gb", 64, 32000, 3, tp=8, draft_kv="streamingllm:512", alpha=0.8)
+OWN = "h100-sxm-80gb.magicdec"
+ASKED = Query(
+    "llama-3.1-8b", "h100-sxm-80gb", 64, 32000, 3, tp=8, draft_kv="streamingllm:512", tokens_per_iteration=2.95,
+    calibration=OWN,
+)  # fmt: skip
+"""Acceptance is known at this draft length, so that the interval is the calibration's alone."""
 
 
-def width(hardware: str, calibration: str | None = None) -> float:
+def width(hardware: str, calibration: str = OWN) -> float:
     a = whatif(ASKED, hardware=hardware, calibration=calibration)
     low, high = a.speedup_interval
     assert low < a.speedup < high
@@ -68,13 +77,13 @@ def test_wider_where_less_is_known() -> None:
 def test_ideal_has_no_interval_and_gamma_zero_no_doubt() -> None:
     ideal = whatif(ASKED, calibration="ideal")
     assert ideal.speedup_interval is None
-    plain = whatif(ASKED, gamma=0)
+    plain = whatif(ASKED, gamma=0, tokens_per_iteration=None, alpha=0.8)
     assert plain.speedup_interval == (1.0, 1.0)
 
 
 def test_verdicts() -> None:
     def verdict(alpha: float) -> str:
-        return str(whatif(ASKED, alpha=alpha).verdict)
+        return str(whatif(ASKED, alpha=alpha, tokens_per_iteration=None).verdict)
 
     assert [verdict(a) for a in (0.3, 0.8)] == ["does_not_pay", "pays"]
     assert "too_close_to_call" in {verdict(a) for a in np.linspace(0.3, 0.8, 51)}
@@ -144,3 +153,64 @@ def test_sensitivity_of_the_ideal_has_no_fixed_costs_and_of_gamma_zero_nothing()
     assert "fixed costs" not in {row.input for row in sensitivity(asked)} - {"fixed costs"}
     plain = Query("llama-3.1-8b", "a100", 64, 16000, 0, tp=8)
     assert all(row.speedup_low == row.speedup_high == 1.0 for row in sensitivity(plain))
+
+
+# Serving engines, acceptance that is carried, and boxes.
+
+
+SERVED = Query("gpt-oss-120b", "h200-sxm-141gb", 16, 8192, 3, draft="eagle:features=3", alpha=0.6)
+
+
+def test_an_iteration_of_a_published_run_lies_within_its_interval() -> None:
+    """gpt-oss-120b on one H200 under vLLM with EAGLE-3: every clean iteration and step that was measured."""
+    runs = [r for r in engine_speculation() if r.target == "gpt-oss-120b" and r.clean and r.iteration_ms]
+    inside = []
+    for r in runs:
+        a = whatif(SERVED, batch=r.batch, context=int(r.context_tokens or 0), gamma=r.steps)
+        assert a.calibration.rests_on == "steps of this model on this device"
+        assert a.query.engine == "vllm"
+        for (low, high), measured in ((a.iteration_interval, r.iteration_ms), (a.ar_tpot_interval, r.step_ms)):
+            inside.append(low <= measured * 1e-3 <= high)
+    assert len(inside) == 26
+    assert sum(inside) >= 0.85 * len(inside)
+
+
+def test_a_question_of_the_issue_is_answered_with_an_interval() -> None:
+    """K = 3 lies between K = 1 and K = 7, which were measured at 15.3 and 29.6 ms an iteration."""
+    a = whatif(SERVED)
+    low, high = a.iteration_interval
+    assert 15.35e-3 < a.iteration_s < 29.56e-3
+    assert low < a.iteration_s < high < 1.4 * low * 1.25
+    assert a.speedup_interval[1] <= a.acceptance.tokens_per_iteration
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("hardware", ["h200-sxm-141gb", "l40s-48gb", "mi300x-192gb"])
+def test_no_interval_ends_above_what_an_iteration_gains(hardware: str, alpha: float) -> None:
+    a = whatif("llama-3.1-8b", hardware, 1, 32000, 4, draft_kv="streamingllm:512", alpha=alpha)
+    low, high = a.speedup_interval
+    assert low < a.speedup <= high <= max(a.acceptance.tokens_per_iteration, a.speedup)
+
+
+def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
+    known = replace(SERVED, alpha=None, tokens_per_iteration=2.176)
+    scenario, carried = resolve(known), resolve(SERVED)
+    at = np.asarray(16.0), np.asarray(8192.0), np.array([1, 3, 7])
+    own, more = log_error(scenario, *at), log_error(carried, *at)
+    off = engines().acceptance.deviation
+    assert own[1] < more[1]
+    np.testing.assert_allclose(more[1:] ** 2, own[1] ** 2 + (off * np.log([2.0, 4.0])) ** 2, rtol=0.05)
+    by_position = replace(carried, acceptance=Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3)))
+    assert np.all(acceptance_log_error(by_position, at[2]) == 0)
+
+
+def test_boxes_over_pcie_are_less_certain() -> None:
+    """Two bridged boards talk over the bridge, four over PCIe: slower, wider, and said."""
+    ask = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, draft="eagle", alpha=0.7, weights="fp8")
+    two, four = whatif(ask, tp=2), whatif(ask, tp=4)
+    assert any("talk over PCIe" in note for note in four.warnings)
+    assert not any("PCIe" in note for note in two.warnings)
+    wide = [math.log(high / low) for low, high in (two.ar_tpot_interval, four.ar_tpot_interval)]
+    assert wide[0] < wide[1]
+    sxm = whatif(ask, hardware="h100-sxm-80gb", tp=4)
+    assert four.target_step.terms_s["comm"] > 2 * sxm.target_step.terms_s["comm"]

@@ -61,8 +61,11 @@ def _point(device: str, model: str, method: str, batch: int, context: int, gamma
     row |= {"device": device, "model": model, "draft_kv": method}
     row |= {"batch": str(batch), "context": str(context), "gamma": str(gamma)}
     try:
+        made = load_gpu(device).calibration
         scenario = resolve(
-            Query(model, device, batch, context, gamma, tp=_degree(device), draft_kv=method, alpha=ALPHA)
+            Query(
+                model, device, batch, context, gamma, tp=_degree(device), draft_kv=method, alpha=ALPHA, calibration=made
+            )
         )
         p = predict(scenario, Workload.of(batch, context, gamma), 8)
     except InputError as error:

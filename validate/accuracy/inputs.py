@@ -14,8 +14,9 @@ from typing import Any
 from perfmodel.reading import read_bytes, read_text
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.engines import FILE
 from perfmodel.validate.accuracy.compare import UNGATED
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records.store import BUNDLED, RESULTS
 
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
@@ -31,6 +32,9 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         for kind in ("gpus", "models")
     }
     found["calibrations"] = {name: _values(name) for name in files.bundled_names("calibrations")}
+    found["engines"] = {
+        path.name: _content(path) for path in (files.data_directory("") / FILE, BUNDLED / "engines.json")
+    }
     for table in sorted((results / "published").glob("*.csv")):
         found[f"published/{table.name}"] = _rows(table)
     own = (path for path in results.glob("*/*.json") if not path.parent.name.startswith(UNGATED))

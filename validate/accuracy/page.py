@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import unknown_name
-from perfmodel.speculation.uncertainty import COVERAGE
+from perfmodel.specs.fits import COVERAGE
+from perfmodel.validate.accuracy import engine_page
 from perfmodel.validate.accuracy.compare import LABELS, SETS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.accuracy.systems import SLACK
@@ -197,4 +198,5 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "other_devices": _to_other_devices,
     "ablations": _ablations,
     "partitions": _partitions,
+    **engine_page.TABLES,
 }

@@ -15,6 +15,7 @@ import numpy as np
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.fits import Scatter
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
+from perfmodel.validate.accuracy import engines
 from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
 from perfmodel.validate.accuracy.gate import SCHEMA_VERSION
@@ -62,6 +63,7 @@ def record(results: Path = BUNDLED) -> dict[str, Any]:
             "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
             "coverage": {name: coverage(recipe) for name, recipe in RECIPES.items() if recipe.stack == "magicdec"},
             "elsewhere": elsewhere(),
+            "engines": engines.figures(),
             "systems": systems_figures(),
             "transferred": [asdict(row) for row in transferred()],
             "ablations": {name: ablations(recipe) for name, recipe in RECIPES.items()},

@@ -18,9 +18,10 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, SpeculationOtherRow, published_points, published_rows
 from perfmodel.specs.published_systems import ServedRow, served, step_law
+from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import speedup_interval, with_calibration
+from perfmodel.speculation.uncertainty import interval_of, log_error, with_calibration
 from perfmodel.speculation.workload import Workload
 
 SLACK = 0.05
@@ -108,7 +109,7 @@ def _tree_scenario(p: MeasuredPoint, calibration: str | None = None) -> Scenario
         draft=p.draft or "",
         alpha=0.0,
         weights=p.weights,
-        calibration=calibration,
+        calibration=calibration or load_gpu(p.hardware).calibration,  # no serving engine ran these
     )
     return resolve(asked)
 
@@ -186,11 +187,11 @@ class Transferred:
 
 
 def transferred(
-    gpu: str = "a100-pcie-80gb", stacks: tuple[str, ...] = ("magicdec", "gpt-fast", "literature")
+    gpu: str = "a100-pcie-80gb", stacks: tuple[str, ...] = ("vllm", "magicdec", "gpt-fast", "literature")
 ) -> list[Transferred]:
     """Calibrations that a device without one of its own could take over, on the rows measured on it."""
     points = [p for p in published_points("speculation_other") if p.hardware == gpu]
-    default = load_gpu(gpu).calibration
+    default = calibration_of(load_gpu(gpu)).name
     own = default.partition(".")[0]
     return [_transferred(points, f"{own}.{stack}", f"{own}.{stack}" == default) for stack in stacks]
 
@@ -207,7 +208,9 @@ def _transferred(points: list[MeasuredPoint], calibration: str, chosen: bool) ->
         found = (target, draft, draft / target, alone / p.speedup, stepped / p.speedup)
         for name, value in zip(errors, found, strict=True):
             errors[name].append(value - 1.0)
-        interval = speedup_interval(scenario, 1.0, float(p.context), p.tree[1] - 1 if p.tree else 1, alone)
+        gammas = np.array([p.tree[1] - 1 if p.tree else 1])
+        off = log_error(scenario, np.asarray(1.0), np.asarray(float(p.context)), gammas)
+        interval = None if off is None else interval_of(alone, float(off[..., 0]))  # acceptance is the row's
         inside += interval is not None and interval.low <= p.speedup <= interval.high
     return Transferred(
         calibration=calibration,

@@ -24,12 +24,21 @@ def accuracy(
     results: Annotated[
         Path | None, typer.Option(help="Folder of own records, accuracy.json and golden.csv [those that come with it].")
     ] = None,
+    plot_engines: Annotated[
+        Path | None, typer.Option(help="Only draw the errors of serving engines here (.png or .svg).")
+    ] = None,
 ) -> None:
     """Replay every published set and own record and compare with results/accuracy.json; exit status 1 on FAIL."""
     from perfmodel.validate.accuracy import gate, golden
     from perfmodel.validate.accuracy import record as module
     from perfmodel.validate.accuracy.compare import SETS, gated_sets
 
+    if plot_engines:
+        from perfmodel import plots
+        from perfmodel.validate.accuracy import engine_picture
+
+        plots.save(engine_picture.plot(), plot_engines)
+        return
     where = results or BUNDLED
     if write and results is None and not IN_CHECKOUT:
         raise InputError("--write: needs --results DIR outside a checkout: an installed package is not written to")

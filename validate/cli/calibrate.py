@@ -15,7 +15,9 @@ from perfmodel.writing import Content, write_all
 
 
 def calibrate(
-    name: Annotated[str | None, typer.Argument(help="Fitted calibration, <gpu>.<stack> [all].")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Fitted calibration, <gpu>.<stack> [all of research stacks], or engines.")
+    ] = None,
     fit: Annotated[list[str] | None, typer.Option(help="Fit only rows with FIELD=VALUE; repeatable.")] = None,
     hold_out: Annotated[list[str] | None, typer.Option(help="Judge on rows with FIELD=VALUE, fit the others.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Write hardware/calibrations/<gpu>.<stack>.yaml.")] = False,
@@ -48,6 +50,10 @@ def calibrate(
         return _from_microbench(from_microbench, hardware, name, statistic, passes, stack, out, results or RESULTS)
     if results is not None:
         raise InputError("--results: is of --from-microbench; fits to published rows read none")
+    if name == "engines":
+        if fit or hold_out or as_json:
+            raise InputError("engines: takes only --write; what is held out is fixed (docs/accuracy.md)")
+        return _engines(write)
     from perfmodel.validate.fit import calibrate as module
     from perfmodel.validate.fit.split import judge, report_lines, split_report
 
@@ -72,6 +78,25 @@ def calibrate(
         return
     for found in reports:
         typer.echo("\n".join(report_lines(found)))
+
+
+def _engines(write: bool) -> None:
+    """Fit what serving engines cost beyond their kernels; minutes, as all folds and ablations are fitted too."""
+    from perfmodel.validate.fit import engine_make
+    from perfmodel.validate.fit.engine_ablations import ablations
+    from perfmodel.validate.fit.engines_file import path as place
+
+    typer.echo("fitting steps and iterations, whole and without each fold ...", err=True)
+    made = engine_make.make()
+    found: dict[str, Any] = {}
+    for title, errors in ablations(made.steps.values):
+        found[title] = errors
+        typer.echo(f"{title}: " + ", ".join(f"{by} {100 * error:.1f} %" for by, error in errors.items()), err=True)
+    constants, record = engine_make.texts(made, found, datetime.date.today())
+    if write:
+        write_all({place(): constants, engine_make.path(): record})
+    else:
+        typer.echo(constants, nl=False)
 
 
 def _from_microbench(

@@ -115,6 +115,9 @@ def _stated(
             "fit": StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None,
             "observed_error": _errors(fitted, rows),
             "transfer_error": None,
+            "errors": {},
+            "measured_models": (),
+            "speculating_models": (),
         }
     )
 

@@ -9,10 +9,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.validate.engine.timing import Timing
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
+FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
+"""Shares of what is possible; where a curve gives those of GEMMs, the one factor on it."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
 """What any step may show beside its kernels: each layer (one attention call in each), a pass, each token in it.
 
@@ -46,14 +48,16 @@ def sought(base: Calibration, timings: Sequence[Timing], layers: int) -> dict[st
     """
     iterations = [t for t in timings if t.kind == "iteration"]
     speculative = SPECULATIVE if any(t.gamma for t in iterations) else ("kv_reread_per_query",)
-    return {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *FRACTIONS)}
+    shares = FRACTIONS if base.gemm_efficiency is None else FACTORS
+    return {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *shares)}
 
 
 def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Sought:
     value = getattr(base, name).value
-    if name in FRACTIONS:
+    if name in (*FRACTIONS, *FACTORS):
         start = max(value, LOWEST_FRACTION)
-        return Sought(start, start / 2, LOWEST_FRACTION, 1.0)
+        most = 1.0 if CONSTANTS[name].unit == "fraction" else 2.0 * start
+        return Sought(start, start / 2, LOWEST_FRACTION, most)
     if name == "kv_reread_per_query":
         return Sought(value, 0.5, 0.0, 1.0)
     shared = {"token_s": lambda t: t.batch * (t.gamma + 1), "iteration_sequence_s": lambda t: t.batch}

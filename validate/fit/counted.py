@@ -97,6 +97,7 @@ class PointSet:
 
 def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
     """The question that a measured row answers. Its acceptance is the row's where it prints one."""
+    gained = p.tokens_per_iteration if p.gamma else None
     query = Query(
         model=p.target,
         hardware=p.hardware,
@@ -106,7 +107,8 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
         tp=p.tp,
         draft=p.draft or "self",
         draft_kv=p.draft_kv or "full",
-        alpha=0.8 if p.alpha is None else p.alpha,
+        alpha=(0.8 if p.alpha is None else p.alpha) if gained is None else None,
+        tokens_per_iteration=gained,
         weights=p.weights,
         kv_dtype=p.kv_dtype,
         calibration="ideal",  # the device's own may be what is being made

@@ -53,7 +53,7 @@ def test_what_is_left_open_decides_what_is_predicted() -> None:
 
 def test_the_literature_constants_serve_a_lone_pcie_board_best() -> None:
     rows = {row.calibration.partition(".")[2]: row for row in transferred()}
-    assert rows["literature"].chosen
+    assert rows["vllm"].chosen  # what people run; of the others the literature
     for other in ("magicdec", "gpt-fast"):
         assert abs(rows["literature"].speedup) < abs(rows[other].speedup)
         assert rows["literature"].with_own_steps < rows[other].with_own_steps
@@ -75,7 +75,7 @@ def test_what_the_decisions_page_says_of_the_first_pass_of_an_eagle_head(batch: 
     """Counted with all accepted tokens in its layer, the LM head still once."""
     shares = []
     for gpu in ("h100-sxm-80gb", "a100-sxm-80gb"):
-        s = resolve(Query("llama-3.1-8b", gpu, 1, 1, draft="eagle", alpha=0.7))
+        s = resolve(Query("llama-3.1-8b", gpu, 1, 1, draft="eagle", alpha=0.7, engine="magicdec"))
         p = predict(s, Workload.of(batch, 2048, 3), 3)
         one, all_of_them = (
             float(

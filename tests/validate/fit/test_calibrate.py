@@ -94,7 +94,7 @@ def test_points_are_predicted_as_whatif_does() -> None:
         a = whatif(
             p.target, p.hardware, p.batch, p.context, p.gamma,
             tp=p.tp, draft=p.draft or "", draft_kv=p.draft_kv or "",
-            tokens_per_iteration=p.tokens_per_iteration,
+            tokens_per_iteration=p.tokens_per_iteration, engine="magicdec",
         )  # fmt: skip
         assert a.calibration.name == A100.name
         assert a.target_step.predicted_s == pytest.approx(times["target_s"][i], rel=1e-12)

@@ -1,0 +1,120 @@
+"""Constants that serving engines need beside those of a research stack; a calibration without them has none of it."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from perfmodel.specs.constants import ABSENT, Constant, Declared, Frozen, Knots
+
+ONE = Constant(value=1.0, source="not part of this calibration")
+"""What a factor is in a calibration that does not state it."""
+
+
+class Curves(Frozen):
+    """A curve for each number format, as `formats.Format.name` has it."""
+
+    knots: dict[str, Knots]
+    source: str = Field(min_length=3)
+
+    def values(self) -> Iterator[float]:
+        """Every number that must lie within the constant's bounds."""
+        return (value for knots in self.knots.values() for _, value in knots)
+
+
+class ExpertKernel(Frozen):
+    """Routed experts of one layer in one format: a start, and shares of bandwidth and of the peak it computes at."""
+
+    fixed_s: float = Field(ge=0, le=10)
+    bandwidth_fraction: float = Field(gt=0, le=2)
+    flops_fraction: float = Field(gt=0, le=2)
+    median_error: float | None = Field(default=None, ge=0)
+
+
+class ExpertKernels(Frozen):
+    """`ExpertKernel` by weight format. Loading and computing add up: few tokens an expert fill no tile."""
+
+    kernels: dict[str, ExpertKernel]
+    source: str = Field(min_length=3)
+
+    def values(self) -> Iterator[float]:
+        """Every number that must lie within the constant's bounds."""
+        return (each for k in self.kernels.values() for each in (k.fixed_s, k.bandwidth_fraction, k.flops_fraction))
+
+
+class EngineConstants(Frozen):
+    """What `Calibration` has for serving engines (vLLM, TensorRT-LLM, SGLang)."""
+
+    gemm_efficiency: Annotated[
+        Curves | None,
+        Declared(
+            "linear",
+            "param_load",
+            "factor",
+            "share of the ideal roofline that GEMMs reach by weight format and tokens; stands in for both GEMM shares",
+        ),
+    ] = None
+    gemm_factor: Annotated[Constant, Declared("linear", "param_load", "factor", "multiplies `gemm_efficiency`")] = ONE
+    gemm_factor_fp8: Annotated[
+        Constant,
+        Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales"),
+    ] = ONE
+    quantise_s: Annotated[
+        Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
+    ] = ABSENT
+    expert_kernels: Annotated[
+        ExpertKernels | None,
+        Declared(
+            "linear",
+            "param_load",
+            "factor",
+            "routed experts and their routing, by weight format; else they are GEMMs",
+        ),
+    ] = None
+    expert_factor: Annotated[Constant, Declared("linear", "param_load", "factor", "multiplies experts' time")] = ONE
+    expert_popularity: Annotated[
+        Constant,
+        Declared(
+            "linear",
+            "param_load",
+            "count",
+            "how even routing is: shape of the gamma distribution of experts' shares; 0: all experts alike",
+        ),
+    ] = ABSENT
+    routing_independence: Annotated[
+        Constant,
+        Declared(
+            "linear",
+            "param_load",
+            "factor",
+            "share of a sequence's further query tokens that route like tokens of another sequence",
+        ),
+    ] = ONE
+    attention_bandwidth_fraction_fp8: Annotated[
+        Constant, Declared("attention", "kv_load", "factor", "the same over a cache of 8 bits; 0: as over 16")
+    ] = ABSENT
+    latent_bandwidth_fraction: Annotated[
+        Constant, Declared("attention", "kv_load", "factor", "the same over a latent cache (MLA); 0: as over any other")
+    ] = ABSENT
+    latent_bandwidth_fraction_fp8: Annotated[
+        Constant,
+        Declared("attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"),
+    ] = ABSENT
+    latent_layer_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
+    ] = ABSENT
+    state_layer_s: Annotated[Constant, Declared("attention", "fixed", "s", "further time of each recurrent layer")] = (
+        ABSENT
+    )
+    multiprocessor_bandwidth: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "factor",
+            "bandwidth of one multiprocessor in shares of the device's, which bounds the longest sequence; 0: no bound",
+        ),
+    ] = ABSENT
+    draft_pass_s: Annotated[Constant, Declared("pass", "fixed", "s", "further time of each pass of a draft")] = ABSENT
+    graph_tokens: tuple[int, int] | None = None
+    """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""

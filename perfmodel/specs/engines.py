@@ -1,0 +1,101 @@
+"""What serving engines cost beyond their kernels, from ``hardware/engines.yaml``.
+
+A calibration of kind ``kernels`` states what public kernel tables say of one device under one engine. The engine's own
+constants are declared once for all devices: for every engine, by GPU architecture, by engine, and by engine and
+architecture, the later before the earlier. Each states a constant of the calibration or multiplies the kernels' value.
+"""
+
+import datetime
+from functools import cache
+
+from pydantic import Field
+
+from perfmodel.specs import files
+from perfmodel.specs.constants import Frozen
+from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
+from perfmodel.specs.gpu import load_gpu
+
+FILE = "engines.yaml"
+
+
+class Stated(Frozen):
+    """One fitted number. times: it multiplies what the kernels' file states."""
+
+    value: float = Field(ge=0, allow_inf_nan=False)
+    stderr: float = Field(ge=0, allow_inf_nan=False)
+    times: bool = False
+    source: str = Field(min_length=3)
+
+
+Constants = dict[str, Stated]
+
+
+class Engine(Frozen):
+    """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
+
+    errors: of predictions, by what was held out.
+    """
+
+    title: str
+    versions: str
+    constants: Constants = Field(default_factory=dict)
+    architectures: dict[str, Constants] = Field(default_factory=dict)
+    measured: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    speculating: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    errors: dict[Relation, dict[Quantity, Scatter]]
+
+
+class Engines(Frozen):
+    """``hardware/engines.yaml``. Parameters of `fit`, those of an iteration, are places in it: ``all.draft_pass_s``.
+
+    acceptance: how far tokens per iteration are off, by position held out, for each e-fold of drafted tokens that
+    their constant acceptance is carried beyond where it was measured.
+    """
+
+    fitted_on: tuple[str, ...]
+    acceptance: Scatter
+    date: datetime.date
+    graph_tokens: tuple[int, int] | None = None
+    constants: Constants
+    architectures: dict[str, Constants]
+    engines: dict[str, Engine]
+    fit: Fit
+
+    def places(self) -> dict[str, Stated]:
+        """Every constant by its place."""
+        found = {f"all.{name}": stated for name, stated in self.constants.items()}
+        for architecture, constants in self.architectures.items():
+            found |= {f"{architecture}.{name}": stated for name, stated in constants.items()}
+        for word, engine in self.engines.items():
+            found |= {f"{word}.{name}": stated for name, stated in engine.constants.items()}
+            for architecture, constants in engine.architectures.items():
+                found |= {f"{word}.{architecture}.{name}": stated for name, stated in constants.items()}
+        return found
+
+    def chosen(self, engine: str, architecture: str) -> dict[str, str]:
+        """Name of each constant that this engine has on this architecture -> its place."""
+        order = ("all", architecture, engine, f"{engine}.{architecture}")
+        by_scope: dict[str, list[str]] = {}
+        for place in self.places():
+            by_scope.setdefault(place.rpartition(".")[0], []).append(place)
+        return {p.rpartition(".")[2]: p for scope in order for p in by_scope.get(scope, ())}
+
+
+@cache
+def engines() -> Engines:
+    """The bundled file."""
+    path = files.data_directory("") / FILE
+    return files.parse(Engines, files.read_mapping(path), str(path))
+
+
+def architecture_of(gpu: str) -> str:
+    """First word of a device's architecture, in lower case."""
+    return load_gpu(gpu).architecture.split()[0].lower()
+
+
+def part_of(fit: Fit, chosen: dict[str, str]) -> Fit:
+    """The part of the covariance that belongs to these places, under the constants' own names."""
+    kept = [(i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place]
+    kept.sort()
+    rows = tuple(tuple(fit.correlation[i][j] for j, _ in kept[: k + 1]) for k, (i, _) in enumerate(kept))
+    return Fit(parameters=tuple(name for _, name in kept), correlation=rows)

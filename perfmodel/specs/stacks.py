@@ -1,0 +1,74 @@
+"""Which calibration answers: that of an engine on a device, or of the device nearest to it."""
+
+import math
+from functools import cache
+
+from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.specs.calibration import Calibration, load_bundled, load_calibration
+from perfmodel.specs.files import bundled_names
+from perfmodel.specs.gpu import GPUSpec, load_gpu
+
+ENGINES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "trtllm": "TensorRT-LLM",
+    "magicdec": "MagicDec's research stack",
+    "gpt-fast": "gpt-fast",
+    "perfmodel": "the decoder of `perfmodel validate`",
+}
+"""Word of `--engine` -> what it is."""
+DEFAULT = "vllm"
+"""What people run."""
+
+
+@cache
+def _devices(engine: str) -> dict[str, str]:
+    """Device -> name of its bundled calibration of an engine."""
+    found = {}
+    for name in bundled_names("calibrations"):
+        calibration = load_bundled(name)
+        if calibration.gpu and engine_of(calibration) == engine:
+            found[calibration.gpu] = name
+    return found
+
+
+def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | None = None) -> Calibration:
+    """The calibration by its own name or file, of an engine, or of `DEFAULT`; a CPU has its own.
+
+    Where an engine has none of the device it is transferred from the nearest: of the same architecture if there is
+    one, then by memory bandwidth. Raises InputError for an unknown engine, one with nothing of such a device, or one
+    that is not the calibration's.
+    """
+    if calibration is not None:
+        found = load_calibration(calibration)
+        if engine not in (None, engine_of(found)):
+            raise refuse("--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine)
+        return found
+    if engine is None and gpu.kind == "cpu":
+        return load_calibration(gpu.calibration)
+    engine = engine or DEFAULT
+    if engine not in ENGINES:
+        raise unknown_name("--engine", "engine", engine, ENGINES)
+    known = {name: made for name, made in _devices(engine).items() if _alike(gpu, load_gpu(name))}
+    if not known:
+        usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in _devices(e)))
+        where = f"an engine with a calibration of such a device ({usable or 'none; give --calibration'})"
+        raise InputError(f"--engine: must be {where}, given {engine} for {gpu.name}")
+    nearest = gpu.name if gpu.name in known else min(known, key=lambda name: _distance(gpu, load_gpu(name)))
+    return load_bundled(known[nearest])
+
+
+def engine_of(calibration: Calibration) -> str | None:
+    """Word of the engine that a calibration is of; None for what is none (literature, ideal)."""
+    word = calibration.stack.split("-")[0] if calibration.stack not in ENGINES else calibration.stack
+    word = word.split()[0]
+    return word if word in ENGINES else None
+
+
+def _alike(one: GPUSpec, other: GPUSpec) -> bool:
+    return (one.kind == "cpu") == (other.kind == "cpu")
+
+
+def _distance(one: GPUSpec, other: GPUSpec) -> tuple[bool, float]:
+    apart = math.log(one.memory_bandwidth_bytes_per_s / other.memory_bandwidth_bytes_per_s)
+    return one.architecture.split()[0] != other.architecture.split()[0], abs(apart)

@@ -1,0 +1,160 @@
+"""Serving engines: kernels and engine constants put together, the choice of a calibration, rows that load."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+from perfmodel.specs.calibration import load_bundled, over_host, read_kernels
+from perfmodel.specs.engines import architecture_of, engines
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.published import read_rows
+from perfmodel.specs.published_engines import (
+    DecodeRow,
+    EngineSpeculationRow,
+    engine_decode,
+    engine_speculation,
+    verify_attention,
+)
+from perfmodel.specs.stacks import ENGINES, calibration_of
+
+SERVED = ("vllm", "trtllm", "sglang")
+KERNELS = [name for name in files.bundled_names("calibrations") if name.rpartition(".")[2] in SERVED]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_engine_is_its_kernels_and_its_own_constants(name: str) -> None:
+    kernels, whole, source = read_kernels(name), load_bundled(name), engines()
+    gpu, engine = name.rsplit(".", 1)
+    places = source.places()
+    assert kernels.kind == "kernels"
+    assert whole.kind == ("fitted" if whole.measured_models else "kernels")
+    for constant, place in source.chosen(engine, architecture_of(gpu)).items():
+        stated = places[place]
+        expected = stated.value * (getattr(kernels, constant).value if stated.times else 1.0)
+        assert getattr(whole, constant).value == pytest.approx(expected), constant
+    assert whole.gemm_efficiency == kernels.gemm_efficiency
+    assert set(whole.fit.parameters) <= set(source.chosen(engine, architecture_of(gpu)))
+
+
+def test_the_nearer_place_wins() -> None:
+    """TensorRT-LLM on Hopper has its own share of bandwidth over an fp8 cache, which stands before Hopper's."""
+    chosen = engines().chosen("trtllm", "hopper")
+    assert chosen["attention_bandwidth_fraction_fp8"] == "trtllm.hopper.attention_bandwidth_fraction_fp8"
+    assert engines().chosen("vllm", "hopper")["attention_bandwidth_fraction_fp8"].startswith("hopper.")
+    assert engines().chosen("vllm", "hopper")["draft_pass_s"] == "all.draft_pass_s"
+
+
+def test_vllm_is_the_default_and_a_cpu_keeps_its_own() -> None:
+    assert calibration_of(load_gpu("h200-sxm-141gb")).name == "h200-sxm-141gb.vllm"
+    assert calibration_of(load_gpu("xeon-amx-2core")).name == "xeon-amx-2core.micro"
+    assert calibration_of(load_gpu("h100-sxm-80gb"), "magicdec").name == "h100-sxm-80gb.magicdec"
+    assert calibration_of(load_gpu("b200-sxm-180gb"), None, "ideal").name == "ideal"
+
+
+def test_a_device_without_kernels_takes_the_nearest_of_its_architecture() -> None:
+    assert calibration_of(load_gpu("h20-sxm-96gb")).gpu == "h100-sxm-80gb"  # 4.0 TB/s: nearer to 3.35 than to 4.8
+    assert calibration_of(load_gpu("h100-pcie-80gb"), "sglang").gpu == "h100-sxm-80gb"
+    assert calibration_of(load_gpu("a100-pcie-40gb")).gpu == "a100-sxm-80gb"
+    assert calibration_of(load_gpu("h200-sxm-141gb"), "magicdec").gpu == "h100-sxm-80gb"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "calibration", "words"),
+    [
+        ("h100-sxm-80gb", "vlm", None, "no engine named 'vlm'; did you mean vllm"),
+        ("h100-sxm-80gb", "vllm", "ideal", "--engine: must be left out, or that of --calibration ideal"),
+        ("h100-sxm-80gb", "perfmodel", None, "--engine: must be an engine with a calibration of such a device (vllm"),
+        ("xeon-amx-2core", "vllm", None, "such a device (perfmodel)"),
+    ],
+)
+def test_engines_that_cannot_be(gpu: str, engine: str, calibration: str | None, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        calibration_of(load_gpu(gpu), engine, calibration)
+    assert words in str(refused.value)
+
+
+def test_every_engine_says_what_an_error_rests_on() -> None:
+    c = load_bundled("h200-sxm-141gb.vllm")
+    assert c.relation("target_s", "gpt-oss-120b", "h200-sxm-141gb") == "seen"
+    assert c.relation("target_s", "qwen3-8b", "h200-sxm-141gb") == "model"
+    assert c.relation("target_s", "gpt-oss-120b", "h20-sxm-96gb") == "transferred"
+    assert load_bundled("h100-sxm-80gb.vllm").relation("target_s", "gpt-oss-120b", "h100-sxm-80gb") == "gpu"
+    for engine in SERVED:
+        stated = engines().engines[engine].errors
+        for quantity in ("target_s", "ratio"):
+            widths = [stated[r][quantity].deviation for r in ("seen", "model", "gpu", "transferred")]
+            assert widths == sorted(widths)
+            assert widths[0] > 0.01
+    assert set(SERVED) < set(ENGINES)
+
+
+def test_all_reduces_belong_to_a_kind_of_box() -> None:
+    assert over_host().link == "host"
+    bridged = load_gpu("h100-nvl-94gb")
+    assert (bridged.over_host(2), bridged.over_host(4)) == (False, True)
+    assert bridged.link_rate(2) == 300e9
+    assert bridged.link_rate(4) == bridged.host_link.per_direction.si  # type: ignore[union-attr]
+    assert not load_gpu("h100-sxm-80gb").over_host(8)
+
+
+# The rows.
+
+
+def test_engine_rows_load_and_are_sourced() -> None:
+    steps, runs, attention = engine_decode(), engine_speculation(), verify_attention()
+    assert (len(steps), len(runs), len(attention)) == (503, 37, 36)
+    for rows in (steps, runs, attention):
+        assert len({row.id for row in rows}) == len(rows)
+        assert all(len(row.source) >= 8 for row in rows)
+    assert {row.engine for row in steps} == set(SERVED)
+    assert sum(row.measured_as == "step" for row in steps) == 323
+
+
+def test_the_clean_chains_are_what_the_engine_said() -> None:
+    """gpt-oss-120b on one H200, vLLM 0.22, EAGLE-3, batch 16: 15.35 ms an iteration at K = 1, a step 11.59 ms."""
+    (row,) = (r for r in engine_speculation() if r.target == "gpt-oss-120b" and r.batch == 16 and r.steps == 1)
+    assert row.ratio == pytest.approx(15.3467 / 11.5943)
+    assert row.tokens_per_iteration / row.ratio == pytest.approx(row.speedup, rel=0.1)
+    assert row.is_chain
+    assert row.clean
+
+
+DECODE = {
+    "id": "x", "source": "by hand, a test", "engine": "vllm", "engine_version": "0.1", "hardware": "h100-sxm-80gb",
+    "tensor_parallel": "2", "weights": "bf16", "kv_dtype": "bf16", "batch": "1", "notes": "", "model": "llama-3.1-8b",
+    "expert_parallel": "1", "context_tokens": "100", "context_std_tokens": "0", "step_ms": "5", "measured_as": "step",
+    "samples": "3", "date": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("engine", "tgi", "engine"),
+        ("weights", "fp3", "weights"),
+        ("context_std_tokens", "5", "must be 0 for one sequence"),
+        ("expert_parallel", "3", "must divide tensor_parallel"),
+        ("step_ms", "-1", "step_ms"),
+    ],
+)
+def test_a_row_that_contradicts_itself_is_refused(tmp_path, key: str, value: str, words: str) -> None:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, DECODE, lineterminator="\n")
+    writer.writeheader()
+    writer.writerow(DECODE | {key: value})
+    path = tmp_path / "rows.csv"
+    path.write_text(out.getvalue(), encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        read_rows(path, DecodeRow)
+
+
+def test_positions_must_gain_what_is_stated() -> None:
+    row = next(r for r in engine_speculation() if r.positions and r.steps == 7)
+    gained = 1 + float(np.sum([float(p) for p in row.positions.split("/")]))
+    assert gained == pytest.approx(row.tokens_per_iteration, abs=0.02)
+    with pytest.raises(ValueError, match="add up"):
+        EngineSpeculationRow.model_validate(row.model_dump() | {"tokens_per_iteration": row.tokens_per_iteration + 0.1})

@@ -1,0 +1,87 @@
+"""The engines' fit: groups count as one, quantiles hold what they say, and the shipped constants are those recorded."""
+
+import json
+
+import numpy as np
+import pytest
+
+from perfmodel.specs.calibration import load_bundled
+from perfmodel.specs.engines import engines
+from perfmodel.validate.accuracy.engines import figures
+from perfmodel.validate.fit import engine_iterations as ratios
+from perfmodel.validate.fit.engine_fit import weigh_steps
+from perfmodel.validate.fit.engine_make import kept, path
+from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING
+from perfmodel.validate.fit.engine_study import Errors, covered, own_rows, quantile, rows_of
+
+
+def test_quantiles_hold_their_share() -> None:
+    values, weights = np.array([3.0, 1.0, 2.0, 10.0]), np.array([1.0, 1.0, 1.0, 7.0])
+    assert quantile(values, weights, 0.3) == 3.0
+    assert quantile(values, weights, 0.31) == 10.0
+    assert quantile(np.arange(10.0), np.ones(10)) == 8.0
+
+
+def test_a_group_counts_once_and_others_a_tenth() -> None:
+    errors = Errors(np.array([0.1, 0.1, 0.2]), ["vllm", "vllm", "sglang"], ["a", "a", "b"])
+    assert errors.weights("vllm").tolist() == [0.5, 0.5, 0.1]
+    assert errors.scatter("vllm", "by hand").log_within == 0.1
+    assert errors.scatter("sglang", "by hand").log_within == 0.2
+    inside, width = covered(errors)
+    assert inside.tolist() == [1, 1, 0]
+    assert width.tolist() == [0.2, 0.2, 0.1]
+
+
+def test_rows_that_are_not_trained_on_do_not_count() -> None:
+    rows = rows_of("seen")
+    train = np.array([row.engine == "vllm" for row in rows.rows])
+    weigh = weigh_steps(rows, train)
+    off = np.where(train, 0.0, 5.0)
+    assert np.all(weigh(off) == 0)
+    off[np.flatnonzero(train)[0]] = 0.1
+    assert np.any(weigh(off) != 0)
+
+
+def test_what_ships_is_what_was_fitted() -> None:
+    found, places = kept(), engines().places()
+    for parameter in DECODING:
+        assert places[parameter.place].value == pytest.approx(found["steps"][parameter.place], rel=1e-3)
+        assert places[parameter.place].times == parameter.times
+    for parameter in SPECULATING:
+        assert places[parameter.place].value == pytest.approx(found["iteration"][parameter.place], rel=1e-3)
+    assert {p.place for p in (*DECODING, *SPECULATING)} == set(places)
+
+
+def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
+    """The way through engines.yaml, and the way through the fit's own arrays."""
+    rows = rows_of("seen")
+    by_fit = rows.predict(kept()["steps"])
+    for group in rows.groups[::5]:
+        row = rows.rows[group.index[0]]
+        by_file = np.log(group.predict(load_bundled(f"{row.hardware}.{row.engine}")))
+        np.testing.assert_allclose(by_file, by_fit[group.index], rtol=2e-4)
+
+
+def test_folds_leave_out_what_they_say() -> None:
+    found = json.loads(path().read_text(encoding="utf-8"))
+    models = {f"{row.engine} {row.model}" for row in own_rows()}
+    assert set(found["step_folds"]["model"]) == models
+    assert set(found["step_folds"]["gpu"]) == {row.hardware for row in own_rows()}
+    studies = {row.study for row in ratios.iterations(found["steps"])}
+    assert set(found["ratio_folds"]["model"]) == studies
+
+
+def test_errors_and_coverage_are_what_is_promised() -> None:
+    """The gate holds every figure; these are the ones that a reader relies on."""
+    found = figures()
+    seen = found["steps"]["seen"]
+    assert seen["vllm"]["mape"] < 0.045
+    assert seen["trtllm"]["mape"] < 0.09
+    for relation in found["steps"].values():
+        share = relation["all"]["inside"] / relation["all"]["rows"]
+        assert 0.85 <= share <= 0.97
+    assert found["ratios"]["seen"]["all"]["mape"] < 0.09
+    assert found["ratios"]["model"]["all"]["mape"] < 0.12
+    side = found["sides"]["seen"]["all"]
+    assert side["right"] >= 0.94 * side["rows"]
+    assert side["sure_and_wrong"] <= 0.03 * side["rows"]

@@ -1,0 +1,55 @@
+"""What is fitted of serving engines: places in ``hardware/engines.yaml``, what is expected of each, and from where.
+
+Few rows say little of one engine on one device, so every constant starts from an expectation with a spread and moves as
+far as its rows carry it. What the data show to be shared is one constant: of all engines, or of an architecture.
+"""
+
+from dataclasses import dataclass
+
+TABLES = "a kernel table's value, give or take what another version makes of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: multiplies the kernels'."""
+
+    place: str
+    expected: float
+    spread: float
+    times: bool = False
+
+    @property
+    def name(self) -> str:
+        """The calibration constant."""
+        return self.place.rpartition(".")[2]
+
+
+ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
+ARCHITECTURES = ("hopper", "blackwell")
+DECODING = (
+    Parameter("vllm.small_kernel_s", 0.6, 0.35, times=True),
+    Parameter("trtllm.small_kernel_s", 0.45, 0.35, times=True),
+    Parameter("sglang.small_kernel_s", 0.45, 0.35, times=True),
+    *(Parameter(f"{engine}.quantise_s", 1.2, 0.25, times=True) for engine in ENGINES),
+    *(Parameter(f"{engine}.latent_layer_s", 8e-6, 1.0) for engine in ENGINES),
+    Parameter("all.state_layer_s", 15e-6, 0.5),
+    Parameter("all.gemm_factor", 0.95, 0.08),
+    *(Parameter(f"{a}.gemm_factor_fp8", 1.1, 0.1) for a in ARCHITECTURES),
+    Parameter("all.expert_factor", 1.05, 0.12),
+    Parameter("all.expert_popularity", 1.0, 0.4),
+    *(Parameter(f"{a}.attention_bandwidth_fraction", 0.85, 0.15, times=True) for a in ARCHITECTURES),
+    *(Parameter(f"{a}.attention_bandwidth_fraction_fp8", 0.85, 0.15, times=True) for a in ARCHITECTURES),
+    *(Parameter(f"trtllm.{a}.attention_bandwidth_fraction_fp8", 1.0, 0.15, times=True) for a in ARCHITECTURES),
+    Parameter("all.latent_bandwidth_fraction", 0.85, 0.15, times=True),
+    Parameter("all.latent_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
+    *(Parameter(f"{a}.multiprocessor_bandwidth", 1.5, 0.2) for a in ARCHITECTURES),
+)
+SPECULATING = (
+    Parameter("all.draft_pass_s", 2e-4, 0.5),
+    Parameter("all.iteration_fixed_s", 4e-4, 0.5),
+    Parameter("all.iteration_sequence_s", 1e-5, 0.7),
+    Parameter("all.routing_independence", 0.6, 0.6),
+    Parameter("all.kv_reread_per_query", 0.03, 0.4),
+    Parameter("sglang.draft_pass_s", 4e-4, 1.0),
+    Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
+)

@@ -1,0 +1,126 @@
+"""What the engines' constants are worth: refits without whole groups of rows, and the intervals that follow.
+
+Rows of one group (model, device, degree) err together, so a group counts as one; an engine with few groups borrows from
+the others. The half-width of an interval is the quantile of such errors, so that it holds what it says.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.specs.files import bundled_names
+from perfmodel.specs.fits import COVERAGE, Relation, Scatter
+from perfmodel.specs.published_engines import DecodeRow, engine_decode
+from perfmodel.validate.fit.engine_fit import Slopes, weigh_steps
+from perfmodel.validate.fit.engine_recipe import DECODING
+from perfmodel.validate.fit.engine_rows import Array, DecodeRows, group_of
+
+BORROWED = 0.1
+"""What a group of another engine weighs beside one of the engine itself."""
+STAND_INS = {
+    "h200-sxm-141gb": "h100-sxm-80gb",
+    "b200-sxm-180gb": "b300-sxm-288gb",
+    "b300-sxm-288gb": "b200-sxm-180gb",
+    "mi300x-192gb": "h200-sxm-141gb",
+}
+"""Device with rows -> another whose kernels stand in for its own, to see what a transfer is worth."""
+KEYS: dict[Relation, Callable[[DecodeRow], Hashable]] = {
+    "seen": group_of,
+    "model": lambda row: (row.engine, row.model),
+    "gpu": lambda row: row.hardware,
+    "transferred": lambda row: row.hardware,
+}
+"""What is held out together."""
+Values = Mapping[str, float]
+
+
+def name_of(key: Hashable) -> str:
+    """A fold's key as text."""
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def own_rows() -> list[DecodeRow]:
+    """Rows of devices with kernels of the engine."""
+    known = bundled_names("calibrations")
+    return [row for row in engine_decode() if f"{row.hardware}.{row.engine}" in known]
+
+
+def rows_of(relation: Relation) -> DecodeRows:
+    """All rows, counted for this relation; devices without kernels are there where kernels are transferred."""
+    if relation == "transferred":
+        return DecodeRows(engine_decode(), DECODING, STAND_INS)
+    return DecodeRows(own_rows(), DECODING)
+
+
+def refits(rows: DecodeRows, slopes: Slopes, relation: Relation, whole: Values) -> dict[str, dict[str, float]]:
+    """Constants fitted without each fold, by the fold's name."""
+    found = {}
+    keys = [KEYS[relation](row) for row in rows.rows]
+    for key in dict.fromkeys(keys):
+        train = np.array([k != key for k in keys])
+        found[name_of(key)] = slopes.fit(weigh_steps(rows, train), whole).values
+    return found
+
+
+def replay(rows: DecodeRows, relation: Relation, folds: Mapping[str, Values]) -> Array:
+    """Logarithm of predicted over measured of each row, by constants fitted without its fold."""
+    names = [name_of(KEYS[relation](row)) for row in rows.rows]
+    off = np.full(len(names), np.nan)
+    for name in dict.fromkeys(names):
+        out = np.array([n == name for n in names])
+        off[out] = rows.off(folds[name])[out]
+    return off
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Held-out errors: logarithms, with the engine and the group of each row."""
+
+    off: Array
+    engines: Sequence[str]
+    groups: Sequence[Hashable]
+
+    def weights(self, engine: str) -> Array:
+        """Of rows, for what is said of one engine: a group of its own counts 1, of another `BORROWED`."""
+        sizes: dict[Hashable, int] = {}
+        for group in self.groups:
+            sizes[group] = sizes.get(group, 0) + 1
+        own = np.where([e == engine for e in self.engines], 1.0, BORROWED)
+        return own / np.array([sizes[group] for group in self.groups], float)
+
+    def without(self, names: Iterable[str]) -> "Errors":
+        """The others' errors; names: `name_of` of groups."""
+        gone = set(names)
+        kept = [i for i, group in enumerate(self.groups) if name_of(group) not in gone]
+        return Errors(self.off[kept], [self.engines[i] for i in kept], [self.groups[i] for i in kept])
+
+    def scatter(self, engine: str, source: str) -> Scatter:
+        """What to state of an engine."""
+        weights, size = self.weights(engine), np.abs(self.off)
+        rms = float(np.sqrt(np.average(size**2, weights=weights)))
+        rows = sum(e == engine for e in self.engines) or len(self.off)
+        return Scatter(log_rms=_rounded(rms), log_within=_rounded(quantile(size, weights)), rows=rows, source=source)
+
+
+def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
+    """The smallest value that this share of the weight does not exceed."""
+    order = np.argsort(values)
+    share = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(share, level * share[-1] * (1 - 1e-12))])
+
+
+def covered(errors: Errors) -> tuple[Array, Array]:
+    """For each row: whether the interval that the other groups give holds it, and that interval's half-width."""
+    inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
+    for group in dict.fromkeys(errors.groups):
+        mine = np.array([g == group for g in errors.groups])
+        engine = errors.engines[int(np.flatnonzero(mine)[0])]
+        stated = errors.without([name_of(group)]).scatter(engine, "rows of the other groups")
+        width[mine] = stated.log_within
+        inside[mine] = np.abs(errors.off[mine]) <= width[mine]
+    return inside, width
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")

@@ -1,0 +1,300 @@
+"""Kernel tables distilled into the kernel constants of a calibration, each with the error of its fit.
+
+GEMM: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. Attention: ``t0 + bytes / (f BW)``, a latent cache also
+bounded by FLOPs. Experts: ``t0 + touched bytes / (f BW) + flops / (g F)``. All by robust least squares on log times.
+Tables that were collected without CUDA graphs hold the launch in their start, so all formats take the start of 16-bit
+GEMMs; a format whose curve would pass 1 is left to another engine's table of the same device.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.costs.gemms import Experts
+from perfmodel.errors import InputError
+from perfmodel.specs.formats import WEIGHT_FORMATS, weight_format
+from perfmodel.specs.gpu import GPUSpec
+from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
+
+Array = NDArray[np.float64]
+GEMM_FORMS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
+EXPERT_FORMS = {
+    "bfloat16": "bf16",
+    "fp8": "fp8",
+    "fp8_block": "fp8-block",
+    "nvfp4": "nvfp4",
+    "int4_wo": "int4",
+    "w4a16_mxfp4": "mxfp4",
+    "w4a8_mxfp4_mxfp8": "mxfp4-a8",
+}
+KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
+KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
+"""Tokens at which a GEMM's efficiency is taken: kernels change their tiles past 16, 64, 128 and 256."""
+POPULARITY = 1.2
+"""Evenness of routing in the tables' rows "power_law_1.01": that at which their times fit those of balanced routing."""
+SMALL_WEIGHTS, LARGE_WEIGHTS = 1e6, 16e6
+SMALL_CACHE, LARGE_CACHE = 3e5, 1e6
+GRAPHED_START_S = 30e-6
+"""A small GEMM that takes longer was not launched from a CUDA graph."""
+WORST_MEDIAN, LEAST_SHARE = 0.25, 0.3
+"""A fit worse than this, or a kernel slower, is no kernel that an engine would choose."""
+MESSAGES = (16384, 65536, 262144, 1048576, 8388608, 67108864)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Constants of one kind of kernel in one format. median_error: of the logarithm of times."""
+
+    values: tuple[float, ...]
+    median_error: float
+    rows: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Everything that the tables say of one device and engine."""
+
+    source: str
+    start_s: float
+    gemm_fixed_s: float
+    gemm: dict[str, Fitted]
+    experts: dict[str, Fitted]
+    attention: dict[str, Fitted]
+    latent: dict[str, Fitted]
+    allreduce: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+
+
+def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
+    """All kernel constants, of the newest version if none is named.
+
+    Raises InputError where the engine has no GEMM table of this version.
+    """
+    known = tables.versions("gemm", engine, "gemm_perf")
+    version = known[-1] if version is None and known else version
+    if version not in known:
+        raise InputError(
+            f"--version: must be one of {', '.join(known) or 'none'} for {engine} on {gpu.name}, given {version}"
+        )
+    first = _gemms(tables, gpu, engine, version)
+    start, fixed = first["bf16"].values[:2]
+    gemm, experts = dict(first), _experts(tables, gpu, engine, version)
+    for other in (e for e in ("sglang", *ENGINES) if e != engine):
+        for newest in tables.versions("gemm", other, "gemm_perf")[-1:]:
+            for form, fitted in _gemms(tables, gpu, other, newest).items():
+                gemm.setdefault(form, fitted)
+        for newest in tables.versions("moe", other, "moe_perf")[-1:]:
+            for form, fitted in _experts(tables, gpu, other, newest).items():
+                experts.setdefault(form, fitted)
+    return Kernels(
+        source=f"{tables.package}, {engine} {version}",
+        start_s=start,
+        gemm_fixed_s=fixed,
+        gemm=gemm,
+        experts=experts,
+        attention=_attention(tables, gpu, engine, version),
+        latent=_latent(tables, gpu, engine, version),
+        allreduce=_allreduce(tables),
+    )
+
+
+def robust(residual: Any, start: list[float]) -> tuple[Array, float]:
+    """Parameters (fitted in logarithms) and the median absolute residual."""
+    from scipy.optimize import least_squares
+
+    found = least_squares(residual, np.log(start), loss="soft_l1", f_scale=0.1)
+    return np.exp(found.x), float(np.median(np.abs(found.fun)))
+
+
+def _peak(gpu: GPUSpec, form: str) -> float | None:
+    compute = WEIGHT_FORMATS[form].compute
+    return gpu.peak_flops(compute) if compute in gpu.peak else None
+
+
+def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+    """By format: start of the smallest GEMM, start of the fit, and the efficiency at each knot."""
+    table, found = tables.read("gemm", engine, version, "gemm_perf"), {}
+    for word, name in GEMM_FORMS.items():
+        part, peak = where(table, table["gemm_dtype"] == word), _peak(gpu, name)
+        if peak is None or len(part["m"]) < 500:
+            continue
+        part = _fastest(part, ("m", "n", "k"))
+        form = WEIGHT_FORMATS[name]
+        m, n, k, seconds = (part[c].astype(float) for c in ("m", "n", "k", "seconds"))
+        weights = n * k * form.bytes_per_value
+        moved = weights + m * (2 * n + (form.input_bytes or 2) * k)
+        roof = np.maximum(moved / gpu.memory_bandwidth_bytes_per_s, 2 * m * n * k / peak)
+        start = float(np.median(seconds[(weights <= SMALL_WEIGHTS) & (m <= 16)]))
+        knots = np.array([t for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])], float)
+        keep = (weights >= LARGE_WEIGHTS) & (m <= KNOTS[-1]) & (n >= 1024) & (k >= 1024)
+        at, roof, seconds = np.log(m[keep]), roof[keep], seconds[keep]
+
+        def residual(
+            x: Array, at: Array = at, roof: Array = roof, seconds: Array = seconds, knots: Array = knots
+        ) -> Array:
+            share = np.exp(np.interp(at, np.log(knots), x[1:]))
+            return np.log((np.exp(x[0]) + roof / share) / seconds)
+
+        values, median = robust(residual, [4e-6, *[0.7] * len(knots)])
+        if start <= GRAPHED_START_S and max(values[1:]) <= 1.1:
+            shares = tuple(x for pair in zip(knots.tolist(), values[1:].tolist(), strict=True) for x in pair)
+            found[name] = Fitted((start, float(values[0]), *shares), median, int(keep.sum()), f"{engine} {version}")
+    return found
+
+
+def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+    """By format: start, share of the bandwidth, share of the peak."""
+    versions = tables.versions("moe", engine, "moe_perf")
+    if not versions:
+        return {}
+    version = version if version in versions else versions[-1]
+    table, found = tables.read("moe", engine, version, "moe_perf"), {}
+    gated = np.char.find(table["kernel_source"].astype(str), "nongated") < 0
+    usual = (table["distribution"] == "power_law_1.01") & (table["num_tokens"] <= 1024) & (table["moe_ep_size"] <= 16)
+    table = where(table, usual & gated)
+    for word, name in EXPERT_FORMS.items():
+        part, peak = where(table, table["moe_dtype"] == word), _peak(gpu, name)
+        if peak is None or len(part["topk"]) < 60:
+            continue
+        fitted = _expert_fit(_main_source(part), gpu, name, peak, f"{engine} {version}")
+        if fitted.median_error <= WORST_MEDIAN and fitted.values[1] >= LEAST_SHARE:
+            found[name] = fitted
+    return found
+
+
+def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) -> Fitted:
+    tokens, experts, topk, degree = (
+        part[c].astype(float) for c in ("num_tokens", "num_experts", "topk", "moe_ep_size")
+    )
+    matrices = 3 * part["hidden_size"] * part["inter_size"] / part["moe_tp_size"]
+    form = WEIGHT_FORMATS[name] if name != "int4" else weight_format("int4-g32-sym").base
+    share = np.array([_touched(int(e), int(k), float(t)) for e, k, t in zip(experts, topk, tokens, strict=True)])
+    loaded = share / degree * matrices * form.bytes_per_value / gpu.memory_bandwidth_bytes_per_s
+    computed = tokens * topk / degree * 2 * matrices / peak
+    seconds = part["seconds"]
+
+    def residual(x: Array) -> Array:
+        start, bandwidth, flops = np.exp(x)
+        return np.log((start + loaded / bandwidth + computed / flops) / seconds)
+
+    values, median = robust(residual, [3e-5, 0.8, 0.3])
+    return Fitted(tuple(values.tolist()), median, len(seconds), source)
+
+
+def _touched(experts: int, topk: int, tokens: float) -> float:
+    form = WEIGHT_FORMATS["bf16"]
+    return float(Experts(form, 1, 2, experts, topk, 0.0, 0.0, 0.0, 0.0, POPULARITY).touched(tokens))
+
+
+def _main_source(part: Table) -> Table:
+    """The kernel that most rows are of; where another one timed the same call faster, that time."""
+    names, counts = np.unique(part["kernel_source"], return_counts=True)
+    main = where(part, part["kernel_source"] == names[np.argmax(counts)])
+    keys = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
+    best: dict[tuple[int, ...], float] = {}
+    for *key, seconds in zip(*(part[c].tolist() for c in keys), part["seconds"].tolist(), strict=True):
+        best[tuple(key)] = min(seconds, best.get(tuple(key), seconds))
+    rows = zip(*(main[c].tolist() for c in keys), strict=True)
+    return main | {"seconds": np.array([best[tuple(row)] for row in rows])}
+
+
+def _fastest(part: Table, keys: tuple[str, ...]) -> Table:
+    """One row for each call, the fastest kernel's."""
+    order = np.lexsort((part["seconds"], *(part[c] for c in reversed(keys))))
+    stacked = np.stack([part[c][order] for c in keys])
+    first = np.append(True, np.any(stacked[:, 1:] != stacked[:, :-1], axis=0))
+    return {name: values[order][first] for name, values in part.items()}
+
+
+def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+    """By format of the cache: start, share of the bandwidth."""
+    versions = tables.versions("attention", engine, "generation_attention_perf")
+    version = version if version in versions else versions[-1]
+    table, found = tables.read("attention", engine, version, "generation_attention_perf"), {}
+    window = table.get("window_size", np.zeros(len(table["step"])))
+    table = where(table, np.isin(table["head_dim"], (64, 128)) & (window == 0) & (table["batch_size"] <= 256))
+    for word, size in KV_BYTES.items():
+        part = where(table, table["kv_cache_dtype"] == word)
+        if len(part["step"]) < 100:
+            continue
+        names, counts = np.unique(part["kernel_source"], return_counts=True)
+        part = where(part, part["kernel_source"] == names[np.argmax(counts)])
+        batch, heads, width = (part[c].astype(float) for c in ("batch_size", "num_heads", "head_dim"))
+        kv_heads = np.where(part["num_key_value_heads"] == 0, heads, part["num_key_value_heads"])
+        cache = batch * kv_heads * (part["isl"] + part["step"]) * 2 * width * size
+        moved = (cache + 4 * batch * heads * width) / gpu.memory_bandwidth_bytes_per_s
+        keep = (cache > _uncached(gpu)) & (heads / kv_heads <= 16)
+        found[word] = _line(moved[keep], part["seconds"][keep], f"{engine} {version}")
+    return found
+
+
+def _uncached(gpu: GPUSpec) -> float:
+    """Bytes above which repeated calls do not find the cache in a large last-level cache."""
+    cached = gpu.last_level_cache.si if gpu.last_level_cache else 0.0
+    return cached if cached / gpu.memory_bandwidth_bytes_per_s > 5e-5 else LARGE_CACHE
+
+
+def _line(moved_s: Array, seconds: Array, source: str) -> Fitted:
+    def residual(x: Array) -> Array:
+        return np.log((np.exp(x[0]) + moved_s / np.exp(x[1])) / seconds)
+
+    values, median = robust(residual, [1e-5, 0.8])
+    return Fitted(tuple(values.tolist()), median, len(seconds), source)
+
+
+def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+    """MLA decoding by format of the cache: start, share of the bandwidth, share of the 16-bit peak."""
+    for name in dict.fromkeys((engine, "sglang", "trtllm")):
+        versions = tables.versions("mla", name, "generation_mla_perf")
+        if versions:
+            break
+    else:
+        return {}
+    newest = version if version in versions else versions[-1]
+    table, found = tables.read("mla", name, newest, "generation_mla_perf"), {}
+    table = where(table, table["batch_size"] <= 256)
+    for word, size in KV_BYTES.items():
+        part = where(table, table["kv_cache_dtype"] == word)
+        if not len(part["step"]):
+            continue
+        part = _fastest(part, ("num_heads", "batch_size", "isl", "step"))
+        batch, heads = part["batch_size"].astype(float), part["num_heads"].astype(float)
+        tokens = batch * (part["isl"] + part["step"])
+        cache, pairs = tokens * 576 * size, tokens * heads
+        moved = (cache + 2 * batch * heads * (576 + 512)) / gpu.memory_bandwidth_bytes_per_s
+        computed = 2 * pairs * (576 + 512) / gpu.peak_flops("bf16")
+        keep = cache > LARGE_CACHE
+        moved, computed, seconds = moved[keep], computed[keep], part["seconds"][keep]
+
+        def residual(x: Array, moved: Array = moved, computed: Array = computed, seconds: Array = seconds) -> Array:
+            start, bandwidth, flops = np.exp(x)
+            return np.log((start + np.maximum(moved / bandwidth, computed / flops)) / seconds)
+
+        values, median = robust(residual, [1e-5, 0.7, 0.5])
+        if median <= WORST_MEDIAN and values[1] >= LEAST_SHARE:
+            found[word] = Fitted(tuple(values.tolist()), median, int(keep.sum()), f"{name} {newest}")
+    return found
+
+
+def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:
+    """By devices: (message bytes, seconds) of the fastest kernel of any engine at each knot; sizes are in values."""
+    best: dict[int, dict[float, float]] = {}
+    for engine, name in (*((e, "custom_allreduce_perf") for e in ENGINES), ("nccl", "nccl_perf")):
+        for version in tables.versions("comm", engine, name)[-1:]:
+            table = tables.read("comm", engine, version, name)
+            keep = np.char.find(np.char.replace(table["op_name"].astype(str), "_", ""), "allreduce") >= 0
+            if "kernel_source" in table:
+                keep &= np.char.find(table["kernel_source"].astype(str), "eager") < 0
+            for devices, values, seconds in zip(
+                *(table[c][keep].tolist() for c in ("num_gpus", "message_size", "seconds")), strict=True
+            ):
+                sizes = best.setdefault(int(devices), {})
+                sizes[2.0 * values] = min(seconds, sizes.get(2.0 * values, seconds))
+    knots = {}
+    for devices, sizes in sorted(best.items()):
+        at, times = np.log(sorted(sizes)), np.maximum.accumulate(np.log([sizes[s] for s in sorted(sizes)]))
+        inside = [m for m in MESSAGES if np.exp(at[0]) <= m <= np.exp(at[-1]) * 1.001]
+        knots[devices] = [(float(m), float(np.exp(np.interp(np.log(m), at, times)))) for m in inside]
+    return knots

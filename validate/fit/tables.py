@@ -1,0 +1,102 @@
+"""Public kernel tables: Parquet files of the package ``aiconfigurator-core`` (Apache-2.0), from a folder or a wheel.
+
+``<root>/<device>/<family>/<engine>/<version>/<name>.parquet``, times in milliseconds.
+"""
+
+import io
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.errors import InputError, unknown_name
+
+MS = 1e-3
+Table = dict[str, NDArray[Any]]
+ENGINES = ("vllm", "trtllm", "sglang")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of one device. `path` is what the user gave, `device` the folder's name for it."""
+
+    path: str
+    device: str
+    files: dict[str, Any]
+    package: str
+
+    @classmethod
+    def of(cls, path: str, gpu: str) -> "Tables":
+        """Raises InputError where the path holds no such tables, or none of this device."""
+        found, package = _wheel(path) if path.endswith((".whl", ".zip")) else _folder(path)
+        device = device_of(gpu)
+        devices = {name.split("/")[0] for name in found}
+        if not found:
+            raise InputError(f"{path}: must be the package aiconfigurator-core (a wheel, or a folder that holds it)")
+        if device not in devices:
+            raise unknown_name("--gpu", "device of these tables", device, sorted(devices))
+        kept = {n.partition("/")[2]: data for n, data in found.items() if n.startswith(f"{device}/")}
+        return cls(path, device, kept, package)
+
+    def versions(self, family: str, engine: str, name: str) -> list[str]:
+        """Versions of an engine that have this table, the newest last."""
+        parts = [PurePosixPath(n).parts for n in self.files]
+        found = [p[2] for p in parts if (p[0], p[1], p[3]) == (family, engine, f"{name}.parquet")]
+        return sorted(found, key=_release)
+
+    def read(self, family: str, engine: str, version: str, name: str) -> Table:
+        """One table by column; a time column in seconds."""
+        import pyarrow.parquet as pq
+
+        source = self.files[f"{family}/{engine}/{version}/{name}.parquet"]
+        table = pq.read_table(io.BytesIO(source()))
+        columns = {n: np.asarray(table[n].to_pylist()) for n in table.column_names}
+        columns["seconds"] = columns.pop("latency").astype(float) * MS
+        return columns
+
+
+def device_of(gpu: str) -> str:
+    """How the tables name a device: without its memory."""
+    return gpu.rpartition("-")[0].replace("-", "_")
+
+
+def where(table: Table, keep: NDArray[np.bool_]) -> Table:
+    """The rows to keep."""
+    return {name: values[keep] for name, values in table.items()}
+
+
+def _release(version: str) -> list[int]:
+    """Sorts 1.3.0rc9 before 1.3.0rc20 and that before 1.3.0."""
+    numbers = [int(n) for n in re.findall(r"\d+", version)]
+    return [*numbers[:3], numbers[3] if "rc" in version and len(numbers) > 3 else 10**6]
+
+
+def _folder(path: str) -> tuple[dict[str, Any], str]:
+    root = Path(path)
+    hits = sorted(root.rglob("*.parquet")) if root.is_dir() else []
+    return {_place(f.as_posix()): f.read_bytes for f in hits if _place(f.as_posix())}, _version_of(
+        map(str, root.rglob("*.dist-info"))
+    )
+
+
+def _wheel(path: str) -> tuple[dict[str, Any], str]:
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: must be a wheel or a folder")
+    archive = zipfile.ZipFile(path)
+    names = archive.namelist()
+    found = {_place(n): lambda n=n: archive.read(n) for n in names if n.endswith(".parquet") and _place(n)}
+    return found, _version_of(names)
+
+
+def _place(name: str) -> str:
+    """What follows the folder of all devices; empty for a table of anything else."""
+    return name.partition("systems/data/")[2]
+
+
+def _version_of(names: Any) -> str:
+    hits = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", name) for name in names)
+    return next((f"aiconfigurator-core {hit[1]}" for hit in hits if hit), "aiconfigurator-core")
