@@ -234,7 +234,8 @@ def _show_plan(plan: "Plan", calibration: str | None) -> None:
     typer.echo(f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}")
     table(["point", "memory", "plain step", "iteration", "speedup", "time"], rows)
     fit = [e for e in found if e.fits]
-    typer.echo(f"{len(fit)} points that fit, {len(fit) * len(plan.protocol.modes)} rows, "
+    points = f"{len(fit)} points" + (f" of {len(found)}, those that fit" if len(fit) < len(found) else "")
+    typer.echo(f"{points}, {len(fit) * len(plan.protocol.modes)} rows, "
                f"about {sum(e.seconds for e in fit) / 60:.1f} min, "
                f"at most {max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device")  # fmt: skip
 
