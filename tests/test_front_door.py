@@ -182,7 +182,7 @@ def test_of_a_model_that_does_not_fit_not_one_sequence_does() -> None:
 def test_the_command_line_says_that_it_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("whatif", "-m", "llama-3.1-8b", "--gpu", "h100", "-c", "64k", "--draft-kv", "snapkv:1k", "--alpha", "0.8")
     text = run(capsys, *asked, "-b", "32")
-    assert "Does not fit in memory: " in text
+    assert "Does not fit in memory; would pay: at most batch 6 fits" in text
     assert "pays" not in text
     rows = [line.split() for line in run(capsys, *asked, "-b", "2,32").splitlines() if line.startswith((" 2 ", " 32 "))]
     assert [row[3] for row in rows] == ["yes", "no"]

@@ -152,7 +152,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         target,
         Precision(precision.weights, draft_kv_type),
         tp,
-        parse_kv(_draft_kv(query)),
+        parse_kv(draft_kv(query)),
         tensor_parallel=None if query.draft_tp is None else int(query.draft_tp),
         weights=query.draft_weights,
         own_on=gpu.peak if query.weights is None else None,
@@ -182,7 +182,8 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     )
 
 
-def _draft_kv(query: Query) -> str:
+def draft_kv(query: Query) -> str:
+    """What the draft reads: as given, a sparse default for a self-draft, all for a draft of its own."""
     if query.draft_kv is not None:
         return query.draft_kv
     return arg.SELF_DRAFT_KV if _is_self(query) else "full"

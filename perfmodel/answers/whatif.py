@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.answers.answer import Answer, Room, Step
 from perfmodel.answers.arguments import asks
+from perfmodel.answers.best import Best, best_batch
 from perfmodel.answers.inflection import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.answers.measured import Measured, measured
 from perfmodel.answers.query import NO_ACCEPTANCE, Query, assumed, resolve
@@ -58,7 +59,7 @@ class WhatIf(Answer):
 
     Times are calibrated seconds of the whole tensor-parallel group, `*_step` of one pass; bytes are per device,
     throughput is of the group, lengths are tokens. None where there is none. `query` has all names and defaults
-    resolved, `measured` what was published of exactly this question.
+    resolved, `measured` what was published of exactly this question, `best` what has the most tokens per second here.
     """
 
     query: Query
@@ -89,6 +90,7 @@ class WhatIf(Answer):
     calibration: Calibrated
     warnings: tuple[str, ...]
     measured: tuple[Measured, ...] = ()
+    best: Best | None = None
     sensitivity: tuple[Move, ...] | None = None
 
     def headline(self) -> str:
@@ -176,6 +178,7 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
         break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
         memory=room,
         calibration=Calibrated.of(scenario),
+        best=best_batch(scenario, context, int(query.max_gamma), float(query.memory_fraction)),
         warnings=(*(assumed(query) if query.gamma != 0 else ()), *warnings(scenario, batch, context, gamma, room)),
     )
 

@@ -27,11 +27,11 @@ FIGURES = {
 def single(a: WhatIf) -> None:
     """One answer: the verdict and why, times, ratios, lengths, memory, what it rests on, and what was measured."""
     q = a.query
-    say(f"{_subject(q)}; {_point(q)}", "bold")
+    say(f"{subject(q)}; {at_point(q)}", "bold")
     if not q.gamma and a.gamma_optimal:
         say("Baseline (plain decoding), as asked: 1.00x", "bold")
     else:
-        say(f"{SENTENCES[a.verdict]}: {_speedup(a)}", f"bold {COLOURS[a.verdict]}")
+        say(f"{SENTENCES[a.verdict]}: {gain(a)}", f"bold {COLOURS[a.verdict]}")
     say(f"{a.reason[:1].upper()}{a.reason[1:]}.")
     steps = [("baseline step", a.target_step)]
     steps += [("draft step", a.draft_step), ("verification", a.verify_step)] if q.gamma else []
@@ -46,14 +46,14 @@ def single(a: WhatIf) -> None:
     for row in a.measured:
         _measured(row)
     if a.sensitivity is not None:
-        _moves(a.sensitivity)
+        moves(a.sensitivity)
     warn(a.warnings)
 
 
 def several(answers: Iterable[WhatIf]) -> None:
     """Several answers, a line each."""
     answers = list(answers)
-    say(_subject(answers[0].query), "bold")
+    say(subject(answers[0].query), "bold")
     rows = []
     for a in answers:
         q, seen = a.query, [times(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures]
@@ -67,15 +67,15 @@ def several(answers: Iterable[WhatIf]) -> None:
         )
     optional = (Column("tokens/s", spare=2), Column("best gamma", spare=1), "fits", Column("measured", spare=3))
     table(("batch", "context", "gamma", "pays", "speedup", "baseline TPOT", "TPOT", *optional), rows)
-    say(f"calibration {_named(answers[0].calibration)}; acceptance {answers[0].acceptance.source}")
+    say(f"calibration {calibration(answers[0].calibration)}; acceptance {answers[0].acceptance.source}")
     for a in answers:
         if a.sensitivity is not None:
-            say(f"\n{_point(a.query)}", "bold")
-            _moves(a.sensitivity)
-    warn_where([(_point(a.query), a.warnings) for a in answers])
+            say(f"\n{at_point(a.query)}", "bold")
+            moves(a.sensitivity)
+    warn_where([(at_point(a.query), a.warnings) for a in answers])
 
 
-def _moves(rows: Iterable[Move]) -> None:
+def moves(rows: Iterable[Move]) -> None:
     """What moves the speedup, most first."""
     table(
         ("if only this moves", "from", "to", "speedup", "to", "crosses 1"),
@@ -86,24 +86,28 @@ def _moves(rows: Iterable[Move]) -> None:
     )
 
 
-def _subject(q: Query) -> str:
+def subject(q: Query) -> str:
+    """Model, devices and draft."""
     draft = "itself" if q.draft == "self" else q.draft
     group = devices(q.hardware, float(q.tp))
     return f"{q.model} on {group}, drafted by {draft} through {(q.draft_kv or 'full').partition(',')[0]}"
 
 
-def _point(q: Query) -> str:
+def at_point(q: Query) -> str:
+    """Batch, context and gamma."""
     return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
 
 
-def _speedup(a: WhatIf) -> str:
+def gain(a: WhatIf) -> str:
+    """The speedup with its interval."""
     if a.speedup_interval is None or a.interval_coverage is None:
         return f"{times(a.speedup)} (no interval: this calibration states no scatter)"
     low, high = a.speedup_interval
     return f"{times(a.speedup)} ({low:.2f} to {high:.2f} with {a.interval_coverage:.0%} coverage)"
 
 
-def _named(c: Calibrated) -> str:
+def calibration(c: Calibrated) -> str:
+    """Its name, and what its numbers rest on."""
     return f"{c.name} ({c.rests_on or c.kind})"
 
 
@@ -115,7 +119,7 @@ def _facts(a: WhatIf) -> dict[str, str]:
     fitted = f"; rests on {a.calibration.rests_on}" if a.calibration.rests_on else fitted
     speculating = {
         "cost ratios": f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}",
-        "iteration": f"{seconds(a.iteration_s)}{_between(a.iteration_interval)}, "
+        "iteration": f"{seconds(a.iteration_s)}{between(a.iteration_interval)}, "
         f"{seconds(a.overhead_s)} of it outside the passes",
         "acceptance": f"{alpha}{acceptance.tokens_per_iteration:.2f} tokens per iteration{_carried(acceptance)} "
         f"({acceptance.source})",
@@ -125,7 +129,7 @@ def _facts(a: WhatIf) -> dict[str, str]:
     setup = f"{seconds(a.draft_setup_s)} before the first token, {_earned(a.break_even_new_tokens)}"
     rates = (a.ar_throughput_tokens_per_s, a.throughput_tokens_per_s)
     return {
-        "time per token": f"{seconds(a.ar_tpot_s)} baseline{_between(a.ar_tpot_interval)}, "
+        "time per token": f"{seconds(a.ar_tpot_s)} baseline{between(a.ar_tpot_interval)}, "
         f"{seconds(a.tpot_s)} speculating",
         "throughput": "{:.0f} tokens/s baseline, {:.0f} speculating".format(*rates),
         "best gamma": f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
@@ -133,12 +137,13 @@ def _facts(a: WhatIf) -> dict[str, str]:
         "memory-bound context": _memory_bound(turn.memory_bound_context),
         **({"draft set-up": setup} if a.query.gamma else {}),
         "memory": _memory(a.memory),
-        "engine": _engine(a),
+        "engine": engine(a),
         "calibration": f"{a.calibration.name} ({a.calibration.kind}{fitted})",
     }
 
 
-def _between(interval: tuple[float, float] | None) -> str:
+def between(interval: tuple[float, float] | None) -> str:
+    """An interval of seconds in brackets; nothing where there is none."""
     return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
 
 
@@ -149,7 +154,8 @@ def _carried(a: Accepted) -> str:
     return ", {:.2f} to {:.2f} if it changes with the position".format(*a.tokens_per_iteration_interval)
 
 
-def _engine(a: WhatIf) -> str:
+def engine(a: WhatIf) -> str:
+    """The serving engine that the numbers are of."""
     return f"{ENGINES[a.query.engine]} (--engine)" if a.query.engine else a.calibration.stack
 
 

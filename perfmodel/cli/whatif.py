@@ -10,7 +10,8 @@ from perfmodel.answers.sensitivity import sensitivity as ranked
 from perfmodel.answers.whatif import WhatIf
 from perfmodel.answers.whatif import whatif as answer
 from perfmodel.cli import panel
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.brief import brief
+from perfmodel.cli.options import PLAIN, Json, Verbose, takes
 from perfmodel.cli.output import each, show, show_rows
 
 app = typer.Typer(**PLAIN)
@@ -21,7 +22,9 @@ Sensitivity = Annotated[
 
 @app.command()
 @takes(Query, "batch", "context", "gamma")
-def whatif(queries: list[Query], sensitivity: Sensitivity = False, json: Json = False) -> None:
+def whatif(
+    queries: list[Query], sensitivity: Sensitivity = False, verbose: Verbose = False, json: Json = False
+) -> None:
     """Does speculation pay for this model, device, batch and context, and why?
 
     Several --batch, --context or --gamma values give a table.
@@ -35,4 +38,4 @@ def whatif(queries: list[Query], sensitivity: Sensitivity = False, json: Json = 
     if len(answers) > 1:
         show_rows(answers, json, panel.several)
     else:
-        show(answers[0], json, panel.single)
+        show(answers[0], json, panel.single if verbose else brief)

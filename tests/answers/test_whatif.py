@@ -20,7 +20,7 @@ CONTRACT: dict[str, set[str] | None] = {
     **dict.fromkeys(("schema_version", "query", "verdict", "reason", "overhead_s", "speedup", "speedup_interval")),
     **dict.fromkeys(("interval_coverage", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s")),
     **dict.fromkeys(("ar_throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal", "draft_setup_s")),
-    **dict.fromkeys(("break_even_new_tokens", "warnings", "measured", "sensitivity")),
+    **dict.fromkeys(("break_even_new_tokens", "warnings", "measured", "sensitivity", "best")),
     **dict.fromkeys(("target_step", "draft_step", "verify_step"), STEP),
     "cost_ratios": {"draft_to_target", "verify_to_target"},
     "acceptance": {"alpha", "tokens_per_iteration", "source"},
@@ -287,3 +287,23 @@ def test_what_does_not_fit_never_pays(context: int, would: str) -> None:
     assert found.verdict == "does_not_fit"
     assert found.reason.startswith(would)
     assert whatif(**asked | {"batch": most}, gamma=2).verdict != "does_not_fit"
+
+
+@pytest.mark.parametrize("context", [2_000, 32_000, 100_000])
+def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
+    """By asking for every batch; what was found is an answer of its own."""
+    asked = OPEN | {"context": context, "max_gamma": 4}
+    best = whatif(**asked).best
+    assert best is not None
+    here = whatif(**asked | {"batch": best.batch}, gamma=best.gamma)
+    assert here.memory.fits
+    assert here.throughput_tokens_per_s == pytest.approx(best.throughput_tokens_per_s, rel=1e-12)
+    assert here.speedup == pytest.approx(best.speedup, rel=1e-12)
+    for batch in range(1, best.looked_to + 1, 1 + best.looked_to // 40):
+        for gamma in range(5):
+            other = whatif(**asked | {"batch": batch}, gamma=gamma)
+            assert not other.memory.fits or other.throughput_tokens_per_s <= best.throughput_tokens_per_s * (1 + 1e-9)
+
+
+def test_no_batch_is_the_best_where_not_one_sequence_fits() -> None:
+    assert whatif(**OPEN | {"model": "llama-3.1-70b"}).best is None

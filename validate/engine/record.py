@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.query import Query, draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs import files
 from perfmodel.validate.engine.timing import Timing
@@ -45,7 +45,8 @@ class Subject(_Frozen):
     def of(cls, query: Query, engine: str, version: str) -> "Subject":
         """The parts of a question that say what is served."""
         said = {name: getattr(query, name) for name in cls.model_fields if hasattr(query, name)}
-        return files.parse(cls, said | {"engine": engine, "engine_version": version}, "--engine, --version")
+        said |= {"draft_kv": draft_kv(query), "engine": engine, "engine_version": version}
+        return files.parse(cls, said, "--engine, --version")
 
 
 class EnginePoint(_Frozen):

@@ -1,0 +1,41 @@
+"""The batch and draft length that give the most tokens per second within the memory there is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
+
+LARGEST = 256
+"""Batch up to which is looked where memory would hold more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Of batches 1 to `looked_to`, the one with the largest throughput of the group; gamma 0 is the baseline."""
+
+    batch: int
+    gamma: int
+    speedup: float
+    throughput_tokens_per_s: float
+    looked_to: int
+
+
+def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
+    """None where not one sequence fits."""
+    known = (max_gamma, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
+    gammas = np.arange(min(end for end in known if end is not None) + 1)
+    room = memory_of(scenario, 1.0, context, gammas.astype(float), fraction)
+    top = int(min(np.max(room.ar_max_batch), LARGEST))
+    if top < 1:
+        return None
+    batches = np.arange(1.0, top + 1)
+    gained = speedups(scenario, batches, np.asarray(context), gammas)
+    plain = batches / np.asarray(scenario.target_pass_s(batches, context))
+    fits = memory_of(scenario, batches[:, None], context, gammas.astype(float), fraction).fits
+    throughput = np.where(fits, plain[:, None] * gained, 0.0)
+    at, gamma = np.unravel_index(int(throughput.argmax()), throughput.shape)
+    found = float(throughput[at, gamma])
+    return Best(int(batches[at]), int(gammas[gamma]), float(gained[at, gamma]), found, top)
