@@ -10,19 +10,24 @@ from perfmodel.errors import refuse
 
 MAX_VALUES = 1_000_000
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
-_COUNT = re.compile(r"(\d{1,15})(\.\d{1,6})?([km]?)", re.ASCII)
+_COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,6})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
 _ONE = "a positive whole number such as 8 or 32k (32768)"
 _ALLOWED = "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, LOW..HIGHxFACTOR"
 
 
 def parse_count(text: str, flag: str, least: int = 1, allowed: str = _ONE) -> int:
-    """One whole number; ``k`` is 1024 and ``m`` 1048576. Raises InputError for anything else and below `least`."""
+    """One whole number such as 8, 32_000 or 1e5; ``k`` is 1024 and ``m`` 1048576.
+
+    Raises InputError for anything else and below `least`.
+    """
     match = _COUNT.fullmatch(text.strip().lower())
-    number = float(match[1] + (match[2] or "")) * _SUFFIX[match[3]] if match else math.nan
+    number = math.nan
+    if match:
+        number = float(f"{match[1]}{match[2] or ''}e{match[4] or 0}") * _SUFFIX[match[3] or ""]
     if not match or number != math.floor(number) or number < least:
         raise refuse(flag, None, allowed if least else allowed.replace("positive ", ""), text)
-    return int(match[1]) * _SUFFIX[match[3]] if not match[2] else int(number)
+    return int(match[1]) * _SUFFIX[match[3] or ""] * 10 ** int(match[4] or 0) if not match[2] else int(number)
 
 
 def parse_counts(text: str, flag: str, least: int = 1) -> tuple[int, ...]:
@@ -44,7 +49,7 @@ def parse_gammas(text: str, flag: str = "--gamma") -> tuple[int | None, ...]:
 
 
 def parse_number(text: str, flag: str) -> float:
-    """One finite number."""
+    """One finite number; ``80%`` is 0.8."""
     return _number(text, flag, "number", text)
 
 
@@ -79,7 +84,7 @@ def parse_methods(text: str, flag: str = "--draft-kv") -> tuple[str, ...]:
 
 def _number(part: str, flag: str, noun: str, text: str) -> float:
     try:
-        value = float(part)
+        value = float(part.strip().removesuffix("%")) / (100 if part.strip().endswith("%") else 1)
     except ValueError:
         raise refuse(flag, None, f"a {noun}", text) from None
     if not math.isfinite(value):

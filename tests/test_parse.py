@@ -28,6 +28,12 @@ from perfmodel.parse import (
         ("1m", (1048576,)),
         ("1.5k", (1536,)),
         ("32000", (32000,)),
+        ("32_000", (32000,)),
+        ("1_000_000", (1_000_000,)),
+        ("1e5", (100_000,)),
+        ("1.5e3", (1500,)),
+        ("1.001e3", (1001,)),
+        ("1e3..3e3+1_000", (1000, 2000, 3000)),
         ("1,8,64", (1, 8, 64)),
         (" 4k , 32k ", (4096, 32768)),
         ("1..4", (1, 2, 3, 4)),
@@ -50,7 +56,10 @@ NONSENSE = [
     "-1",
     "nan",
     "inf",
-    "1e3",
+    "1e",
+    "1e-3",
+    "1e16",
+    "1e3k",
     "1.5",
     "0.3k",
     "k",
@@ -60,7 +69,9 @@ NONSENSE = [
     "1,",
     "٣",
     "0x10",
-    "1_000",
+    "1__000",
+    "_1",
+    "1_",
 ]
 RANGES = ["4..2", "0..4", "1..", "..4", "1..4..8", "1..8+0", "1..8x1", "1..8x0", "1..8x-2", "1..nan", f"1..{10**9}"]
 
@@ -124,3 +135,8 @@ def test_other_lists() -> None:
             parse_names(text, "--model")
         with pytest.raises(InputError):
             parse_methods(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("80%", (0.8,)), ("0.8, 75.5 %", (0.8, 0.755)), ("1e-1", (0.1,))])
+def test_shares_may_be_percent(text: str, expected: tuple[float, ...]) -> None:
+    assert parse_numbers(text, "--alpha") == pytest.approx(expected, rel=1e-12)

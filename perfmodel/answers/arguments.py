@@ -30,7 +30,7 @@ Number = float | str
 Numbers = Number | Sequence[Number]
 Names = str | Sequence[str]
 Read = Callable[[Any, str], Any]
-COUNTS = "COUNTS"
+COUNTS, TOKENS = "COUNTS", "TOKENS"
 SELF_DRAFT_KV = "streamingllm:512"
 """What a self-draft reads where the question leaves it open: one that reads the whole cache can never pay, and this is
 the method and budget of most acceptances in ``results/published``."""
@@ -122,7 +122,7 @@ Hardware = Annotated[
 ]
 Batch = Annotated[Number, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", count, counts)]
 Context = Annotated[
-    Number, Argument("Cached tokens per sequence; 32k is 32768.", COUNTS, "--context-length -c", count, counts)
+    Number, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", count, counts)
 ]
 Gamma = Annotated[
     int | str | None,
@@ -183,8 +183,8 @@ ContextStd = Annotated[
 AccountingName = Annotated[
     str, Argument("Do sequences advance each on its own, or all by the least?", "|".join(get_args(Accounting)))
 ]
-NewTokens = Annotated[Number, Argument("Tokens each sequence needs, for --accounting static.", "COUNT", read=count)]
-KVPage = Annotated[Number, Argument("Tokens per page of the caches.", "COUNT", "--block-size", count)]
+NewTokens = Annotated[Number, Argument("Tokens each sequence needs, for --accounting static.", TOKENS, read=count)]
+KVPage = Annotated[Number, Argument("Tokens per page of the caches.", TOKENS, "--block-size", count)]
 TopkReuse = Annotated[
     Number,
     Argument("Sparse attention: chosen tokens that the next query token chooses again.", "SHARE", read=number),

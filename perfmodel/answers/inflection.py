@@ -18,15 +18,18 @@ from numpy.typing import NDArray
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, value
-from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Options, resolve
+from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Options, Query, resolve
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats
-from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation.workload import Workload
 
 SEARCH_TO = 2.0**24
+DEFAULT_CONTEXT = 32768
+"""Where the best gamma is sought if the question names no context."""
 POINTS = 64
 ROUNDS = 5
 BATCHES_PER_OCTAVE = 4
@@ -39,12 +42,22 @@ class InflectionQuery(Options):
     model: arg.Model
     hardware: arg.Hardware
     batch: arg.Batch
-    gamma: arg.Gamma
+    gamma: Annotated[
+        int | str | None,
+        arg.Argument(
+            f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
+            "N|auto",
+            "-g",
+            arg.gamma,
+            arg.gammas,
+            default="auto",
+        ),
+    ] = None
     context: Annotated[
         arg.Number | None,
         arg.Argument(
             "Context at which the acceptance is looked up; not needed with --alpha.",
-            arg.COUNTS,
+            arg.TOKENS,
             "--context-length -c",
             count,
         ),
@@ -59,8 +72,6 @@ class InflectionQuery(Options):
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
-        if self.gamma is None:
-            raise InputError("--gamma: must be a whole number here: the best one changes with the context")
         if self.context is None and self.alpha is None and self.tokens_per_iteration is None:
             raise InputError(
                 "--context: must be given to look an acceptance up; or give --alpha or --tokens-per-iteration"
@@ -106,8 +117,8 @@ def inflection(question: InflectionQuery) -> Inflection:
     speculation is faster than the baseline. inflection_context: from here on a larger batch costs no speedup. Each
     on the calibration in use and, beside it, on the ideal roofline. Raises InputError.
     """
-    query = question.query(context=1 if question.context is None else question.context)
-    batch, gamma = float(query.batch), int(query.gamma or 0)
+    query = question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)
+    batch, gamma = float(query.batch), _gamma(query)
     found, draft_kv = {}, ""
     for calibration in (query.calibration, "ideal"):
         scenario = replace(resolve(replace(query, calibration=calibration)), core_ops=question.core_ops)
@@ -116,6 +127,13 @@ def inflection(question: InflectionQuery) -> Inflection:
     name, here = next(iter(found.items()))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
     return Inflection(value(query.batch), gamma, draft_kv, name, *lengths, found["ideal"])
+
+
+def _gamma(query: Query) -> int:
+    if query.gamma is not None:
+        return int(query.gamma)
+    best = predict(resolve(query), Workload.of(query.batch, query.context), int(query.max_gamma))
+    return max(int(best.gamma_optimal), 1)
 
 
 def context_lengths(

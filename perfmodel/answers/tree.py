@@ -18,6 +18,7 @@ Rates = Annotated[
     arg.Argument(
         "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
         "RATES|FILE",
+        "--rate",
     ),
 ]
 

@@ -37,6 +37,15 @@ COMMANDS = {
 }
 """Verb -> (module that holds its `app`, what it is for)."""
 
+GROUPS = {
+    "Ask": ("whatif", "sweep", "ops", "inflection", "inverse"),
+    "Decide": ("advise", "schedule", "tree", "hierarchy", "moe", "serving", "compare"),
+    "Explore": ("explore", "plot"),
+    "Data": ("gpus", "models", "kv", "calibrations"),
+    "Measure": ("validate",),
+}
+"""Heading -> verbs below it in ``--help``."""
+
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this typer has it from
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate") | {"scipy": "fit"}
 """Module that a base installation lacks -> the extra that brings it."""
@@ -60,11 +69,17 @@ class LazyGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of verbs for ``--help``, without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
 
 
-app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 
 
 def _version(asked: bool) -> None:

@@ -11,7 +11,9 @@ from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.writing import destination, write
 
 app = typer.Typer(**PLAIN)
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: an .html file, replaced.")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: an .html file, replaced.")
+]
 
 
 @app.command()

@@ -32,7 +32,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
 """What is drawn over -> batches and contexts where none are typed."""
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: a .png or .svg file.")]
+Output = Annotated[Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .png or .svg file.")]
 Over = Annotated[
     str, typer.Option("--over", metavar="context|batch", help="What the axis is; the other one gives a line for each.")
 ]

@@ -14,7 +14,7 @@ from perfmodel.errors import InputError
 
 app = typer.Typer(**PLAIN)
 Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: a .csv or a .parquet file (pyarrow).")
+    Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .csv or a .parquet file (pyarrow).")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep of the same question.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file, or an interrupted one.")]

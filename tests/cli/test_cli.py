@@ -1,6 +1,7 @@
 """The command line answers: the contract of the JSON, the panel, tables, edges, and every verb."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -378,3 +379,35 @@ def test_a_json_answer_loads_nothing_it_does_not_need() -> None:
     command = [sys.executable, "-c", LOADED, "whatif", *SUBJECT, *POINT, "--gamma", "2", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_every_verb_stands_below_one_heading_of_the_help(out: Run) -> None:
+    assert sorted(name for names in cli.GROUPS.values() for name in names) == sorted(cli.COMMANDS)
+    assert out("-h") == out("--help")
+    assert all(f"\n{heading}:\n" in out("-h") for heading in cli.GROUPS)
+    assert out("whatif", "-h") == out("whatif", "--help")
+
+
+def test_numbers_as_people_spell_them_and_other_names_of_flags(ask: Callable[..., Any], out: Run) -> None:
+    plain = ask("--batch", "8", "--context", "32000", "--gamma", "2", "--alpha", "0.8")
+    assert ask("--batch", "8", "--context", "32_000", "--gamma", "2", "--alpha", "80%") == plain
+    assert ask("--batch", "8", "--context", "3.2e4", "--gamma", "2", "--acceptance-rate", "8e-1") == plain
+    tree = ("tree", "--model", "llama-3.1-8b", "--hardware", "h100", "-b", "1", "-c", "4k", "--draft", "llama-3.2-1b")
+    assert out(*tree, "--rate", "60%,0.1") == out(*tree, "--rates", "0.6,0.1")
+
+
+def test_inflection_seeks_gamma_where_none_is_given(ask: Callable[..., Any], out: Run) -> None:
+    asked = ("inflection", *SUBJECT, "--batch", "64", "--alpha", "0.8", "--json")
+    (found,) = json.loads(out(*asked))["rows"]
+    best = ask("--batch", "64", "--context", "32k", "--alpha", "0.8")["gamma_optimal"]
+    assert found["gamma"] == best
+    (named,) = json.loads(out(*asked, "--gamma", str(best)))["rows"]
+    assert found == named
+    (short,) = json.loads(out(*asked, "--context", "64"))["rows"]
+    assert short["gamma"] == 1  # where none pays, the shortest
+
+
+def test_completion_knows_the_verbs() -> None:
+    env = os.environ | {"COMP_WORDS": "perfmodel wh", "COMP_CWORD": "1", "_PERFMODEL_COMPLETE": "complete_bash"}
+    line = [sys.executable, "-c", "from perfmodel.cli import main; main()"]
+    assert subprocess.run(line, capture_output=True, text=True, check=True, env=env).stdout.split() == ["whatif"]

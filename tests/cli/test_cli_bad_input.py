@@ -137,7 +137,6 @@ def test_other_verbs_refuse_too(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "--stage: no pass named 'prefill'" in refused(["ops", *whatif()[1:], "--pass", "prefill"], capsys)
     assert "--speedup" in refused(["inverse", *whatif()[1:], "--speedup", "nan"], capsys)
     assert "--gamma" in refused(["inverse", *whatif(gamma="0")[1:]], capsys)
-    assert "--gamma" in refused(["inflection", *whatif(gamma="auto")[1:]], capsys)
     assert "--context" in refused(["inflection", *whatif(context=None, alpha=None)[1:]], capsys)
     assert ".parquet" in refused(["sweep", *whatif()[1:], "--output", str(tmp_path / "grid.xlsx")], capsys)
     assert "folder" in refused(["sweep", *whatif()[1:], "--output", str(tmp_path / "no" / "grid.csv")], capsys)

@@ -51,7 +51,9 @@ def acceptance(
         str | None, typer.Option(help="Of --import: the draft lengths of the schedule that was served, such as 1,3.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="Of --import: the target's name.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File for `whatif --acceptance`, kept up to date [stdout].")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "--output", help="File for `whatif --acceptance`, kept up to date [stdout].")
+    ] = None,
 ) -> int:
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures."""
     from perfmodel.validate.decoder.pair import Pair

@@ -36,7 +36,9 @@ def calibrate(
         Path | None,
         typer.Option(help="Of --from-microbench: record of whole passes to scale it to, judged by halves."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Of --from-microbench: file to write [stdout].")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "--output", help="Of --from-microbench: file to write [stdout].")
+    ] = None,
     results: Annotated[
         Path | None, typer.Option(help="Of --from-microbench: where a machine named instead of a path has its records.")
     ] = None,

@@ -41,7 +41,9 @@ def engine(
     draft_path: Annotated[str, typer.Option(help="Of --plan: where the engine finds the draft.")] = "DRAFT",
     machine: Annotated[str, typer.Option(help="Label of the machine: the folder of the records.")] = "local-1",
     results: Annotated[Path | None, typer.Option(help="Folder of all results [results/ of the source tree].")] = None,
-    out: Annotated[Path | None, typer.Option(help="The calibration's file [the machine's folder].")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "--output", help="The calibration's file [the machine's folder].")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Of --url: go on with the latest interrupted run.")] = False,
 ) -> int:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.

@@ -35,7 +35,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the latest interrupted run of the plan.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for calibration and device file [the machine's].")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "--output", help="Folder for calibration and device file [the machine's].")
+    ] = None,
     results: Annotated[Path | None, RESULTS_FOLDER] = None,
 ) -> int:
     """All of it: kernels, a calibration from them alone, the plan's points, predicted beside measured.
