@@ -5,8 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
 PYTHON312 ?= python3.12
-DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 \
-        --draft self --draft-kv streamingllm:512 --gamma 2
+
 
 .PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
@@ -14,8 +13,9 @@ DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --contex
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.validate  ## the README's what-if beside its measurement, then a real validation on this CPU
-	$(BIN)/perfmodel whatif $(DEMO)
+demo: $(VENV)/.validate  ## the README's advice and held-out measurement, then a real validation on this CPU
+	$(BIN)/perfmodel advise --model llama-3.1-8b --hardware h100 --context 32k
+	$(BIN)/perfmodel validate compare --held-out --set magicdec --row 3c-13
 	$(BIN)/perfmodel validate run cpu-quick
 
 test: lint  ## lint, types and tests (all but the slow ones)

@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -227,9 +227,17 @@ def _cli() -> str:
             continue
         parts += [f"{cli.COMMANDS[name][1]}\n", *_verbs(name, verbs, shared)]
     validate = _command("validate")
-    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]}\n", *_verbs("validate", validate.commands, {})]
+    common = _common(validate.commands.values())
+    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]} Flags of several verbs:\n"]
+    parts += [f"{_table_of(common.values())}\n", *_verbs("validate", validate.commands, common)]
     parts.append(_contract())
     return "\n".join(parts)
+
+
+def _common(commands: Iterable[Any]) -> dict[str, list[str]]:
+    """The options that several commands have alike, by name."""
+    cells = [(p.name, _cells(p)) for c in commands for p in c.params if p.param_type_name == "option"]
+    return {name: found for name, found in cells if cells.count((name, found)) > 1}
 
 
 def _command(name: str) -> Any:
@@ -258,6 +266,9 @@ def _verbs(name: str, verbs: dict[str, Any], shared: dict[str, list[str]]) -> It
         own = _own(command, shared)
         also = ["[--json]"] if any(p.name == "json" for p in own) else []
         yield f"`perfmodel {' '.join((name, verb, *arguments, *also))}`: {_paragraphs(command.help)}\n"
+        also = [f"`{p.opts[0]}`" for p in command.params if shared.get(p.name) == _cells(p) and name == "validate"]
+        if also:
+            yield f"Also: {', '.join(also)}.\n"
         if own := [p for p in own if p.name != "json"]:
             yield f"{_flags(own)}\n"
 
@@ -267,15 +278,24 @@ def _paragraphs(text: str) -> str:
 
 
 def _flags(params: list[Any]) -> str:
-    return "\n".join(table(["flag", "value", "default", "what"], map(_cells, params), text_columns=range(4)))
+    return _table_of(map(_cells, params))
+
+
+def _table_of(cells: Iterable[list[str]]) -> str:
+    return "\n".join(table(["flag", "value", "default", "what"], cells, text_columns=range(4)))
 
 
 def _cells(param: Any) -> list[str]:
     flags = ", ".join(f"`{flag}`" for flag in param.opts)
-    value = f"`{param.metavar}`" if param.metavar else ""
+    value = _code(param.metavar) if param.metavar else ""
     shown = param.show_default if isinstance(param.show_default, str) else param.default
-    default = "required" if param.required else "" if shown in (None, False, "") else f"`{shown}`"
+    default = "required" if param.required else "" if shown in (None, False, "") else _code(str(shown))
     return [flags, value, default, param.help or ""]
+
+
+def _code(text: str) -> str:
+    """Code in a cell of a table: within back ticks a bar would end the cell, or be printed with its escape."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _contract() -> str:
@@ -287,8 +307,23 @@ def _contract() -> str:
         "What there is none of is null. `verdict` is `pays`, `does_not_pay`, `too_close_to_call` or `does_not_fit`. "
         "`measured` lists published measurements of exactly this question. Several `--batch`, `--context` or `--gamma` "
         f"values give such answers as `rows`. `perfmodel {DEMO} --json`:\n\n"
-        f"```json\n{output_of(shlex.split(f'perfmodel {DEMO} --json'))}```\n"
+        f"```json\n{_short(json.loads(output_of(shlex.split(f'perfmodel {DEMO} --json'))))}\n```\n"
     )
+
+
+def _short(answer: dict[str, Any]) -> str:
+    """JSON with a line for each field of the answer, folded where it is long; numbers to six digits."""
+    rounded = json.loads(json.dumps(answer), parse_float=lambda text: float(f"{float(text):.6g}"))
+    lines: list[str] = []
+    for name, value in rounded.items():
+        first, *more = re.split(r', (?=")', json.dumps({name: value}, ensure_ascii=False)[1:-1])
+        lines.append(f"  {first}")
+        for part in more:
+            if len(lines[-1]) + len(part) > 116:
+                lines.append(f"    {part}")
+            else:
+                lines[-1] += f", {part}"
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:

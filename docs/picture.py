@@ -10,28 +10,39 @@ from pathlib import Path
 from perfmodel import cli
 
 ROOT = Path(__file__).parents[1]
+EIGHT = "--model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --draft-kv streamingllm:512 --engine magicdec"
 PICTURES = {
-    "docs/img/speedup.svg": "perfmodel plot surface --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 "
-    "--draft-kv streamingllm:512 --gamma 2 --alpha 0.81 --batch 8..320 --context 1000..128000 --measured "
-    "--engine magicdec --output",
-    "docs/img/engines.svg": "perfmodel validate accuracy --plot-engines",
+    "speedup": f"plot surface {EIGHT} --gamma 2 --alpha 0.81 --batch 8..200 --context 2000..128000 --measured",
+    "roofline": "plot roofline --model llama-3.1-8b --hardware h100 --batch 8 --context 32k --gamma 3 "
+    "--draft-kv snapkv:2k --alpha 0.8",
+    "ratios": "plot ratios --model llama-3.1-8b --hardware h100 --draft eagle --gamma 3 --context 1k..64k",
+    "breakdown": "plot breakdown --model qwen3.5-35b-a3b --hardware h200 --batch 1,32 --context 16k --draft mtp "
+    "--gamma 2 --alpha 0.8",
+    "lengths": "plot gamma --model llama-3.1-8b --hardware h100 --batch 8 --context 4k,16k,64k --draft eagle "
+    "--alpha 0.7",
+    "pareto": "plot pareto --model llama-3.1-8b --hardware a100 --context 32k --tp 8 --batch 1..128 "
+    "--rate self@streamingllm:512=0.8 --rate eagle=0.75/0.65/0.5 --rate ngram=0.3x3",
+    "best": "plot surface --model llama-3.1-8b --hardware h100 --draft-kv snapkv:2k --alpha 0.85 --batch 1..64",
+    "residuals": "plot residuals --set magicdec",
+    "map": f"plot gamma --map {EIGHT} --alpha 0.8 --batch 1..200",
+    "engines": "validate accuracy --plot-engines",
 }
-"""Path in the repository -> the command that draws it, to which the path is added."""
+"""Name of a picture in docs/img/ -> the command that draws it, to which the path is added (`plot`: as ``--output``)."""
 
 
 def drawn(name: str, folder: Path) -> Path:
     """Draw one of `PICTURES` into a folder. Raises RuntimeError where its command fails."""
-    where = folder / Path(name).name
-    _, *arguments = shlex.split(PICTURES[name])
-    if status := cli.run([*arguments, str(where)]):
-        raise RuntimeError(f"{PICTURES[name]}: exit status {status}")
+    where = folder / f"{name}.svg"
+    command = shlex.split(PICTURES[name])
+    if status := cli.run([*command, *["--output"] * (command[0] == "plot"), str(where)]):
+        raise RuntimeError(f"perfmodel {PICTURES[name]}: exit status {status}")
     return where
 
 
 def main() -> None:
     """Draw all of them anew; the same numbers give the same bytes."""
     for name in PICTURES:
-        drawn(name, (ROOT / name).parent)
+        drawn(name, ROOT / "docs" / "img")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import importlib
 import json
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,12 @@ def test_what_cannot_be_asked_is_told_and_taken_back() -> None:
     made.controls["hardware"].value = "h100-sxm-80gb"
     assert made.message.value == ""
     assert made.picture.layout.display is None
+
+
+def test_where_no_widgets_are_shown_there_is_a_picture(surface: Sliders) -> None:
+    shown = surface._repr_mimebundle_()
+    assert b64decode(shown["image/png"]) == bytes(surface.picture.value)
+    assert "application/vnd.jupyter.widget-view+json" in shown
 
 
 def test_without_widgets_there_is_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:

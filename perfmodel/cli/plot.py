@@ -129,7 +129,7 @@ def roofline(query: Query, output: Output) -> None:
 @app.command()
 @takes(Spans)
 def surface(question: Spans, output: Output, measured: Measured = False) -> None:
-    """Speedup over batch and context, with the break-even line, S_inflection and what does not fit in memory."""
+    """Speedup over batch and context, with the break-even line and what does not fit in memory."""
     query = question.accepted()
     if query.gamma == 0:
         raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 everywhere", 0)
@@ -205,7 +205,7 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 
 @app.command()
 def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> None:
-    """Predicted against measured times of the committed results, and the errors over the context."""
+    """How far predictions are from the committed measurements, a panel for each quantity."""
     from perfmodel.validate.accuracy import compare
 
     known = (*compare.SETS, *compare.own_sets())

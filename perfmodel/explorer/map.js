@@ -5,13 +5,17 @@ const content = JSON.parse(document.getElementById("payload").textContent);
 const arrays = decode(content.pool);
 const element = (id) => document.getElementById(id);
 const map = element("map");
-const [LEFT, TOP, WIDTH, HEIGHT] = [66, 6, 648, 496];
+const NARROW = window.innerWidth < 560;
+const [LEFT, TOP, WIDTH, HEIGHT] = NARROW ? [48, 6, 306, 330] : [66, 6, 648, 496];
 const [COLUMNS, ROWS] = [content.context.length, content.batch.length];
 const [CELL_WIDTH, CELL_HEIGHT] = [WIDTH / COLUMNS, HEIGHT / ROWS];
-const FONT = Math.min(15, CELL_WIDTH / 3, CELL_HEIGHT * 0.62);
-// ColorBrewer BrBG, told apart with any colour vision; white at 1, the ends at half and at four times the speed.
-const PALETTE = ["543005", "8c510a", "bf812d", "dfc27d", "f6e8c3", "f7f7f7", "c7eae5", "80cdc1", "35978f", "01665e", "003c30"]
-  .map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+const FONT = Math.min(NARROW ? 13 : 15, CELL_WIDTH / 2.6, CELL_HEIGHT * 0.62);
+const SMALLEST = NARROW ? 9 : 7; // below it cells have colours alone, and are read by pointing at them
+// The colours of perfmodel/plots/theme.py (BELOW, ABOVE), from 1 to half and to four times the speed; grey: none drafted.
+const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const SLOWER = ["#f6d3c9", "#e58267", "#b2182b", "#4d0712"].map(rgbOf);
+const FASTER = ["#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b"].map(rgbOf);
+const UNDRAFTED = rgbOf("#eeeeee");
 const [SLOWEST, FASTEST] = [0.5, 4];
 
 const state = {
@@ -54,22 +58,22 @@ function set(node, attributes) {
 }
 
 function heat(speedup) {
-  const away = Math.log2(speedup) / Math.log2(speedup < 1 ? 1 / SLOWEST : FASTEST);
-  const at = (Math.max(-1, Math.min(1, away)) + 1) * 5;
-  const low = Math.min(Math.floor(at), PALETTE.length - 2);
-  return PALETTE[low].map((value, i) => Math.round(value + (at - low) * (PALETTE[low + 1][i] - value)));
+  const [ramp, end] = speedup < 1 ? [SLOWER, SLOWEST] : [FASTER, FASTEST];
+  const at = Math.min(Math.log(speedup) / Math.log(end), 1) * (ramp.length - 1);
+  const low = Math.min(Math.floor(at), ramp.length - 2);
+  return ramp[low].map((value, i) => Math.round(value + (at - low) * (ramp[low + 1][i] - value)));
 }
 const isDark = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b < 140;
 const left = (c) => LEFT + c * CELL_WIDTH;
 const top_ = (b) => TOP + (ROWS - 1 - b) * CELL_HEIGHT;
 const boxOf = (b, c) => ({ x: left(c), y: top_(b), width: CELL_WIDTH, height: CELL_HEIGHT });
-const centre = ([x, y]) => `${(left(x) + CELL_WIDTH / 2).toFixed(1)} ${(top_(y) + CELL_HEIGHT / 2).toFixed(1)}`;
 
 function layOutMap() {
+  map.setAttribute("viewBox", `0 0 ${LEFT + WIDTH + 6} ${TOP + HEIGHT + 58}`);
   set(element("frame-box"), { x: LEFT, y: TOP, width: WIDTH, height: HEIGHT });
   const middle = TOP + HEIGHT / 2;
-  draw("axes", "text", { x: LEFT + WIDTH / 2, y: 552, "text-anchor": "middle", class: "title" },
-    "context, cached tokens per sequence (1k = 1024)");
+  draw("axes", "text", { x: LEFT + WIDTH / 2, y: TOP + HEIGHT + 50, "text-anchor": "middle", class: "title" },
+    NARROW ? "context, tokens (1k = 1024)" : "context, cached tokens per sequence (1k = 1024)");
   draw("axes", "text", { x: 15, y: middle, "text-anchor": "middle", class: "title", transform: `rotate(-90 15 ${middle})` },
     "batch, sequences");
   const sparse = (count, room, each) => Math.max(1, Math.ceil((count * each) / room));
@@ -88,14 +92,14 @@ function layOutMap() {
     return {
       colour: draw("cell-colours", "rect", box),
       hatch: draw("cell-hatches", "rect", { ...box, fill: "none" }),
-      text: FONT < 7 ? null : draw("cell-texts", "text", {
+      text: FONT < SMALLEST ? null : draw("cell-texts", "text", {
         x: box.x + CELL_WIDTH / 2, y: box.y + CELL_HEIGHT / 2, class: "cell", style: `font-size: ${FONT}px`,
       }),
     };
   }));
   const stops = Array.from({ length: 61 }, (_, i) => SLOWEST * (FASTEST / SLOWEST) ** (i / 60));
   element("scale-bar").style.background = `linear-gradient(90deg, ${stops.map((s) => `rgb(${heat(s)})`).join(", ")})`;
-  for (const mark of [0.5, 0.7, 1, 1.5, 2, 3, 4]) {
+  for (const mark of NARROW ? [0.5, 1, 2, 4] : [0.5, 0.7, 1, 1.5, 2, 3, 4]) {
     const text = mark === SLOWEST ? `≤ ${mark}x` : mark === FASTEST ? `≥ ${mark}x` : `${mark}x`;
     const tick = make("span", {}, mark === 1 ? "1x speedup" : text);
     const share = Math.log(mark / SLOWEST) / Math.log(FASTEST / SLOWEST);
@@ -111,25 +115,44 @@ function drawMap(cells) {
   const shown = element("cells").value;
   cells.forEach((row, b) => row.forEach((cell, c) => {
     const { colour, hatch, text } = state.cells[b][c];
-    const rgb = heat(cell.speedup);
+    const rgb = cell.gamma === 0 ? UNDRAFTED : heat(cell.speedup);
     set(colour, { fill: `rgb(${rgb})`, stroke: `rgb(${rgb})` });
     set(hatch, { fill: surface.fits(b, c, cell.gamma) ? "none" : "url(#hatch)" });
     if (text === null) return;
-    text.textContent = shown === "speedup" ? cell.speedup.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
+    text.textContent = cell.gamma === 0 ? "" : shown === "speedup" ? cell.speedup.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
     text.style.fill = isDark(rgb) ? "#ffffff" : "#111111";
     text.style.stroke = `rgb(${rgb})`;
   }));
-  const line = zeroLine(cells.map((row) => row.map((cell) => Math.log(cell.drafting))));
-  const path = line.map(([from, to]) => `M${centre(from)}L${centre(to)}`).join("");
+  const path = boundary(cells.map((row) => row.map((cell) => cell.drafting >= 1)));
   for (const id of ["break-even", "break-even-halo"]) element(id).setAttribute("d", path);
 }
 
-/** The line of S_inflection at the cursor's gamma, and its words. */
+/** The edges between cells that are true and false: along cells, so that it crosses no number. */
+function boundary(inside) {
+  const edges = [];
+  inside.forEach((row, b) => row.forEach((here, c) => {
+    if (c + 1 < COLUMNS && here !== row[c + 1]) edges.push(`M${left(c + 1)} ${top_(b)}v${CELL_HEIGHT}`);
+    if (b + 1 < ROWS && here !== inside[b + 1][c]) edges.push(`M${left(c)} ${top_(b)}h${CELL_WIDTH}`);
+  }));
+  return edges.join("");
+}
+
+/** A vertical line at x that leaves out the numbers it would cross. */
+function upright(x) {
+  const c = Math.min(Math.floor((x - LEFT) / CELL_WIDTH), COLUMNS - 1);
+  const clear = Math.abs(x - left(c) - CELL_WIDTH / 2) > 1.25 * FONT || FONT < SMALLEST;
+  if (clear) return `M${x} ${TOP}V${TOP + HEIGHT}`;
+  const gap = 0.7 * FONT;
+  const middles = content.batch.map((_, b) => top_(ROWS - 1 - b) + CELL_HEIGHT / 2);
+  return middles.map((y) => `M${x} ${y - CELL_HEIGHT / 2}V${y - gap}M${x} ${y + gap}V${y + CELL_HEIGHT / 2}`).join("");
+}
+
+/** The line of the inflection context at the cursor's gamma, and its words. */
 function drawInflection(gamma) {
   const context = state.surface.case.inflection_context[gamma];
   const place = gamma === 0 ? null : placeOn(content.context, context);
   const x = place === null ? 0 : left(place) + CELL_WIDTH / 2;
-  const path = place === null ? "" : `M${x} ${TOP}V${TOP + HEIGHT}`;
+  const path = place === null ? "" : upright(x);
   for (const id of ["inflection-line", "inflection-halo"]) element(id).setAttribute("d", path);
   const where = gamma === 0 ? "none at gamma 0" : context === null ? "none" : whole(context) + (path ? "" : ", off the map");
   element("inflection-key").textContent = `inflection context${gamma ? ` at γ ${gamma}` : ""}: ${where}`

@@ -180,8 +180,8 @@ const deviceOf = (kase) => (kase.tp > 1 ? `${kase.tp} x ${kase.hardware}` : kase
 const SELECTS = { model: (kase) => kase.model, device: deviceOf, method: (kase) => kase.method };
 
 function choose() {
-  const wanted = Object.keys(SELECTS).map((id) => element(id).value);
-  const number = content.cases.findIndex((kase) => Object.values(SELECTS).every((name, i) => name(kase) === wanted[i]));
+  const chosen = Object.keys(SELECTS).map((id) => element(id).value);
+  const number = content.cases.findIndex((kase) => Object.values(SELECTS).every((name, i) => name(kase) === chosen[i]));
   state.surface = new Surface(content, arrays, number);
   element("gamma").max = state.surface.lastGamma;
   if (state.gamma !== null) state.gamma = Math.min(state.gamma, state.surface.lastGamma);
@@ -254,7 +254,7 @@ function begin() {
   element("basis").textContent = `perfmodel ${content.version}. Calibrations: ${made.join("; ")}. Times are the engine's at the `
     + "points of the map, in 32 bits; tokens per iteration, speedup and the best gamma are worked out here, with the same "
     + "acceptance at every position and every sequence advancing by its own count. The interval is the calibration's own "
-    + "error on rows left out of its fit; acceptance is taken as given. Only the break-even line and context lie between points.";
+    + "error on rows held out of its fit; acceptance is taken as given. Only the break-even line and context lie between points.";
   layOutMap();
   choose();
   listen();

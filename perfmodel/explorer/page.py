@@ -103,7 +103,7 @@ class Pool:
 
 
 def payload(grid: Exploration, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Any]:
-    """All that the page shows, in JSON types; `progress` is told how many cases are done, of how many.
+    """All that the page shows, in JSON types; `progress` gets how many cases are done, of how many.
 
     Raises InputError for a question that cannot be answered, and for more than a page can hold.
     """
@@ -171,7 +171,7 @@ def _last_gamma(query: Query, scenario: Scenario) -> int:
 
 
 def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
-    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; the pass at 0 is the plain step."""
+    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; that at 0 is the baseline step."""
     batch = np.asarray(grid.axis("batch"), float)[:, None, None]
     context = np.asarray(grid.axis("context"), float)[None, :, None]
     gammas: Array = np.arange(last + 1.0)

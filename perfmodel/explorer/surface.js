@@ -101,25 +101,6 @@ class Surface {
   }
 }
 
-/** Line pieces [[x, y], [x, y]] along which a grid of heights is 0; x and y count columns and rows (marching squares). */
-function zeroLine(heights) {
-  const pieces = [];
-  for (let y = 0; y + 1 < heights.length; y += 1) {
-    for (let x = 0; x + 1 < heights[y].length; x += 1) {
-      const corners = [[x, y], [x + 1, y], [x + 1, y + 1], [x, y + 1]];
-      const crossings = corners.flatMap(([x0, y0], side) => {
-        const [x1, y1] = corners[(side + 1) % 4];
-        const [from, to] = [heights[y0][x0], heights[y1][x1]];
-        if (from >= 0 === to >= 0) return [];
-        const share = from / (from - to);
-        return [[x0 + share * (x1 - x0), y0 + share * (y1 - y0)]];
-      });
-      for (let i = 0; i + 1 < crossings.length; i += 2) pieces.push([crossings[i], crossings[i + 1]]);
-    }
-  }
-  return pieces;
-}
-
 /** Where a value lies on an axis of rising numbers, in places and by its logarithm; null outside. */
 function placeOn(axis, value) {
   if (value === null || value < axis[0] || value > axis[axis.length - 1]) return null;

@@ -1,7 +1,7 @@
 """The model against measurements: predicted beside measured, and how sure a prediction is."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -9,7 +9,6 @@ from perfmodel.answers.query import Query
 from perfmodel.errors import InputError
 from perfmodel.plots.theme import (
     BRIGHT,
-    DARK,
     GREY,
     STAGES,
     above,
@@ -33,11 +32,12 @@ if TYPE_CHECKING:
     from perfmodel.plots.surfaces import Span
 
 QUANTITIES = {
-    "target_s": ("baseline step T_T", STAGES["baseline"]),
-    "draft_s": ("draft step T_D", STAGES["draft"]),
-    "verify_s": ("verification T_V", STAGES["verify"]),
-    "speedup": ("speedup", BRIGHT[5]),
+    "target_s": ("baseline step T_T", 1e3, "measured, ms"),
+    "draft_s": ("draft step T_D", 1e3, "measured, ms"),
+    "verify_s": ("verification T_V", 1e3, "measured, ms"),
+    "speedup": ("speedup", 1.0, "measured speedup"),
 }
+"""Quantity -> its name, the factor to the unit of its axis (logarithmic for times), and the axis."""
 MARKERS = "osD^vP"
 MAX_ERROR = 0.4
 
@@ -63,50 +63,62 @@ class Cell(Protocol):
 
 @styled
 def residuals(cells: Iterable[Cell], *, note: str = "", axes: "Sequence[Axes] | None" = None) -> "Figure":
-    """Predicted against measured times (left), and relative errors over the context, speedups among them (right).
+    """Relative error of the prediction over what was measured, a panel for each quantity that occurs.
 
-    The band is 10 % to either side; errors beyond the right panel are arrows at its edge. Raises InputError where
-    there is no cell of a known quantity. Returns the figure.
+    The band is 10 % to either side; errors beyond a panel are arrows at its edge. Raises InputError where there is no
+    cell of a known quantity. Returns the figure.
     """
-    from matplotlib.lines import Line2D
-
     shown = [c for c in cells if c.quantity in QUANTITIES]
+    kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
     if not shown:
         raise InputError(f"residuals: there is no cell of {', '.join(QUANTITIES)} to draw")
     own = axes is None
-    figure, (left, right) = canvases(axes, 1, 2, (8.6, 4.4))
-    marks = dict(zip(dict.fromkeys(c.hardware for c in shown), MARKERS * 8, strict=False))
+    rows, columns = (1, len(kinds)) if len(kinds) < 3 else (2, 2)
+    figure, panels = canvases(axes, rows, columns, (8.6, 0.8 + 2.5 * rows))
+    marks = {name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
+             for i, name in enumerate(dict.fromkeys(c.hardware for c in shown))}  # fmt: skip
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
-    for c in shown:
-        colour, marker = QUANTITIES[c.quantity][1], marks[c.hardware]
-        if c.quantity != "speedup":
-            left.plot(1e3 * c.measured, 1e3 * c.predicted, marker, color=colour, markersize=4, alpha=0.75, mew=0)
+    for panel, kind in zip(panels, kinds, strict=False):
+        _errors(panel, [c for c in shown if c.quantity == kind], marks, limit)
+    for panel in panels[len(kinds) :]:
+        panel.set_visible(False)
+    panels[0].set_ylabel("prediction's error, %")
+    if len(marks) > 1:
+        figure.legend(
+            handles=[_mark(marker, colour, name) for name, (marker, colour) in marks.items()],
+            loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0,
+        )  # fmt: skip
+    label(panels[0], own, "Error of each prediction", _summary(shown, note))
+    return figure
+
+
+def _errors(axes: "Axes", cells: Sequence[Cell], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
+    """One quantity: its errors over what was measured, and their mean."""
+    words, scale, unit = QUANTITIES[cells[0].quantity]
+    for c in cells:
+        marker, colour = marks[c.hardware]
         beyond = abs(c.error) > limit
         arrow = (6 if c.error > 0 else 7) if beyond else marker  # matplotlib's caret up and caret down
         error = 100 * np.clip(c.error, -limit, limit)
-        right.plot(c.context, error, marker=arrow, color=colour, markersize=4, alpha=0.75, mew=0, clip_on=not beyond)
-    times = [1e3 * t for c in shown if c.quantity != "speedup" for t in (c.measured, c.predicted)] or [1.0, 10.0]
-    ends = np.array([min(times) / 1.5, max(times) * 1.5])
-    left.fill_between(ends, 0.9 * ends, 1.1 * ends, color=GREY, alpha=0.4, linewidth=0, zorder=0.2)
-    left.plot(ends, ends, color="black", linewidth=0.8, zorder=1)
-    left.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms", ylabel="predicted, ms")
-    for axis in (left.xaxis, left.yaxis):
-        axis.set_major_formatter("{x:g}")
-    right.axhspan(-10, 10, color=GREY, alpha=0.4, linewidth=0, zorder=0.2)
-    right.axhline(0, color="black", linewidth=0.8, zorder=1)
-    contexts = [c.context for c in shown]
-    log_axis(right, "x", min(contexts) / 1.3, max(contexts) * 1.3, "context, cached tokens per sequence", 7)
-    right.set(ylabel="predicted over measured, error in %", ylim=(-100 * limit, 100 * limit))
-    seen = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
-    above(left, 2, [Line2D([], [], marker="o", linestyle="none", color=QUANTITIES[q][1], label=QUANTITIES[q][0])
-                    for q in seen])  # fmt: skip
-    above(
-        right,
-        2,
-        [Line2D([], [], marker=mark, linestyle="none", color=DARK, label=name) for name, mark in marks.items()],
-    )
-    label(left, own, "The model against measurements", _summary(shown, note))
-    return figure
+        axes.plot(scale * c.measured, error, marker=arrow, color=colour, markersize=4.5, alpha=0.7, mew=0,
+                  clip_on=not beyond)  # fmt: skip
+    axes.axhspan(-10, 10, color=GREY, alpha=0.3, linewidth=0, zorder=0.2)
+    axes.axhline(0, color="black", linewidth=0.8, zorder=1)
+    values = [scale * c.measured for c in cells]
+    ends = min(values) / 1.2, max(values) * 1.2
+    if scale == 1:
+        axes.set(xlim=ends, xlabel=unit)
+    else:
+        log_axis(axes, "x", *ends, unit, 6)
+    axes.set(ylim=(-100 * limit, 100 * limit))
+    mean = 100 * float(np.mean([abs(c.error) for c in cells]))
+    axes.set_title(f"{words}: {len(cells)} rows, {mean:.1f} % off on average", loc="left")
+
+
+def _mark(marker: str, colour: str, name: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], marker=marker, linestyle="none", color=colour, label=name)
 
 
 @styled
@@ -127,6 +139,25 @@ def band(
     scenario = scenario_of(asked)
     own = axes is None
     figure, axes = canvas(axes, (7.2, 3.8))
+    speedup_line(axes, scenario, batch, span, gamma, measured, points=points)
+    above(axes, 3)
+    label(axes, own, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
+    return figure
+
+
+def speedup_line(
+    axes: "Axes",
+    scenario: Scenario,
+    batch: float,
+    span: "Span",
+    gamma: int,
+    measured: Iterable[tuple[float, float]],
+    *,
+    colour: Any = STAGES["baseline"],
+    name: str = "predicted",
+    points: int = 25,
+) -> None:
+    """Draw a batch's speedup over contexts onto axes: its interval where there is one, and measurements as dots."""
     contexts = np.geomspace(*span, points)
     values = speedups(scenario, batch, contexts, np.array([gamma]))[..., 0]
     found = [
@@ -134,24 +165,19 @@ def band(
     ]
     sure = [interval for interval in found if interval is not None]
     if len(sure) == points:
-        axes.fill_between(contexts, [i.low for i in sure], [i.high for i in sure], color=BRIGHT[4], alpha=0.35,
+        axes.fill_between(contexts, [i.low for i in sure], [i.high for i in sure], color=colour, alpha=0.25,
                           linewidth=0, label=f"{COVERAGE:.0%} interval")  # fmt: skip
-    axes.plot(contexts, values, color=STAGES["baseline"], label="predicted")
+    axes.plot(contexts, values, color=colour, label=name)
     if dots := list(measured):
-        axes.plot([c for c, _ in dots], [s for _, s in dots], "o", color="black", label="measured")
+        axes.plot([c for c, _ in dots], [s for _, s in dots], "o", color=colour, markeredgecolor="black",
+                  markersize=6, label="measured")  # fmt: skip
     axes.axhline(1.0, color="black", linewidth=1.0)
     log_axis(axes, "x", *span, "context, cached tokens per sequence")
     axes.set(ylabel="speedup")
-    above(axes, 3)
-    label(axes, own, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
-    return figure
 
 
 def _summary(shown: list[Cell], note: str) -> str:
-    parts = [note] if note else []
-    for name, (words, _) in QUANTITIES.items():
-        errors = [abs(c.error) for c in shown if c.quantity == name]
-        if errors:
-            parts.append(f"{words}: {len(errors)} rows, mean |error| {100 * float(np.mean(errors)):.1f} %")
-    calibrations = ", ".join(dict.fromkeys(c.calibration for c in shown))
-    return "; ".join([*parts, f"calibrations: {calibrations}"])
+    devices, calibrations = (", ".join(dict.fromkeys(names)) for names in (
+        (c.hardware for c in shown), (c.calibration for c in shown)))  # fmt: skip
+    limits = "predicted / measured - 1; the band is 10 % to either side, an arrow lies beyond the panel"
+    return "; ".join([*[note] * bool(note), limits, f"on {devices}", f"calibrations: {calibrations}"])

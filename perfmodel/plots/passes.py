@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from perfmodel.plots.surfaces import Span
 
-SHIFTS = {"baseline": -0.28, "draft": 0.0, "verify": 0.28}
-"""Where the bar of a pass stands beside its point."""
+PITCH = 4.4
+"""Rows that a point takes: its name, three bars and a gap."""
 MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), "pass": ("whole pass", "o")}
 TERA = 1e12
 
@@ -114,31 +114,38 @@ def breakdown(
     from matplotlib.patches import Patch
 
     where, own = list(points), axes is None
-    figure, (left, right) = canvases(axes, 1, 2, (max(7.6, 2.6 + 2.0 * len(where)), 4.4))
+    figure, (left, right) = canvases(axes, 1, 2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
     names, same = told_apart(where)
     used: dict[str, None] = {}
     for place, (batch, context) in enumerate(where):
         p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
-        stages = _passes(scenario, batch, context, gamma)
-        for stage, (timer, ops, new) in stages.items():
-            shift, spent = SHIFTS[stage], _spent(timer, ops, new)
-            used |= dict.fromkeys(_stack(left, place + shift, 0.24, spent))
+        for stage, (timer, ops, new) in _passes(scenario, batch, context, gamma).items():
+            row, spent = row_of(place, stage), _spent(timer, ops, new)
+            used |= dict.fromkeys(_stack(left, row, {PARTS[part][1]: 1e3 * s for part, s in spent.items()}))
             bound = 1e3 * float(timer.time(ops, new).lower_s)
-            left.plot([place + shift - 0.12, place + shift + 0.12], [bound, bound], color="black", linewidth=1.4)
+            left.plot([bound, bound], [row - 0.4, row + 0.4], color="black", linewidth=1.4)
         _per_token(right, place, p)
     for one, bars, unit in (
-        (left, ("baseline", "draft", "verify"), "one pass, ms"),
-        (right, ("baseline", "spec."), "time per token, ms"),
+        (left, ("baseline", "draft", "verify"), "one pass, predicted, ms"),
+        (right, ("baseline", "speculating"), "time per token, predicted, ms"),
     ):
         _bar_names(one, names, bars)
-        one.set(ylabel=unit)
-    parts = [Patch(color=colour, label=word) for name, (word, colour) in PARTS.items() if name in used]
+        one.set(xlabel=unit)
+        one.margins(x=0.12)
+        one.set_xlim(left=0.0)
+    parts = [Patch(color=colour, label=word) for word, colour in PARTS.values() if colour in used]
     from matplotlib.lines import Line2D
 
-    above(left, 2, [*parts, Line2D([], [], color="black", label="lower bound")])
+    bound_line = Line2D([], [], color="black", linestyle="none", marker="|", markersize=9, label="lower bound")
+    above(left, 2, [*parts, bound_line])
     above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
     label(left, own, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
     return figure
+
+
+def row_of(place: int, stage: str) -> float:
+    """Where the bar of a pass of the point at a place stands in `breakdown`, from above."""
+    return place * PITCH + 1.0 + ("baseline", "draft", "verify").index(stage)
 
 
 @styled
@@ -225,36 +232,37 @@ def _spent(timer: Machine, ops: list[Op], new: float) -> dict[str, float]:
     return spent | {"fixed": float(timer.predicted_s(ops, new)) - sum(spent.values())}
 
 
-def _stack(axes: "Axes", place: float, width: float, spent: dict[str, float]) -> list[str]:
-    bottom = 0.0
-    for part, seconds in spent.items():
-        axes.bar(place, 1e3 * seconds, width, bottom=bottom, color=PARTS[part][1], zorder=2)
-        bottom += 1e3 * seconds
-    return [part for part, seconds in spent.items() if seconds > 0]
+def _stack(axes: "Axes", row: float, parts: dict[str, float]) -> list[str]:
+    """One bar of coloured parts; returns the colours that are seen."""
+    start = 0.0
+    for colour, length in parts.items():
+        axes.barh(row, length, 0.8, left=start, color=colour, zorder=2)
+        start += length
+    return [colour for colour, length in parts.items() if length > 0]
 
 
-def _per_token(axes: "Axes", place: float, p: Prediction) -> None:
-    axes.bar(place - 0.18, 1e3 * float(p.target_s), 0.32, color=STAGES["baseline"], zorder=2)
-    gained, bottom = float(p.tokens_per_iteration), 0.0
-    stages = {"draft": p.gamma * p.draft_s, "verify": p.verify_s, "overhead": p.overhead_s}
-    for stage, seconds in stages.items():
-        height = 1e3 * float(seconds) / gained
-        axes.bar(place + 0.18, height, 0.32, bottom=bottom, color=STAGES[stage], zorder=2)
-        bottom += height
-    axes.annotate(f"{float(p.speedup):.2f}×", (place + 0.18, bottom), (0, 3), textcoords="offset points", ha="center")
+def _per_token(axes: "Axes", place: int, p: Prediction) -> None:
+    gained, overhead = float(p.tokens_per_iteration), float(p.overhead_s)
+    stages = {"draft": float(p.gamma * p.draft_s), "verify": float(p.verify_s), "overhead": overhead}
+    parts = {STAGES[stage]: 1e3 * seconds / gained for stage, seconds in stages.items()}
+    _stack(axes, row_of(place, "baseline"), {STAGES["baseline"]: 1e3 * float(p.target_s)})
+    _stack(axes, row_of(place, "draft"), parts)
+    at = (sum(parts.values()), row_of(place, "draft"))
+    axes.annotate(f"{float(p.speedup):.2f}×", at, (4, 0), textcoords="offset points", va="center")
 
 
 def _bar_names(axes: "Axes", names: list[str], bars: tuple[str, ...]) -> None:
-    """Names of points below names of bars."""
-    shifts = tuple(SHIFTS.values()) if len(bars) == 3 else (-0.18, 0.18)
-    ticks = [(place + shift, bar) for place in range(len(names)) for shift, bar in zip(shifts, bars, strict=True)]
-    axes.set_xticks([at for at, _ in ticks], [bar for _, bar in ticks], rotation=90 if len(names) > 1 else 0)
-    axes.tick_params(axis="x", length=0)
-    axes.grid(False, axis="x")
-    lower = axes.secondary_xaxis("bottom")
-    lower.set_xticks(range(len(names)), [name.replace(", ", "\n") for name in names])
-    lower.tick_params(length=0, pad=36 if len(names) > 1 else 18)
-    lower.spines["bottom"].set_visible(False)
+    """The names of the bars beside them, of the points above theirs."""
+    rows = [place * PITCH + 1.0 + bar for place in range(len(names)) for bar in range(len(bars))]
+    axes.set_yticks(rows, list(bars) * len(names))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+    axes.set_ylim(PITCH * len(names) - 0.6, -0.6)
+    for place, name in enumerate(names):
+        axes.annotate(
+            name, (0.0, place * PITCH), (3, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+            va="center", fontweight="bold", fontsize=8,
+        )  # fmt: skip
 
 
 def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:

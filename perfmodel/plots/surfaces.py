@@ -1,6 +1,6 @@
 """Over batch and context: where speculation pays and by how much, and which draft length is best there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +12,15 @@ from perfmodel.operations import Array
 from perfmodel.plots.theme import (
     ABOVE,
     BELOW,
-    GREY,
+    DARK,
+    PALE,
     above,
     canvas,
     caption,
     label,
     limits,
     log_axis,
+    name_region,
     scenario_of,
     shades,
     styled,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
 POINTS = 65
+MAP_POINTS = 129
 SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FASTER = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0)
 LEVELS = (*SLOWER, *FASTER)
@@ -61,11 +64,11 @@ def surface(
     points: int = POINTS,
     axes: "Axes | None" = None,
 ) -> "Figure":
-    """Predicted speedup over both spans, at one gamma or (None) at the best one from 0 on of every point.
+    """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
-    The black line is break even; grey is where the best gamma is 0, speedup 1; dashed is S_inflection, from which on a
-    larger batch of `batch_range` costs no speedup (one gamma only); what does not fit in memory is paler. Returns the
-    figure.
+    The black line is break even; dashed is the inflection context, from which on a larger batch of `batch_range` costs
+    no speedup (one gamma only); what does not fit in memory is paler, where no draft pays (gamma None) it is grey. Dots
+    have the colour of what was measured. Returns the figure.
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
@@ -77,22 +80,26 @@ def surface(
     figure, axes = canvas(axes)
     levels, colours = _levels(values)
     beyond = ("neither", "min", "max", "both")[int(values.min() < levels[0]) + 2 * int(values.max() > levels[-1])]
-    filled = axes.contourf(contexts, batches, values, levels, colors=colours, extend=beyond)
-    handles = [
-        *(_baseline(axes, contexts, batches, drafted) if gamma is None else []),
-        *_break_even(axes, contexts, batches, drafting),
-        *_inflection(axes, scenario, gamma, batch_range, context),
-    ]
-    handles += _memory(axes, scenario, batches, contexts, drafted, memory_fraction)
+    axes.set_facecolor(PALE)
+    filled = axes.contourf(contexts, batches, drafting, levels, colors=colours, extend=beyond)
+    inflection = inflection_context(scenario, gamma, batch_range) if gamma else None
+    handles = [*_break_even(axes, contexts, batches, drafting), *_inflection(axes, inflection, context)]
+    fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
+    _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
-    handles += _dots(axes, measured, batch, context)
+    found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
+    handles += _dots(axes, found, batch)
     above(axes, 4, handles)
+    free = _away(contexts, batches, [(c, b) for b, c, _ in found], inflection)
+    name_region(axes, free & fits & (drafting > 1), "faster than the baseline")
+    name_region(axes, free & fits & (drafting < 1), "slower than the baseline" if gamma else "do not speculate")
+    name_region(axes, free & ~fits, "does not fit in memory")
     every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
     bar = figure.colorbar(filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02)
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
-    ranged = [f"S_inflection over batches {batch_range[0]:g} to {batch_range[1]:g}"]
+    ranged = [f"inflection context over batches {batch_range[0]:g} to {batch_range[1]:g}"]
     told = [*limits(None if gamma else max_gamma, memory_fraction), *ranged * (batch_range != DEFAULT_BATCH_RANGE)]
     label(axes, own, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
     return figure
@@ -106,10 +113,13 @@ def gamma_map(
     context: Span = CONTEXTS,
     max_gamma: int = DEFAULT_MAX_GAMMA,
     memory_fraction: float = DEFAULT_MEMORY_FRACTION,
-    points: int = POINTS,
+    points: int = MAP_POINTS,
     axes: "Axes | None" = None,
 ) -> "Figure":
-    """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey. Returns the figure."""
+    """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey.
+
+    What does not fit in memory is paler. Returns the figure.
+    """
     scenario = scenario_of(asked)
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
@@ -118,15 +128,19 @@ def gamma_map(
     own = axes is None
     figure, axes = canvas(axes)
     top = max(int(best.max()), 1)
-    colours = ListedColormap([GREY, *shades(top)])
+    colours = ListedColormap([PALE, *shades(top)])
     drawn = axes.pcolormesh(
         contexts, batches, best, cmap=colours, norm=BoundaryNorm(np.arange(-0.5, top + 1), top + 1), shading="nearest",
         rasterized=True,
     )  # fmt: skip
-    above(axes, 4, _memory(axes, scenario, batches, contexts, best, memory_fraction))
+    fits = _fits(scenario, batches, contexts, best, memory_fraction)
+    _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
+    name_region(axes, fits & (best == 0), "do not speculate")
+    name_region(axes, ~fits, "does not fit in memory")
+    for gamma in range(1, top + 1):
+        name_region(axes, fits & (best == gamma), f"γ {gamma}", DARK if gamma <= top / 3 else "white")
     bar = figure.colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
-    bar.ax.set_yticklabels(["0 (baseline)", *map(str, range(1, top + 1))])
     bar.ax.tick_params(length=0)
     told = [caption(scenario), *limits(max_gamma, memory_fraction)]
     label(axes, own, "Draft length with the largest speedup", "; ".join(told))
@@ -174,15 +188,19 @@ def _levels(values: Array) -> tuple[list[float], list[Any]]:
     Values beyond all levels have a band more. A colour depends on its speedup alone, so that two pictures can be
     compared, and no two bands share one.
     """
-    from matplotlib.colors import LinearSegmentedColormap
-
     low, high = min(float(values.min()), 1.0), max(float(values.max()), 1.0)
     first, last = int(np.searchsorted(LEVELS, low, "right")) - 1, int(np.searchsorted(LEVELS, high))
     last += first == last  # never without a band: all values are 1
+    return list(LEVELS[max(first, 0) : last + 1]), _bands()[first + 1 : last + 1]
+
+
+def _bands() -> list[tuple[float, ...]]:
+    """The colours below, between and beyond `LEVELS`."""
+    from matplotlib.colors import LinearSegmentedColormap
+
     slower = LinearSegmentedColormap.from_list("slower", BELOW[::-1])(np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2)
     faster = LinearSegmentedColormap.from_list("faster", ABOVE)(np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8)
-    bands = [*slower, *faster]  # the first is below all levels, the last beyond
-    return list(LEVELS[max(first, 0) : last + 1]), [tuple(colour) for colour in bands[first + 1 : last + 1]]
+    return [tuple(colour) for colour in (*slower, *faster)]
 
 
 def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) -> list[Any]:
@@ -194,52 +212,62 @@ def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) ->
     return [Line2D([], [], color="black", linewidth=2.0, label="break even")]
 
 
-def _baseline(axes: "Axes", contexts: Array, batches: Array, drafted: NDArray[np.int64]) -> list[Any]:
-    from matplotlib.patches import Patch
-
-    if drafted.all():
-        return []
-    axes.contourf(contexts, batches, (drafted == 0).astype(float), [0.5, 1.5], colors=[GREY])
-    return [Patch(facecolor=GREY, label="best γ is 0: 1.00×")]
-
-
-def _inflection(axes: "Axes", scenario: Scenario, gamma: int | None, batches: Span, context: Span) -> list[Any]:
-    at = inflection_context(scenario, gamma, batches) if gamma else None
+def _inflection(axes: "Axes", at: float | None, context: Span) -> list[Any]:
     if at is None or not context[0] < at < context[1]:
         return []
-    return [axes.axvline(at, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=f"S_inflection ({at:,.0f})")]
+    name = f"inflection context ({at:,.0f})"
+    return [axes.axvline(at, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name)]
 
 
-def _memory(
-    axes: "Axes", scenario: Scenario, batches: Array, contexts: Array, gamma: NDArray[np.int64], fraction: float
-) -> list[Any]:
-    from matplotlib.patches import Patch
-
+def _fits(
+    scenario: Scenario, batches: Array, contexts: Array, gamma: NDArray[np.int64], fraction: float
+) -> NDArray[np.bool_]:
+    """Where memory suffices, over [batch, context]; everywhere on a device whose memory is not known."""
+    shape = (batches.size, contexts.size)
     if scenario.machine.gpu.memory is None:
-        return []
+        return np.ones(shape, bool)
     room = capacity.memory_of(scenario, batches[:, None], contexts, gamma.astype(np.float64), fraction)
-    outside = np.broadcast_to(~room.fits, (batches.size, contexts.size)).astype(float)
-    if not outside.any():
-        return []
-    axes.contourf(contexts, batches, outside, [0.5, 1.5], colors=["white"], alpha=0.6)
-    if not outside.all():
-        axes.contour(contexts, batches, outside, [0.5], colors=[GREY], linewidths=1.0)
-    return [Patch(facecolor="#e8eef4", edgecolor=GREY, label="does not fit in memory")]
+    return np.broadcast_to(np.asarray(room.fits), shape)
 
 
-def _dots(axes: "Axes", measured: Iterable[Measured], batch: Span, context: Span) -> list[Any]:
-    """Dots within both spans, whole at the edges too; their numbers above them, or beside at the upper edge."""
+def _memory(axes: "Axes", batches: Array, contexts: Array, fits: NDArray[np.bool_]) -> None:
+    if fits.all():
+        return
+    axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=["white"], alpha=0.6)
+    if fits.any():
+        axes.contour(contexts, batches, ~fits, [0.5], colors=[DARK], linewidths=0.8)
+
+
+def _away(
+    contexts: Array, batches: Array, dots: Sequence[tuple[float, float]], line: float | None
+) -> NDArray[np.bool_]:
+    """Cells with no dot, number or line of the picture near them."""
+    x, y = (np.log(v / v[0]) / np.log(v[-1] / v[0]) for v in (contexts, batches))
+    free = np.ones((y.size, x.size), bool)
+    for context, batch in dots:
+        at = (np.log(v / axis[0]) / np.log(axis[-1] / axis[0]) for v, axis in ((context, contexts), (batch, batches)))
+        across, up = next(at), next(at)
+        free &= ~((np.abs(x - across) < 0.04) & (np.abs(y[:, None] - up - 0.02) < 0.05))
+    if line is not None:
+        free &= np.abs(x - np.log(line / contexts[0]) / np.log(contexts[-1] / contexts[0])) > 0.01
+    return free
+
+
+def _dots(axes: "Axes", found: Sequence[Measured], batch: Span) -> list[Any]:
+    """Dots, whole at the edges too, in the colour of what was measured; numbers above, or beside at the upper edge."""
     from matplotlib.patheffects import withStroke
 
-    found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
     if not found:
         return []
-    (dots,) = axes.plot([c for _, c, _ in found], [b for b, _, _ in found], "o", color="black", markersize=4.5)
-    dots.set(label="measured", clip_on=False, zorder=3)
+    bands = _bands()
+    (dots,) = axes.plot([c for _, c, _ in found], [b for b, _, _ in found], "o", color="black", markersize=6)
+    dots.set(label="measured, filled in its colour", markerfacecolor="white", clip_on=False, zorder=3)
     for sequences, tokens, speedup in found:
+        colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
+        axes.plot(tokens, sequences, "o", color=colour, markersize=4.5, clip_on=False, zorder=4)
         beside = np.log(batch[1] / sequences) < HEADROOM * np.log(batch[1] / batch[0])
         axes.annotate(
-            f"{speedup:.2f}", (tokens, sequences), (5, 0) if beside else (0, 5), textcoords="offset points", fontsize=8,
+            f"{speedup:.2f}", (tokens, sequences), (6, 0) if beside else (0, 5), textcoords="offset points", fontsize=8,
             ha="left" if beside else "center", va="top" if beside else "bottom",
             path_effects=[withStroke(linewidth=2.0, foreground="white", alpha=0.85)],
         )  # fmt: skip

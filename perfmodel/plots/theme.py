@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.verdict import Calibrated
@@ -147,18 +148,51 @@ def figure_of(axes: "Axes") -> "Figure":
 
 
 def label(axes: "Axes", own: bool, title: str, caption: str) -> None:
-    """Say what a picture shows (above) and of what (below); both above axes that somebody else made."""
+    """Say what a picture shows (above) and of what (below); of axes that somebody else made, above and below them."""
     figure = figure_of(axes)
-    if not own:
-        legend = axes.get_legend()
-        rows = 0 if legend is None else -(-len(legend.get_texts()) // getattr(legend, "_ncols", 1))
-        wide = int(max(axes.get_position().width * figure.get_figwidth() * 19, 30))
-        above_it = "\n".join(textwrap.wrap(f"{title}. {caption}", wide))
-        axes.set_title(above_it, loc="left", fontsize=8, pad=6 + 14 * rows)
+    if own:
+        figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
+        text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
+        figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
         return
-    figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
-    text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
-    figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
+    legend = axes.get_legend()
+    rows = 0 if legend is None else -(-len(legend.get_texts()) // getattr(legend, "_ncols", 1))
+    axes.set_title(title, loc="left", fontsize=9, fontweight="bold", pad=6 + 14 * rows)
+    wide = int(max(axes.get_position().width * figure.get_figwidth() * 22, 30))
+    axes.annotate(
+        textwrap.fill(caption, wide, break_on_hyphens=False), (0, 0), (0, -38), xycoords="axes fraction",
+        textcoords="offset points", va="top", fontsize=6.5, color=DARK,
+    )  # fmt: skip
+
+
+def inside(mask: NDArray[np.bool_], wide: float = 0.28, high: float = 0.05) -> tuple[float, float] | None:
+    """Where in a region (axes: rows upwards, columns) words fit that need a share of its width and height.
+
+    Returns the fractions (x, y) of the place that is farthest from the region's edges, or None where there is none.
+    """
+    rows, columns = mask.shape
+    across, up = round(wide * columns / 2), max(round(high * rows / 2), 1)
+    kept, found = np.pad(mask, 1), None
+    for _ in range(across):
+        kept = kept & np.roll(kept, 1, 1) & np.roll(kept, -1, 1)
+    for _ in range(up):
+        kept = kept & np.roll(kept, 1, 0) & np.roll(kept, -1, 0)
+    while kept.any():
+        y, x = np.argwhere(kept).T
+        at = np.hypot(y - y.mean(), x - x.mean()).argmin()
+        found = ((x[at] - 0.5) / columns, (y[at] - 0.5) / rows)
+        kept = kept & np.roll(kept, 1, 0) & np.roll(kept, -1, 0) & np.roll(kept, 1, 1) & np.roll(kept, -1, 1)
+    return found
+
+
+def name_region(axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str = DARK) -> None:
+    """Write words, on one line or two, into a region of evenly drawn axes where they fit."""
+    for lines in ([words], textwrap.wrap(words, 2 + len(words) // 2)):
+        where = inside(mask, 0.02 + 0.0135 * max(map(len, lines)), 0.05 * len(lines))
+        if where is not None:
+            axes.text(*where, "\n".join(lines), transform=axes.transAxes, ha="center", va="center", color=colour,
+                      fontsize=8.5, fontstyle="italic")  # fmt: skip
+            return
 
 
 def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> None:

@@ -3,6 +3,7 @@
 `sliders` needs ipywidgets; without it, it returns the picture of the question it was given, which no one can move.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -27,7 +28,7 @@ BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 DEGREES = (1, 2, 4, 8)
 MAPS = ("speedup", "best draft length")
 MAX_GAMMA = 8
-DPI = 110
+DPI = 160
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Sliders:
         )
 
     def redraw(self, change: object = None) -> None:
-        """Answer and draw; what cannot be asked is told instead, in one line."""
+        """Answer and draw; what cannot be asked is said instead, in one line."""
         try:
             figure = self.figure()
         except InputError as error:
@@ -83,10 +84,10 @@ class Sliders:
             control.observe(self.redraw, "value")
         self.redraw()
 
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        display(self.box)  # type: ignore[no-untyped-call, unused-ignore]
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """The widgets, and beside them the picture alone for whoever shows no widgets."""
+        shown: dict[str, Any] = self.box._repr_mimebundle_(include=include, exclude=exclude)
+        return shown | {"image/png": b64encode(self.picture.value).decode()}
 
 
 def sliders(start: Query = DEFAULT) -> "Sliders | Figure":

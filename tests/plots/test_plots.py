@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+import yaml
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
@@ -27,6 +28,7 @@ from perfmodel.errors import InputError
 from perfmodel.plots import passes as plots_passes
 from perfmodel.plots import surfaces as plots_surface
 from perfmodel.plots import theme as plots_style
+from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import compare
@@ -114,8 +116,12 @@ def test_axes_of_somebody_else_are_drawn_on() -> None:
     left, right = figure.subplots(1, 2)
     assert plots.surface(SCENARIO, gamma=2, points=17, axes=left) is figure
     assert plots.gamma_map(SCENARIO, points=17, axes=right) is figure
-    assert "llama-3.1-8b" in left.get_title(loc="left").replace("\n", " ")
-    figure.draw_without_rendering()
+    with plots.style():
+        figure.draw_without_rendering()
+    assert "\n" not in left.get_title(loc="left")
+    (said,) = (text for text in left.texts if "llama-3.1-8b" in text.get_text())
+    assert said.get_window_extent().y1 < left.xaxis.label.get_window_extent().y0 + 1
+    assert figure.bbox.padded(1.0).contains(said.get_window_extent().x0, said.get_window_extent().y0)
     assert not left.get_legend().get_window_extent().overlaps(left._left_title.get_window_extent())
     with pytest.raises(InputError, match="axes: must be 2 of them, given 1"):
         plots.breakdown(SCENARIO, POINTS, 2, axes=[left])
@@ -213,9 +219,13 @@ def test_names_of_groups_of_bars_do_not_overlap(batches: tuple[int, ...], contex
     with plots.style():
         figure.draw_without_rendering()
     for axes in figure.axes:
-        names = [label.get_window_extent() for label in axes.child_axes[0].get_xticklabels()]
+        names = [text.get_window_extent() for text in axes.texts if "batch" in text.get_text()]
         assert len(names) == 4
-        assert all(left.x1 + 4 < right.x0 for left, right in itertools.pairwise(names))
+        ticks = [tick.get_window_extent() for tick in axes.get_yticklabels()]
+        bars = [bar.get_window_extent() for bar in axes.patches]
+        for one, two in itertools.combinations([*names, *ticks], 2):
+            assert not one.overlaps(two)
+        assert not any(name.overlaps(bar) for name in names for bar in bars)
 
 
 def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
@@ -225,19 +235,61 @@ def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
     with plots.style():
         figure.draw_without_rendering()
     axes = figure.axes[0]
-    (dots,) = (line for line in axes.lines if line.get_label() == "measured")
+    (dots,) = (line for line in axes.lines if str(line.get_label()).startswith("measured"))
     assert not dots.get_clip_on()
-    assert len(dots.get_xdata()) == len(axes.texts) == 2
-    assert all(text.get_window_extent().y1 < axes.bbox.y1 + 1 for text in axes.texts)
-    one, two = (text.get_window_extent() for text in axes.texts)
-    assert not one.overlaps(two)
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(dots.get_xdata()) == sum(text.get_text() in ("1.01", "0.93") for text in axes.texts) == 2
+    assert all(box.y1 < axes.bbox.y1 + 1 for box in boxes)
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+
+
+def test_dots_have_the_colour_of_what_was_measured() -> None:
+    figure = plots.surface(SCENARIO, gamma=2, points=17, measured=[(16, 8000, 0.55), (64, 8000, 1.3)])
+    fills = [to_rgb(line.get_color()) for line in figure.axes[0].lines if line.get_zorder() == 4]
+    levels, colours = plots_surface._levels(np.array([0.5, 1.4]))
+    assert fills == [to_rgb(colours[levels.index(0.5)]), to_rgb(colours[levels.index(1.2)])]
+
+
+def test_names_of_regions_stand_in_their_regions() -> None:
+    """At the middle of the words the region is what they say, and they touch no dot."""
+    measured = [(b, c, 1.0) for b in (32, 64, 128) for c in (8000, 16000, 32000)]
+    figure = plots.surface(SCENARIO, gamma=2, batch=(8, 200), context=(2000, 128000), measured=measured)
+    with plots.style():
+        figure.draw_without_rendering()
+    axes = figure.axes[0]
+    words = {text.get_text(): text for text in axes.texts if not re.fullmatch(r"[\d.]+", text.get_text())}
+    assert set(words) == {"faster than the baseline", "slower than the baseline", "does not fit in memory"}
+    for said, text in words.items():
+        box = text.get_window_extent()
+        for x in (box.x0, box.x1):
+            context, batch = axes.transData.inverted().transform((x, (box.y0 + box.y1) / 2))
+            value = float(speedups(SCENARIO, batch, context, np.array([2]))[..., 0])
+            fits = bool(capacity.memory_of(SCENARIO, batch, context, 2.0, 0.9).fits)
+            assert fits == (said != "does not fit in memory")
+            assert not fits or (value > 1) == said.startswith("faster")
+        assert not any(box.contains(*axes.transData.transform((c, b))) for b, c, _ in measured)
+
+
+def test_no_words_stand_in_a_region_that_is_too_small() -> None:
+    mask = np.zeros((50, 50), bool)
+    assert plots_style.inside(mask) is None
+    mask[10:12, 10:14] = True
+    assert plots_style.inside(mask) is None
+    mask[20:40, 0:30] = True
+    x, y = plots_style.inside(mask) or (0, 0)
+    assert (x, y) == pytest.approx((0.3, 0.6), abs=0.03)
 
 
 def test_residuals_show_every_cell_and_mark_what_is_beyond() -> None:
     cells = [c for c in compare(["magicdec", "speculation_other"]) if c.quantity in ("target_s", "draft_s", "speedup")]
-    left, right = plots.residuals(cells).axes
-    assert sum(len(line.get_xdata()) == 1 for line in left.lines) == sum(c.quantity != "speedup" for c in cells)
-    assert sum(line.get_marker() in (6, 7) for line in right.lines) == sum(abs(c.error) > 0.4 for c in cells) > 0
+    panels = [axes for axes in plots.residuals(cells).axes if axes.get_visible()]
+    for axes, quantity in zip(panels, ("target_s", "draft_s", "speedup"), strict=True):
+        mine = [c for c in cells if c.quantity == quantity]
+        dots = [line for line in axes.lines if len(line.get_xdata()) == 1]
+        assert len(dots) == len(mine)
+        assert sum(line.get_marker() in (6, 7) for line in dots) == sum(abs(c.error) > 0.4 for c in mine)
+        assert f"{len(mine)} rows" in axes.get_title(loc="left")
+    assert any(abs(c.error) > 0.4 for c in cells)
     with pytest.raises(InputError, match="there is no cell"):
         plots.residuals([])
 
@@ -333,7 +385,8 @@ def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
     figure = plots.surface(SCENARIO, points=17)
     axes, bar = figure.axes
     assert bar.get_ylim()[0] == 1.0
-    assert "best γ is 0: 1.00×" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert to_rgb(axes.get_facecolor()) == to_rgb(plots_style.PALE)
+    assert "do not speculate" in [text.get_text() for text in axes.texts]
     assert min(plots.surface(SCENARIO, gamma=3, points=17).axes[1].get_ylim()) < 1.0
 
 
@@ -523,7 +576,10 @@ def fresh(one: str, two: str, within: float = 0.5) -> bool:
 
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
 def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    made, kept = (path.read_text(encoding="utf-8") for path in (PICTURE.drawn(name, tmp_path), ROOT / name))
+    made, kept = (
+        path.read_text(encoding="utf-8")
+        for path in (PICTURE.drawn(name, tmp_path), ROOT / "docs" / "img" / f"{name}.svg")
+    )
     assert fresh(made, kept), f"{name}: run `make docs` and commit"
 
 
@@ -540,5 +596,15 @@ def test_every_picture_of_the_docs_has_its_command() -> None:
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
             shown.add((page.parent / link).resolve().relative_to(ROOT).as_posix())
-    assert shown == set(PICTURE.PICTURES)
-    assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs" / "img").iterdir()} == set(PICTURE.PICTURES)
+    by_hand = "docs/img/iteration.svg"
+    assert shown == {by_hand, *(f"docs/img/{name}.svg" for name in PICTURE.PICTURES)}
+    assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs" / "img").iterdir()} == shown
+
+
+def test_every_how_to_has_a_picture() -> None:
+    (how_to,) = (
+        part["How to"] for part in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "How to" in part
+    )
+    for entry in how_to:
+        (name,) = entry.values()
+        assert "](img/" in (ROOT / "docs" / name).read_text(encoding="utf-8"), name

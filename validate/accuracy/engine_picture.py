@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perfmodel.plots.theme import BRIGHT, canvas
+from perfmodel.plots.theme import BRIGHT, canvas, styled
 from perfmodel.validate.accuracy.engines import steps_with_errors
 from perfmodel.validate.fit.engine_recipe import ENGINES
 
@@ -15,8 +15,9 @@ SPREAD = 0.3
 """How far rows of one line are moved apart, in lines."""
 
 
+@styled
 def plot() -> "Figure":
-    """Predicted over measured less 1, in percent; each model, device and degree was left out of its fit."""
+    """Predicted over measured less 1, in percent; each model, device and degree was held out of its fit."""
     found: dict[tuple[str, str, str], list[float]] = {}
     for engine, device, model, off in steps_with_errors():
         found.setdefault((engine, device, model), []).append(100.0 * float(np.expm1(off)))
@@ -31,5 +32,6 @@ def plot() -> "Figure":
     labels = [f"{ENGINES[engine]}, {device}, {model}" for engine, device, model in lines]
     axes.set_yticks(range(len(lines)), labels, fontsize=7)
     axes.axvline(0.0, color="black", linewidth=0.8)
-    axes.set(xlabel="predicted / measured step time - 1, %", title="Decode steps of engines, held out by degree")
+    axes.set(xlabel="predicted / measured step time - 1, %")
+    axes.set_title("Decode steps of engines, held out by degree (bars: means)", loc="left")
     return figure

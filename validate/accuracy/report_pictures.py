@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfmodel import plots
-from perfmodel.plots.passes import SHIFTS
-from perfmodel.plots.theme import above, canvases, caption, label, styled
+from perfmodel.plots.measured import speedup_line
+from perfmodel.plots.passes import row_of
+from perfmodel.plots.theme import above, canvas, caption, label, shades, styled
 from perfmodel.specs.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.fit.counted import scenario_of
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 Place = tuple[float, float]
 """Batch and context."""
-BARS = {"target_s": SHIFTS["baseline"], "draft_s": SHIFTS["draft"], "verify_s": SHIFTS["verify"]}
+PASSES = {"target_s": "baseline", "draft_s": "draft", "verify_s": "verify"}
 MAX_POINTS = 6
 
 
@@ -53,28 +54,32 @@ def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
     figure = plots.breakdown(scenario_of(p, calibration), shown, p.gamma or 0)
     axes = figure.axes[0]
     for c in cells:
-        if c.quantity in BARS and _at(c) in shown:
-            axes.plot(shown.index(_at(c)) + BARS[c.quantity], 1e3 * c.measured, "o", color="black", zorder=3)
+        if c.quantity in PASSES and _at(c) in shown:
+            row = row_of(shown.index(_at(c)), PASSES[c.quantity])
+            axes.plot(1e3 * c.measured, row, "o", color="white", markeredgecolor="black", zorder=3)
     legend = axes.get_legend()
     assert legend is not None
-    dot = Line2D([], [], marker="o", linestyle="none", color="black", label="measured")
+    dot = Line2D([], [], marker="o", linestyle="none", color="white", markeredgecolor="black", label="measured")
     above(axes, 2, [*legend.legend_handles, dot])
     return figure
 
 
 @styled
 def speedup(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
-    """Predicted speedup over context with its interval, measured ones as dots: a panel for each batch."""
+    """Predicted speedup over context, a line for each batch, and what was measured as dots of its colour."""
+    from matplotlib.lines import Line2D
+
     p, measured = cells[0].point, [(_at(c), c.measured) for c in cells if c.quantity == "speedup"]
     contexts = [context for (_, context), _ in measured]
     batches = sorted({batch for (batch, _), _ in measured})
     span = (min(contexts) / 1.3, max(contexts) * 1.3)
-    figure, panels = canvases(None, 1, len(batches), (3.0 * len(batches) + 0.4, 3.4))
+    figure, axes = canvas(None, (7.2, 4.0))
     scenario = scenario_of(p, calibration)
-    for axes, batch in zip(panels, batches, strict=True):
+    for batch, colour in zip(batches, shades(len(batches)), strict=True):
         dots = [(at[1], value) for at, value in measured if at[0] == batch]
-        plots.band(scenario, batch, span, p.gamma or 0, measured=dots, axes=axes)
-        axes.set_title("", loc="left")
-        axes.set_title(f"batch {batch:g}", loc="right")
-    label(panels[0], True, "Speedup, predicted and measured", caption(scenario, p.gamma))
+        speedup_line(axes, scenario, batch, span, p.gamma or 0, dots, colour=colour, name=f"batch {batch:g}")
+    handles = [h for h in axes.get_legend_handles_labels()[0] if str(h.get_label()).startswith("batch")]
+    dot = Line2D([], [], marker="o", linestyle="none", color="white", markeredgecolor="black", label="measured")
+    above(axes, 5, [*handles, dot])
+    label(axes, True, "Speedup, predicted (lines) and measured (dots)", caption(scenario, p.gamma))
     return figure

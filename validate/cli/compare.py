@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.answers.text import seconds
 from perfmodel.cli.output import Column, table
 from perfmodel.errors import unknown_name
 from perfmodel.validate.cli.measure import RESULTS_FOLDER
@@ -15,6 +16,15 @@ from perfmodel.writing import destination
 
 if TYPE_CHECKING:
     from perfmodel.validate.accuracy.compare import Cell
+
+FIGURES = {
+    "target_s": "baseline step",
+    "draft_s": "draft step",
+    "verify_s": "verification",
+    "overhead_s": "overhead",
+    "sd_tpot_s": "time per token",
+    "speedup": "speedup",
+}
 
 
 def compare(
@@ -25,6 +35,7 @@ def compare(
         bool, typer.Option("--held-out", help="Predict fitted rows by refits without their fold.")
     ] = False,
     calibration: Annotated[str | None, typer.Option(help="Use this one for every row.")] = None,
+    row: Annotated[str | None, typer.Option(metavar="ID", help="One row alone, such as 3c-13.")] = None,
     by: Annotated[list[str] | None, typer.Option(help="Also cut by model, draft, kv or context; repeatable.")] = None,
     worst: Annotated[int, typer.Option(help="Rows with the largest errors to show.", min=0)] = 8,
     plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured here (.png or .svg).")] = None,
@@ -42,6 +53,8 @@ def compare(
         if name not in module.PARTITIONS or not name:
             raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
     cells = module.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
+    if row is not None:
+        cells = _of_row(cells, row)
     if plot:
         from perfmodel import plots
 
@@ -51,7 +64,33 @@ def compare(
         found = {"schema_version": 2, "rows": [c.as_dict() for c in cells], "partitions": cut}
         typer.echo(json.dumps(found, indent=1))
         return
-    _show(cells, ("", *(by or ())), worst)
+    if row is not None:
+        _show_row(cells, held_out)
+    else:
+        _show(cells, ("", *(by or ())), worst)
+
+
+def _of_row(cells: list["Cell"], row: str) -> list["Cell"]:
+    """The figures of one row. Raises InputError for one that is not among them."""
+    found = [c for c in cells if c.point.row_id == row]
+    if not found:
+        raise unknown_name("--row", "row", row, dict.fromkeys(c.point.row_id for c in cells))
+    return found
+
+
+def _show_row(cells: list["Cell"], held_out: bool) -> None:
+    p, used = cells[0].point, cells[0].calibration
+    fitted = f"a fit of {used} that has not seen this row" if held_out else f"{used}, which was fitted to this row"
+    typer.echo(f"{p.target} on {p.tp} x {p.hardware}, drafted by {p.draft or '-'} {p.draft_kv or ''}; batch {p.batch}, "
+               f"context {p.context}, gamma {p.gamma}\npredicted by {fitted if cells[0].fitted else used}\n"
+               f"measured by {p.source}, row {p.row_id}")  # fmt: skip
+    rows = [[FIGURES[c.quantity], _value(c, c.measured), _value(c, c.predicted), f"{100 * c.error:+.1f}%"] for c in
+            cells if c.quantity in FIGURES]  # fmt: skip
+    table(["", "measured", "predicted", "error"], rows)
+
+
+def _value(c: "Cell", value: float) -> str:
+    return seconds(value) if c.quantity.endswith("_s") else f"{value:.2f}x"
 
 
 def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:

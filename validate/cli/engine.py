@@ -28,7 +28,7 @@ def engine(
     draft_tp: Annotated[int | None, typer.Option(help="Devices of the draft [as --tp].")] = None,
     draft_kv: Annotated[str, typer.Option(help="METHOD[:BUDGET] of the draft's cache.")] = "full",
     gamma: Annotated[
-        str | None, typer.Option(help="Draft length where neither file nor server says; 0 is plain.")
+        str | None, typer.Option(help="Draft length where neither file nor server says; 0 is the baseline.")
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Weight format [the checkpoint's].")] = None,
     kv_dtype: Annotated[str | None, typer.Option(help="KV-cache format [the checkpoint's].")] = None,
@@ -48,7 +48,7 @@ def engine(
 ) -> int:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.
 
-    Two draft lengths (plain decoding counts) and two batches or contexts are needed. What the rows determine is fitted,
+    Two draft lengths (the baseline counts) and two batches or contexts are needed. What the rows determine is fitted,
     the rest is left as in the base calibration and named; every row is predicted by a fit without it, and that error
     becomes the interval of every answer.
     """

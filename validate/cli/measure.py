@@ -232,7 +232,7 @@ def _show_plan(plan: "Plan", calibration: str | None) -> None:
         for e in found
     ]  # fmt: skip
     typer.echo(f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}")
-    table(["point", "memory", "plain step", "iteration", "speedup", "time"], rows)
+    table(["point", "memory", "baseline step", "iteration", "speedup", "time"], rows)
     fit = [e for e in found if e.fits]
     points = f"{len(fit)} points" + (f" of {len(found)}, those that fit" if len(fit) < len(found) else "")
     typer.echo(f"{points}, {len(fit) * len(plan.protocol.modes)} rows, "

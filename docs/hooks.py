@@ -1,0 +1,60 @@
+"""What mkdocs adds to the pages: the explorer with its defaults, and the notebooks, run, with what they print.
+
+Neither is committed: both are made anew from the library whenever the site is built.
+"""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from perfmodel.explorer.page import Exploration, page, payload
+
+ROOT = Path(__file__).parents[1]
+SHOWN = ("image/png", "text/html", "text/plain")
+"""Of several forms of an output, the first of these is shown."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is made to the files of the site."""
+    files.append(File.generated(config, "explorer.html", content=page(payload(Exploration()))))
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        text, pictures = shown(run(path), path.stem)
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
+    return files
+
+
+def run(path: Path) -> Any:
+    """A notebook with the outputs of a fresh kernel."""
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT)}}).execute()
+    return notebook
+
+
+def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
+    """A notebook that was run as Markdown, and its pictures by file name."""
+    parts, pictures = [], {}
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        code = "\n".join(line for line in cell.source.splitlines() if not line.startswith("%"))
+        parts += [f"```python\n{code.strip()}\n```"] * bool(code.strip())
+        for output in cell.outputs:
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            kind = next((kind for kind in SHOWN if kind in data), None)
+            if kind == "image/png":
+                name = f"{stem}-{len(pictures) + 1}.png"
+                pictures[name] = base64.b64decode(data[kind])
+                parts.append(f"![what the cell draws]({name}){{ width=100% }}")
+            elif kind == "text/html":
+                parts.append(f'<div class="output">{"".join(data[kind].splitlines())}</div>')
+            elif kind == "text/plain" and data[kind].strip():
+                parts.append(f"```text\n{data[kind].rstrip()}\n```")
+    return "\n\n".join(parts) + "\n", pictures
