@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
 PYTHON312 ?= python3.12
 DEMO := --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 \
-        --draft self --draft-kv streamingllm:512 --gamma 2
+        --draft self --draft-kv streamingllm:512 --gamma 2 --engine magicdec
 
 .PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
