@@ -9,7 +9,7 @@
 #
 # MACHINE is a label such as h200-1, DEVICE a device by name or path. Everything is written under $OUT (default: results).
 # MINUTES=N stops each measuring command after N minutes; PERFMODEL_COMMIT=HASH says which commit this is without a .git.
-# Of `check`, TESTS are pytest's arguments and ATTENTION more of attention.py's; SHAPE, ON, CONTEXTS, DOCUMENTS: see `model`.
+# Of `check`, TESTS are pytest's arguments and ATTENTION more of attention.py's; SHAPE, ON, TRAIN, CONTEXTS, DOCUMENTS: see `model`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -lt 3 ]; then sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
@@ -51,7 +51,7 @@ passes)
     exit "$status"
     ;;
 model)
-    "$python" -m perfmodel.validate.lm.train --shape "${SHAPE:-large}" --device "${ON:-cuda}" --minutes "${1:-6}" \
+    "$python" -m perfmodel.validate.lm.train --shape "${SHAPE:-large}" --device "${ON:-cuda}" --minutes "${1:-6}" ${TRAIN-} \
         --out "$out/$machine/stdlib-${SHAPE:-large}"
     perfmodel validate acceptance --checkpoint "$out/$machine/stdlib-${SHAPE:-large}" --device "${ON:-cuda}" \
         --context "${CONTEXTS:-1k,4k}" --documents "${DOCUMENTS:-32}" --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 \

@@ -10,7 +10,7 @@ import argparse
 import json
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,8 @@ class Recipe:
     shape: str = "small"
     seed: int = 0
     minutes: float = 45.0
+    longest: int = MAX_CONTEXT
+    """Most bytes of a sequence trained or evaluated on; a rehearsal does with few."""
     muon_lr: float = 0.02
     adam_lr: float = 0.003
     weight_decay: float = 0.05
@@ -62,7 +64,12 @@ class Recipe:
 
     def stage(self, progress: float) -> Stage:
         """The stage in force."""
-        return [s for s in self.stages if s.start <= progress][-1]
+        stage = [s for s in self.stages if s.start <= progress][-1]
+        return replace(stage, context=min(stage.context, self.longest))
+
+    def evaluated(self) -> list[int]:
+        """The contexts of the held-out text, ascending."""
+        return sorted({min(context, self.longest) for context in (1024, 4096, MAX_CONTEXT)})
 
     def rate(self, progress: float) -> float:
         """Learning-rate factor: linear warm-up, plateau, linear decay to a twentieth."""
@@ -228,7 +235,7 @@ def train(recipe: Recipe, folder: Path, device: torch.device, save_every_s: floa
         if time.monotonic() - saved > save_every_s:
             save(trainer.model, folder, trainer.report(finished=False))
             saved = time.monotonic()
-    held_out = [evaluate(trainer.model.eval(), context) for context in (1024, 4096, MAX_CONTEXT)]
+    held_out = [evaluate(trainer.model.eval(), context) for context in recipe.evaluated()]
     report = {**trainer.report(finished=True), "held_out": held_out}
     save(trainer.model, folder, report)
     return report
@@ -239,13 +246,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--minutes", type=float, default=45.0)
+    parser.add_argument("--longest", type=int, default=MAX_CONTEXT, help="most bytes of a sequence")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "checkpoint")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    recipe = Recipe(shape=args.shape, minutes=args.minutes, seed=args.seed)
+    recipe = Recipe(shape=args.shape, minutes=args.minutes, longest=args.longest, seed=args.seed)
     print(json.dumps(train(recipe, args.out, torch.device(args.device)), indent=2))
 
 

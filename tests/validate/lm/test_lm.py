@@ -54,6 +54,15 @@ def test_the_stages_follow_the_time() -> None:
     assert recipe.rate(1.0) == pytest.approx(0.05)
 
 
+def test_a_rehearsal_is_short_throughout() -> None:
+    """Most of its time went to held-out text of 8192 bytes."""
+    assert Recipe().evaluated() == [1024, 4096, MAX_CONTEXT]
+    assert Recipe(longest=2000).evaluated() == [1024, 2000]
+    short = Recipe(longest=256)
+    assert {short.stage(share / 100).context for share in range(100)} == {256}
+    assert short.evaluated() == [256]
+
+
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
     trainer = Trainer(Recipe(stages=[Stage(0, 64, 2)]), CPU)
     losses = [trainer.step(0.3) for _ in range(12)]
