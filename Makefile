@@ -7,7 +7,7 @@ JOBS ?= 2
 PYTHON312 ?= python3.12
 
 
-.PHONY: help demo test test-slow test-engine lint format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo test test-slow test-engine attack mutants lint format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -26,6 +26,12 @@ test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 
 test-engine: $(VENV)/.dev  ## a real engine on this CPU (vLLM, 3 GB in .engine/): its parsers, a calibration, held-out points; not in CI
 	$(BIN)/python -m tests.engine.live .engine
+
+attack: $(VENV)/.dev  ## hostile inputs, kills and full disks, mutants: about 15 minutes; rewrites docs/reliability.md
+	nice $(BIN)/python -m tests.attack
+
+mutants: $(VENV)/.dev  ## the mutants alone, and their table
+	nice $(BIN)/python -m tests.attack mutants
 
 browser:  ## a browser for the explorer's tests, where apt may install one; they skip elsewhere
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import InputError
+from perfmodel.errors import MOST_LISTED, InputError
 
 MAX_BYTES = 512 * 2**20
 """The most that is read of a file where its reader states no less."""
@@ -68,7 +68,8 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
         raise InputError(f"{path}: must be a readable CSV file: {error}") from None
     header, wanted = list(reader.fieldnames or ()), list(columns)
     if sorted(header) != sorted(wanted):
-        missing, extra = sorted(set(wanted) - set(header)), sorted(set(header) - set(wanted))
+        missing = sorted(set(wanted) - set(header))
+        extra = [name[:40] for name in sorted(set(header) - set(wanted))[:MOST_LISTED]]
         raise InputError(
             f"{path}: line 1: must have each of the columns {', '.join(wanted)} once; "
             f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}"

@@ -72,6 +72,10 @@ def _without_formulas(frame: "DataFrame") -> "DataFrame":
     return kept
 
 
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, OSError)
+"""What pandas and pyarrow say of files that they cannot parse."""
+
+
 @in_names
 def read_frame(path: str | Path) -> "DataFrame":
     """The table in a .csv or .parquet file of `write_frame` or `perfmodel sweep`.
@@ -91,7 +95,7 @@ def read_frame(path: str | Path) -> "DataFrame":
             frame["fits"] = _truth(frame["fits"], where)
     except InputError:
         raise
-    except (ValueError, TypeError, KeyError, NotImplementedError, OSError) as error:  # what pandas and pyarrow say
+    except UNREADABLE as error:
         raise InputError(f"{where}: must be {where.suffix[1:]}: {str(error)[:200]}") from None
     return frame
 

@@ -327,9 +327,11 @@ def read_rows(path: Path, row_type: type[AnyRow]) -> tuple[AnyRow, ...]:
 
 
 def _parse(path: Path, line: int, cells: dict[str, Any], row_type: type[AnyRow]) -> AnyRow:
-    place = f"{path}: line {line} (row {cells.get('id') or '?'})"
+    place = f"{path}: line {line} (row {(cells.get('id') or '?')[:40]})"
     try:
         return row_type.model_validate(cells)
+    except OverflowError:
+        raise InputError(f"{place}: must hold numbers, given one of hundreds of digits") from None
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         column = ".".join(map(str, fault["loc"]))  # a rule over several columns names its column in the message

@@ -130,6 +130,20 @@ def test_kv_heads_divide_and_then_replicate(tp, kv_heads):
     assert ops["kv append"].cost.activation_bytes == 5 * 2 * 32 * 2 * kv_heads * 128 * 2
 
 
+def test_kv_heads_that_do_not_divide_leave_the_fullest_device_to_time():
+    """10 KV heads on 4 devices: some hold 2, others 3, and a pass waits for those with 3."""
+    p = part(tiny(num_attention_heads=40, num_key_value_heads=10), 4)
+    ops = count(p, batch=5.0, query=2.0, context=1000.0)
+    assert ops["attention (full)"].cost.kv_bytes == 5 * 3 * 1000 * (3 * (16 + 16) * 2)
+    assert ops["attention (full)"].work_items == 5 * 3
+    assert ops["attention (full)"].cost.flops == 5 * 3 * 4 * 10 * 16 * (2 * 1000 + 3)  # query heads divide: 10 each
+    assert ops["qkv"].cost.weight_bytes == 3 * 48 * (10 * 16 + 3 * 2 * 16) * 2
+    assert ops["qkv"].columns == 3 * (10 * 16 + 3 * 2 * 16)
+    assert ops["o"].cost.weight_bytes == 3 * 10 * 16 * 48 * 2
+    assert ops["kv append"].cost.activation_bytes == 5 * 2 * 3 * 3 * (16 + 16) * 2
+    assert p.kv_bytes_per_token == 3 * 3 * (16 + 16) * 2
+
+
 def test_dense_model_divides_evenly_up_to_the_kv_heads():
     for name, op in count(part("llama-3.1-8b"), batch=3.0).items():
         other = count(part("llama-3.1-8b", 4), batch=3.0)[name]
@@ -198,6 +212,29 @@ def test_experts_saturate_and_route_together():
     single = count(p, batch=4.0)["experts"].cost
     assert alike.weight_bytes == pytest.approx(single.weight_bytes)
     assert alike.flops == 4 * single.flops
+
+
+def test_where_every_expert_takes_every_token_all_are_read():
+    """k = E: the share that one token leaves out is 0, and its logarithm would be none."""
+    moe = {"num_experts": 4, "experts_per_token": 4, "intermediate_size": 24}
+    p = part(tiny(model_type="qwen3_moe", moe=moe))
+    assert p.experts is not None
+    assert p.experts.touched(1.0) == p.experts.touched(0.25) == p.experts.touched(np.array([1.0, 9.0])) == 4.0
+    routed = count(p, batch=2.0)["experts"]
+    assert routed.cost.weight_bytes == 3 * 4 * 3 * 48 * 24 * 2
+    assert routed.cost.flops == 2 * 3 * 4 * 2 * 3 * 48 * 24
+
+
+def test_experts_have_the_columns_of_those_that_are_read():
+    """Qwen3-30B-A3B: gate, up and down of an expert have 2 x 768 + 2048 = 3584 columns, in each of 48 layers."""
+    p = part("qwen3-30b-a3b")
+    assert count(p)["experts"].columns == pytest.approx(8 * 48 * 3584)  # one token: its 8 experts
+    two = 128 * (1 - (1 - 8 / 128) ** 2)  # 15.5 of 128, where two tokens choose independently
+    assert two == 15.5
+    assert count(p, batch=2.0)["experts"].columns == pytest.approx(15.5 * 48 * 3584)
+    assert count(p, batch=1.0, query=2.0, independent_query=1.0)["experts"].columns == pytest.approx(8 * 48 * 3584)
+    halved = count(part("qwen3-30b-a3b", 2))["experts"]  # the inner width divides, the outer one does not
+    assert halved.columns == pytest.approx(8 * 48 * (768 + 2048))
 
 
 # Precisions.

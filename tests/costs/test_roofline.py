@@ -275,6 +275,27 @@ def test_limiter_of_a_pass_and_of_its_largest_op(limiter, ops, values) -> None:
     assert m.op_limiter(max(ops, key=lambda op: float(m.op_predicted_s(op)))) == limiter
 
 
+def test_what_is_read_again_counts_as_cache_for_the_limiter() -> None:
+    """2 s of cache and 3 s of compute: compute limits, until the second query token reads the cache again (4 s)."""
+    op = attention(2.0, 3.0, query=2.0)
+    assert machine().op_limiter(op) == "flops"
+    assert machine(kv_reread=2.0).op_limiter(op) == "kv_load"
+    assert machine(kv_reread_per_query=1.0).op_limiter(op) == "kv_load"
+    assert machine(kv_reread_per_query=0.4).op_limiter(op) == "flops"  # 2.8 s
+    times = machine(kv_reread_per_query=0.75).time([op], 1.0)
+    assert (times.predicted_s, times.terms["kv_load"], times.terms["flops"]) == pytest.approx((3.5, 3.5, 0.0))
+    assert times.limiter == "kv_load"
+    assert times.kv_load_s == pytest.approx(2.0)  # at the peak rate each byte counts once
+
+
+def test_columns_count_as_fixed_time_for_the_limiter() -> None:
+    """1 s of weights beside 1000 columns of 0.5 ms, then of 2 ms."""
+    op = Op("gemm", "linear", 0, Cost(weight_bytes=BW), columns=1000)
+    assert machine(gemm_column_s=5e-4).op_limiter(op) == "param_load"
+    assert machine(gemm_column_s=2e-3).op_limiter(op) == "fixed"
+    assert machine(gemm_column_s=2e-3).time([op], 1.0).limiter == "fixed"
+
+
 def test_limiter_broadcasts() -> None:
     s = resolve(Query("llama-3.1-8b", "a100-sxm-80gb", 1, 1, alpha=0.8, calibration="ideal"))
     limiters = s.target_step(np.array([[1.0], [1000.0]]), np.array([100.0, 100_000.0])).limiter
@@ -291,6 +312,20 @@ def test_attention_in_waves() -> None:
     for pieces, factor in ((3.0, 1.0), (215.0, 1.0), (216.0, 1.0), (220.0, 324 / 220), (350.0, 1.0), (432.0, 1.0)):
         op = replace(attention(1.0), work_items=pieces)
         assert m.op_predicted_s(op) == pytest.approx(factor), pieces
+
+
+def test_waves_slow_down_what_is_moved_and_not_what_is_computed() -> None:
+    """220 pieces on 216 places: 1 s of cache takes 324/220 s, 1.4 s of compute 1.4 s; 256 pieces 324/256 s."""
+    m = machine(attention_blocks_per_multiprocessor=2.0)
+    assert m.op_predicted_s(replace(attention(1.0, 1.4), work_items=220.0)) == pytest.approx(324 / 220)
+    assert m.op_predicted_s(replace(attention(1.0, 1.4), work_items=256.0)) == pytest.approx(1.4)
+    assert m.op_limiter(replace(attention(1.0, 1.4), work_items=220.0)) == "kv_load"
+    moved = Op("attention", "attention", 0, Cost(activation_bytes=BW), work_items=220.0)
+    assert m.op_predicted_s(moved) == pytest.approx(324 / 220)
+    again = replace(attention(1.0, query=2.0), work_items=220.0)
+    assert machine(kv_reread=2.0, attention_blocks_per_multiprocessor=2.0).op_predicted_s(again) == pytest.approx(
+        2 * 324 / 220
+    )
 
 
 def test_upkeep_of_the_cache() -> None:

@@ -255,6 +255,18 @@ def test_static_batch_by_hand():
     assert acc.static_batch_tokens_per_iteration([1, 1, 1], 64, 9) == pytest.approx(3)
 
 
+def test_static_batch_drops_what_its_last_iteration_drafts_beyond_the_end():
+    """gamma 2, alpha 1/2: 1, 2 or 3 tokens with probability 1/2, 1/4, 1/4.
+
+    3 tokens: unfinished after one iteration 3/4, after two (1 and 1) 1/4, after three 0: E = 1 + 3/4 + 1/4 = 2; of two
+    sequences 1 + (1 - 1/16) + (1 - 9/16). 4 tokens: 1, then 1/4 + 2/8, then 1/8: E = 2.625.
+    """
+    survival = [1, 0.5, 0.25]
+    three = acc.static_batch_tokens_per_iteration(survival, np.array([1, 2]), 3)
+    np.testing.assert_allclose(three, [3 / 2, 3 / (1 + 15 / 16 + 7 / 16)], rtol=1e-12)
+    assert acc.static_batch_tokens_per_iteration(survival, 1, 4) == pytest.approx(4 / 2.625, rel=1e-12)
+
+
 @pytest.mark.parametrize(("alpha", "tokens"), [(0.7, 30), (0.7, 20_000), (0.999, 3000), (0.02, 3000), (0.5, 100_000)])
 def test_a_long_static_batch_is_a_binomial_at_gamma_1(alpha: float, tokens: int) -> None:
     """An iteration gains 1 token or, with alpha, 2: n iterations lack N tokens where Binomial(n, alpha) < N - n."""

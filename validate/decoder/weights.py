@@ -175,8 +175,9 @@ def _files(folder: Path) -> list[str]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
-            return sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            return [str(Path(name)) for name in names]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{index}: must be a JSON object with a weight_map") from None
     names = sorted(path.name for path in folder.glob("*.safetensors"))
     if "model.safetensors" in names or len(names) == 1:

@@ -156,7 +156,7 @@ def indexer(keys: Keys, layers: int) -> Fields:
     frequency, offset = keys.integer("index_topk_freq", 1), keys.integer("index_skip_topk_offset", 2, low=0)
     if types is None:
         types = ["shared" if max(i - offset + 1, 0) % frequency else "full" for i in range(layers)]
-    if not isinstance(types, list) or len(types) != layers or not {*types} <= {"full", "shared"}:
+    if not isinstance(types, list) or len(types) != layers or any(t not in ("full", "shared") for t in types):
         raise keys.bad("indexer_types", f"a list of {layers} entries out of full, shared")
     keys.ignore("index_share_for_mtp_iteration", "index_topk_pattern", "indexer_rope_interleave")
     sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}

@@ -1,0 +1,98 @@
+"""``python -m tests.attack [inputs] [faults] [mutants]``: all attacks, or some; writes their tables in the page.
+
+What `make attack` runs. Exit status 1 where something got through, or too few mutants were killed.
+"""
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.attack import faults, mutants, readers, verbs, watch
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reliability.md"
+SEED = 18
+READ, TYPED, KILLS, EACH, MUTANTS = 3600, 2400, 100, 4, 60
+"""Files given to readers, command lines, kills, other faults of each kind and job, mutants."""
+LEAST_KILLED = 0.9
+Part = tuple[list[str], bool]
+"""Lines of a table, and whether nothing got through."""
+
+
+def inputs() -> Part:
+    """Spoiled files and command lines, in two tables."""
+    tallies = [watch.Tally(), watch.Tally()]
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        readers.attack(tallies[0], Path(folder), SEED, READ)
+        verbs.attack(tallies[1], SEED, TYPED)
+    lines = ["| what was read or asked | inputs | refused in one line | got through |", "| :-- | --: | --: | --: |"]
+    for tally in tallies:
+        for name, tried in tally.tried.items():
+            through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
+            lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
+    tried, refused = (sum(sum(getattr(t, name).values()) for t in tallies) for name in ("tried", "refused"))
+    found = [fault for tally in tallies for fault in tally.faults]
+    lines.append(f"| **all** | **{tried}** | {refused} | **{len(found)}** |")
+    return _told(lines, found)
+
+
+def broken() -> Part:
+    """Kills and other faults, by job."""
+    with tempfile.TemporaryDirectory() as folder:
+        toll = faults.attack(Path(folder), SEED, KILLS, EACH)
+    names = ["kill -9", *faults.FAULTS]
+    lines = [f"| run | {' | '.join(names)} |", "| :-- |" + " --: |" * len(names)]
+    for job in dict.fromkeys(job for job, _ in toll.counts):
+        lines.append(f"| {job} | {' | '.join(str(toll.counts.get((job, name), 0)) for name in names)} |")
+    sums = [sum(count for (_, fault), count in toll.counts.items() if fault == name) for name in names]
+    lines += [
+        f"| **all** | {' | '.join(f'**{n}**' for n in sums)} |",
+        "",
+        f"Lost, torn or different: {len(toll.faults)}.",
+    ]
+    return _told(lines, toll.faults)
+
+
+def mutated() -> Part:
+    """Mutants and survivors, by folder."""
+    scores, survivors = mutants.attack(SEED, MUTANTS, lambda line: print(line, flush=True))
+    lines = ["| code | mutants | killed by its own tests |", "| :-- | --: | --: |"]
+    lines += [f"| `{folder}` | {count} | {killed} |" for folder, (count, killed) in scores.items()]
+    tried, killed = (sum(score[i] for score in scores.values()) for i in (0, 1))
+    lines += [f"| **all**, of {len(mutants.mutants())} | **{tried}** | **{killed}** ({killed / tried:.0%}) |"]
+    lines += ["", "Survivors: " + ("; ".join(f"`{name}`" for name in survivors) or "none") + "."]
+    return lines, killed >= LEAST_KILLED * tried
+
+
+def _told(lines: list[str], found: list[str]) -> Part:
+    for fault in found:
+        print(fault)
+    return lines, not found
+
+
+PARTS: dict[str, Callable[[], Part]] = {"inputs": inputs, "faults": broken, "mutants": mutated}
+
+
+def main(chosen: list[str]) -> int:
+    """Run the parts and write their tables: exit status."""
+    good = True
+    for name in chosen or list(PARTS):
+        begun = time.monotonic()
+        lines, fine = PARTS[name]()
+        print(f"{name}: {'as it should be' if fine else 'SOMETHING GOT THROUGH'} ({time.monotonic() - begun:.0f} s)")
+        block = re.compile(rf"(?<=<!-- table: {name} -->\n\n).*?(?=\n<!-- end -->)", re.DOTALL)
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(block.sub(lambda _, lines=lines: "\n".join(lines) + "\n", text), encoding="utf-8")  # type: ignore[misc]
+        good = good and fine
+    return int(not good)
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(status)  # a server's threads need not be waited for

@@ -1,0 +1,282 @@
+"""Every reader of files: what a valid file is, and the call that reads one."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from perfmodel.answers.frames import read_frame
+from perfmodel.answers.rates import parse_tree_rates
+from perfmodel.errors import InputError
+from perfmodel.specs import published, published_systems
+from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.huggingface.heads import load_head
+from perfmodel.specs.model import load_model
+from perfmodel.validate.accuracy import gate, golden, history
+from perfmodel.validate.engine import formats
+from perfmodel.validate.engine.acceptance import Subject, import_file
+from perfmodel.validate.engine.record import EnginePoint, header, read_engine_record, text_of
+from perfmodel.validate.engine.record import Subject as Served
+from perfmodel.validate.engine.timing import Said
+from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.records.plan import load_plan
+from perfmodel.validate.records.store import read_record, withdrawn
+from tests.attack import hostile, watch
+
+ROOT = Path(__file__).parents[2]
+SUBJECT = Subject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_given=False)
+ASK = (
+    "--model",
+    "llama-3.1-8b",
+    "--hardware",
+    "h100",
+    "--batch",
+    "8",
+    "--context",
+    "16k",
+    "--gamma",
+    "3",
+    "--alpha",
+    "0.7",
+)
+ACCEPTANCE = """schema_version: 1
+source: measured here
+rows:
+- {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 1000, alpha: 0.8}
+- {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 20000, positions: [0.8, 0.7, 0.6]}
+"""
+RATES = "source: measured here\nrates: [[0.7, 0.1, 0.05], [0.6, 0.1]]\n"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """seeds: valid files as (text, suffix). read: what is called with a spoiled file."""
+
+    seeds: Callable[[], list[tuple[str, str]]]
+    read: Callable[[Path], object]
+
+
+def files(*patterns: str, most: int = 12) -> Callable[[], list[tuple[str, str]]]:
+    """Files of the source tree."""
+
+    @cache
+    def found() -> list[tuple[str, str]]:
+        paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+        return [(path.read_text(encoding="utf-8"), path.suffix) for path in paths[:: max(1, len(paths) // most)]]
+
+    return found
+
+
+@cache
+def configs() -> list[tuple[str, str]]:
+    """``config.json`` files as published."""
+    held = json.loads((ROOT / "tests/specs/published_configs.json").read_text(encoding="utf-8"))
+    return [(json.dumps(entry["config"]), ".json") for entry in held.values()]
+
+
+@cache
+def records() -> list[tuple[str, str]]:
+    """Own records, cut down to a few points."""
+    cut = []
+    for text, suffix in files("results/cpu-1/*.json")():
+        data = json.loads(text)
+        cut.append((json.dumps(data | {"points": data["points"][:3]}), suffix))
+    return cut
+
+
+def journals() -> list[tuple[str, str]]:
+    """A journal of two rows."""
+    import zlib
+
+    lines = ('{"schema_version":1}', '{"key":"a","seconds":1.5}', '{"key":"b"}')
+    return [("".join(f"{zlib.crc32(line.encode()):08x} {line}\n" for line in lines), ".journal")]
+
+
+def engine_records() -> list[tuple[str, str]]:
+    """A record of two steps."""
+    points = [
+        EnginePoint(
+            key=f"p{gamma}", seconds=0.01, batch=4, context=512, gamma=gamma, tokens_per_iteration=1.0 + gamma / 4
+        )
+        for gamma in (0, 3)
+    ]
+    subject = Served(
+        engine="vllm",
+        engine_version="0.32.0",
+        model="llama-3.1-8b",
+        hardware="h100",
+        tp=1,
+        draft="ngram",
+        draft_kv="full",
+    )
+    return [(text_of(header("cpu-1", subject), [p.model_dump_json(exclude_defaults=True) for p in points]), ".json")]
+
+
+def given(*texts: tuple[str, str]) -> Callable[[], list[tuple[str, str]]]:
+    """Seeds from text."""
+    return lambda: list(texts)
+
+
+def _asked(flag: str, without: str = "") -> Callable[[Path], object]:
+    """Ask a question of a file: what it answers must be finite."""
+
+    def ask(path: Path) -> object:
+        question = [
+            part
+            for name, value in zip(ASK[::2], ASK[1::2], strict=True)
+            if name not in (flag, without)
+            for part in (name, value)
+        ]
+        refused, fault = watch.run(["whatif", *question, flag, str(path), "--json"])
+        if fault:
+            raise AssertionError(fault)
+        if refused:
+            raise InputError("refused")
+        return None
+
+    return ask
+
+
+def _resume(path: Path) -> None:
+    Journal.resume(path).close()
+
+
+def _index(path: Path) -> None:
+    import torch
+
+    from perfmodel.validate.decoder.weights import Checkpoint
+
+    folder = path.with_suffix("")
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    (folder / "a.safetensors").write_bytes(_tensors())
+    path.rename(folder / "model.safetensors.index.json")
+    Checkpoint(folder, torch.device("cpu"), torch.float32)
+
+
+def _weights(path: Path) -> None:
+    import torch
+
+    from perfmodel.validate.decoder.weights import Checkpoint
+
+    folder = path.with_suffix("")
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    path.rename(folder / "model.safetensors")
+    Checkpoint(folder, torch.device("cpu"), torch.float32)
+
+
+@cache
+def _tensors() -> bytes:
+    import torch
+    from safetensors.torch import save
+
+    return save({"a": torch.zeros(2, 3), "b": torch.ones(4)})
+
+
+def _withdrawn(path: Path) -> None:
+    folder = path.with_suffix("")
+    (folder / "cpu-1").mkdir(parents=True)
+    for listed in re.findall(r"file: (cpu-1/[-\w]+\.json)\n", path.read_text(encoding="utf-8", errors="replace")):
+        (folder / listed).touch()
+    path.rename(folder / "withdrawn.yaml")
+    withdrawn(folder)
+
+
+@cache
+def _table() -> bytes:
+    import io
+
+    import pandas
+
+    held = io.BytesIO()
+    pandas.DataFrame({"alpha": [0.5, 0.6], "fits": [True, False], "speedup": [1.5, 2.0]}).to_parquet(held)
+    return held.getvalue()
+
+
+def _engine(path: Path) -> None:
+    formats.read(path, Said(batch=4, input=512, output=128, gamma=3, accepted=2.0))
+
+
+ENGINE = tuple(f"tests/validate/engine/files/{name}" for name in ("*.json", "*.jsonl", "*.csv"))
+READERS: dict[str, Reader] = {
+    "device": Reader(files("hardware/gpus/*.yaml"), lambda p: load_gpu(str(p))),
+    "device, asked": Reader(files("hardware/gpus/h100-sxm*.yaml", "hardware/gpus/a100*.yaml"), _asked("--hardware")),
+    "calibration": Reader(files("hardware/calibrations/*.yaml"), lambda p: load_calibration(str(p))),
+    "calibration, asked": Reader(files("hardware/calibrations/[ah]*.yaml"), _asked("--calibration")),
+    "model": Reader(files("perfmodel/models/*.yaml"), lambda p: load_model(str(p))),
+    "config.json": Reader(configs, lambda p: load_model(str(p))),
+    "config.json, asked": Reader(configs, _asked("--model")),
+    "draft head": Reader(files("tests/validate/engine/files/*config.json"), lambda p: load_head(str(p))),
+    "acceptance file": Reader(given((ACCEPTANCE, ".yaml")), read_acceptance),
+    "acceptance file, asked": Reader(given((ACCEPTANCE, ".yaml")), _asked("--acceptance", "--alpha")),
+    "rates of a tree": Reader(given((RATES, ".yaml")), lambda p: parse_tree_rates(str(p), "--rates")),
+    **{
+        f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: published.read_rows(p, t))  # type: ignore[misc]
+        for name, row in {
+            **published.ROW_TYPES,
+            "served": published_systems.ServedRow,
+            "step_laws": published_systems.StepLaw,
+        }.items()
+    },
+    "own record": Reader(records, read_record),
+    "withdrawn list": Reader(files("results/withdrawn.yaml"), _withdrawn),
+    "plan": Reader(files("validate/plans/*.yaml"), lambda p: load_plan(str(p))),
+    "journal": Reader(journals, _resume),
+    "accuracy record": Reader(files("results/accuracy.json"), gate.read),
+    "golden grid": Reader(files("results/golden.csv"), golden.read),
+    "history": Reader(files("results/history.csv"), history.read),
+    "engine's benchmark": Reader(files(*ENGINE, most=30), _engine),
+    "engine's record": Reader(engine_records, read_engine_record),
+    "engine's acceptance": Reader(
+        files("tests/validate/engine/files/*.txt", "tests/validate/engine/files/sglang*.json*"),
+        lambda p: import_file(p, None, SUBJECT),
+    ),
+    "table": Reader(given(("alpha,fits,speedup\n0.5,True,1.5\n,,2\n", ".csv")), read_frame),
+    "safetensors index": Reader(given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _index),
+}
+BINARY: dict[str, tuple[Callable[[], bytes], str, Callable[[Path], object]]] = {
+    "Parquet": (_table, ".parquet", read_frame),
+    "safetensors": (_tensors, ".safetensors", _weights),
+}
+SHARE = {"accuracy record": 0.1, "golden grid": 0.3}
+"""Readers whose files are large get fewer inputs."""
+
+
+def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
+    """Give each reader its share of `count` spoiled files; all follow from the seed."""
+    each = count / (len(READERS) + len(BINARY))
+    for name, reader in READERS.items():
+        for number in range(max(2, round(each * SHARE.get(name, 1.0)))):
+            rng = Random(f"{seed}:{name}:{number}")
+            text, suffix = rng.choice(reader.seeds())
+            _try(tally, name, folder, hostile.spoiled(rng, text, suffix), suffix, reader.read, f"seed {seed}, {number}")
+    for name, (make, suffix, read) in BINARY.items():
+        for number in range(round(each)):
+            data = _spoiled_bytes(Random(f"{seed}:{name}:{number}"), make())
+            _try(tally, name, folder, data, suffix, read, f"seed {seed}, {number}")
+
+
+def _try(
+    tally: watch.Tally, name: str, folder: Path, data: bytes, suffix: str, read: Callable[[Path], object], which: str
+) -> None:
+    path = folder / f"{sum(tally.tried.values()):06d}{suffix}"
+    path.write_bytes(data)
+    refused, fault = watch.read(lambda: read(path))
+    tally.count(name, refused, fault and f"{fault} ({which})")
+
+
+def _spoiled_bytes(rng: Random, data: bytes) -> bytes:
+    at, length = rng.randrange(len(data)), rng.choice((1, 2, 8, 100))
+    return rng.choice((data[:at], data[:at] + rng.randbytes(length) + data[at + length :], data[at:], data + data, b""))
+
+
+def names() -> Iterator[str]:
+    """All readers."""
+    yield from READERS
+    yield from BINARY

@@ -1,0 +1,111 @@
+"""A minute or two of `make attack`, and that each of its suites sees what it looks for."""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.validate.harness.journal import Journal
+from tests.attack import faults, hostile, mutants, readers, verbs, watch
+
+pytestmark = pytest.mark.slow
+
+
+def test_every_reader_refuses_or_reads(tmp_path: Path) -> None:
+    tally = watch.Tally()
+    readers.attack(tally, tmp_path, seed=1, count=800)
+    assert tally.faults == []
+    assert set(tally.tried) == {*readers.READERS, *readers.BINARY}
+    assert sum(tally.refused.values()) > 0.5 * sum(tally.tried.values())
+
+
+def test_every_command_refuses_or_answers(tmp_path: Path) -> None:
+    tally = watch.Tally()
+    with contextlib.chdir(tmp_path):
+        verbs.attack(tally, seed=1, count=600)
+    assert tally.faults == []
+    answered = sum(tally.tried.values()) - sum(tally.refused.values())
+    assert answered > 50
+
+
+def test_what_is_killed_filled_or_shared_loses_nothing(tmp_path: Path) -> None:
+    toll = faults.attack(tmp_path, seed=1, kills=10, others=1)
+    assert toll.faults == []
+    assert sum(n for (_, fault), n in toll.counts.items() if fault == "kill -9") >= 10
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [(KeyError("x"), "KeyError"), (ZeroDivisionError(), "ZeroDivisionError"), (InputError("x" * 4000), "not one line")],
+)
+def test_a_reader_that_breaks_is_seen(raised: Exception, words: str) -> None:
+    def broken() -> None:
+        raise raised
+
+    _, fault = watch.read(broken)
+    assert fault is not None
+    assert words in fault
+
+
+def test_a_reader_that_never_ends_or_takes_all_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless() -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(watch, "CPU_S", 0.2)
+    assert watch.read(endless) == (False, "took more than 0.2 s")
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    monkeypatch.setattr(watch, "peak_bytes", iter((0, 2 * watch.MEMORY_BYTES)).__next__)
+    assert watch.read(lambda: None) == (False, "took 2048 MiB")
+
+
+@pytest.mark.parametrize(
+    "printed", ["Speedup nanx", "between -inf and 3", "NaN%", "Infinity tokens", '{"speedup": NaN}']
+)
+def test_an_answer_that_is_not_finite_is_seen(printed: str) -> None:
+    assert watch._printed(0, printed, "")
+    assert watch._printed(0, "banana, info, /x/nan.yaml, inference", "") is None
+
+
+def test_the_same_seed_spoils_alike() -> None:
+    one, two = (hostile.spoiled(Random("18:device:3"), "a: 1\nb: [2, 3]\n", ".yaml") for _ in range(2))
+    assert one == two
+
+
+def test_a_journal_that_forgets_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its flush a journal loses what was reported done when the process is killed: the suite must notice."""
+    job = next(job for job in faults.jobs("") if job.name == "measure")
+    place = tmp_path / "t-1"
+    place.mkdir()
+    row = '{"key":"a"}'
+    (place / "x.journal").write_bytes(b"00000000 {}\n00000000 " + row.encode() + b"\n")
+    kept = {row, '{"key":"lost"}'}
+    assert faults._after(job, tmp_path, kept) == "1 finished rows are gone"
+    (place / "x.json").write_text("{")
+    assert "is no whole file" in (faults._after(job, tmp_path, set()) or "")
+
+
+def test_a_run_can_be_killed_at_a_call_and_on_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "x.journal"
+
+    def begin() -> None:
+        Journal.begin(path, {"schema_version": 1})
+        os._exit(5)
+
+    assert faults.run([], stop_call=1, before=begin).status == -9
+    path.unlink()
+    assert faults.run([], before=begin).status == 5
+
+
+def test_a_mutant_is_in_memory_alone_and_its_tests_notice() -> None:
+    every = mutants.mutants()
+    assert len(every) > 1000
+    chosen = next(m for m in every if m.path.name == "quest.py" and m.what == "Div -> Mult")
+    before = chosen.path.read_text(encoding="utf-8")
+    assert not mutants.survives(chosen, "tests/kv")
+    assert chosen.path.read_text(encoding="utf-8") == before
+    assert mutants.survives(None, "tests/kv")

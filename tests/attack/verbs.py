@@ -1,0 +1,197 @@
+"""Every command and every option of the command line, with one to three values that nobody should give."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import typer
+
+from perfmodel import cli
+from tests.attack import hostile, watch
+
+ROOT = Path(__file__).parents[2]
+GOOD: dict[str, tuple[str, ...]] = {
+    "--model": ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite", "qwen3-next-80b-a3b"),
+    "--hardware": ("h100", "a100-sxm-80gb", "h200", "mi300x"),
+    "--batch": ("4", "64", "1,8,64"),
+    "--context": ("16k", "1000,32k"),
+    "--gamma": ("3", "auto", "1..4"),
+    "--tp": ("1", "8"),
+    "--alpha": ("0.8",),
+    "--draft": ("self", "llama-3.2-1b", "eagle", "ngram", "mtp", "medusa"),
+    "--draft-kv": ("streamingllm:512", "quest:1024,page=32", "snapkv:2k", "full"),
+    "--small": ("llama-68m",),
+    "--rates": ("0.7,0.1,0.05",),
+    "--rate": ("0.8/0.7/0.6", "self@snapkv:2k=0.8"),
+    "--small-rate": ("0.7",),
+    "--output": ("out.csv", "out.parquet"),
+    "--from": (f"{ROOT}/tests/validate/engine/files/vllm-forward.json",),
+    "--out": ("out.yaml",),
+    "--plot": ("out.svg",),
+    "--weights": ("fp8", "int4-g128"),
+    "--kv-dtype": ("fp8",),
+    "--calibration": ("ideal", "h100-sxm-80gb.magicdec"),
+    "--target": ("1.5",),
+    "--batch-range": ("32..64",),
+    "--max-batch": ("64",),
+}  # fmt: skip
+EDGES: dict[str, tuple[str, ...]] = {
+    "--batch": ("1", "1000000", "1..256", "1..1000000", "1,2,3,5,8"),
+    "--context": ("1", "1000000000", "1..1000", "128k"),
+    "--gamma": ("0", "1", "64", "512", "0..20"),
+    "--alpha": ("0", "1", "1e-12", "0.999999", "0,0.5,1"),
+    "--tp": ("2", "4", "1,2,4,8"),
+    "--kv-reread": ("1", "1.5", "4"),
+    "--memory-fraction": ("1e-9", "0.01", "1"),
+    "--topk-reuse": ("0", "1"),
+    "--max-gamma": ("0", "1", "1000"),
+    "--new-tokens": ("1", "100000", "1000000000"),
+    "--accounting": ("static", "lock-step", "ragged"),
+    "--tokens-per-iteration": ("1", "2.5", "4"),
+    "--draft-kv": ("full", "streamingllm:1e9", "quest:1,page=1", "tova:1", "pqcache:64", "retrieval:1000000", "topk:1"),
+    "--kv-page": ("1", "1000000"),
+    "--price": ("0", "1e300", "2.5"),
+    "--max-tpot-ms": ("1e-9", "1e9"),
+    "--objective": ("latency", "cost"),
+    "--size": ("1", "2", "4096"),
+    "--levels": ("1", "2", "64"),
+    "--rates": ("1", "0", "1e-9,1e-10", "0.5,0.5"),
+    "--target": ("1", "1e-9", "100", "1e9"),
+    "--batch-range": ("1..1", "1..1000000"),
+    "--state-rollback": ("keep", "replay"),
+    "--max-batch": ("1", "100000"),
+    "--weights": ("nvfp4", "bf16,experts=mxfp4", "int8-wo"),
+}
+"""Allowed, at the ends of what is."""
+OWN: dict[str, dict[str, str]] = {
+    "explore": {"--output": "out.html"},
+    "plot": {"--output": "out.svg"},
+    "moe": {"--model": "qwen3-30b-a3b"},
+    "plot surface": {"--batch": "1..64", "--context": "1k..64k"},
+    "plot ratios": {"--context": "1k..64k"},
+    "validate engine": {"--from": GOOD["--from"][0]},
+}
+"""What a command or a group of them takes that others do not."""
+NAMES = ("h100", "llama-3.1-8b", "ideal", "quest:512", "snapkv")
+ASK = ("--model", "--hardware", "--batch", "--context", "--draft-kv", "--alpha", "--gamma")
+"""Given to every command that has them, so that it has something to answer."""
+NEEDED = ("--output", "--small", "--small-rate", "--rates", "--target")
+NEVER = {
+    "--write",
+    "--help",
+    "--version",
+    "--results",
+    "--url",
+    "--resume",
+    "--markdown",
+    "--held-out",
+    "--from-microbench",
+}
+"""Not given: what measures, or writes into the source tree; the suite of faults does that in its own folders."""
+PLACES = {"--output", "--out", "--plot", "--draft-path", "--model-path"}
+"""Where something is written: only names of the folder that the suite works in."""
+MEASURING = {
+    "generate",
+    "measure",
+    "microbench",
+    "run",
+    "accuracy",
+    "acceptance",
+    "report",
+    "calibrate",
+    "history",
+    "check",
+}
+"""Verbs of `validate` that run for minutes or read the source tree's own records."""
+SLOW = {"explore": 0.1, "plot": 0.15, "sweep": 0.7, "compare": 0.5, "inflection": 0.5, "validate compare": 0.1}
+"""Commands that draw or answer a grid get fewer inputs."""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """words: the command. options: flag -> whether it takes a value. arguments: how many stand without a flag."""
+
+    words: tuple[str, ...]
+    options: dict[str, bool]
+    arguments: int
+
+    @property
+    def name(self) -> str:
+        """As it is typed."""
+        return " ".join(self.words)
+
+
+@cache
+def verbs() -> tuple[Verb, ...]:
+    """Every command."""
+    root: Any = typer.main.get_command(cli.app)
+    return tuple(verb for name in cli.COMMANDS for verb in _below(root.get_command(None, name), (name,)))
+
+
+def _below(command: Any, words: tuple[str, ...]) -> Iterator[Verb]:
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            if words != ("validate",) or name not in MEASURING:
+                yield from _below(inner, (*words, name))
+        return
+    options = {p.opts[0]: not p.is_flag for p in command.params if p.opts[0].startswith("--")}
+    yield Verb(words, options, sum(not p.opts[0].startswith("--") for p in command.params))
+
+
+def command(rng: Random, verb: Verb) -> list[str]:
+    """One command line: a good question with something wrong in it."""
+    given = {flag: rng.choice((GOOD[flag][0], GOOD[flag][0], *GOOD[flag])) for flag in ASK if flag in verb.options}
+    given |= {flag: GOOD[flag][0] for flag in NEEDED if flag in verb.options}
+    given |= OWN.get(verb.words[0], {}) | OWN.get(verb.name, {})
+    flags = [flag for flag in verb.options if flag not in NEVER]
+    switches: list[str] = []
+    for flag in rng.sample(flags, min(len(flags), rng.choice((1, 1, 1, 2, 3)))):
+        if not verb.options[flag]:
+            switches.append(flag)
+        elif flag in PLACES:
+            given[flag] = rng.choice(
+                (*GOOD.get(flag, ("x",)), "", "out.txt", "no/out.csv", "a\x00.csv", "x" * 300 + ".csv", ".")
+            )
+        else:
+            known, edges = (
+                GOOD.get(flag, ("4", "0.5", "self")),
+                rng.sample(EDGES.get(flag, ()), min(2, len(EDGES.get(flag, ())))),
+            )
+            given[flag] = rng.choice(
+                (hostile.value(rng), hostile.near(rng, rng.choice(known)), rng.choice(known), *edges)
+            )
+    if rng.random() < 0.03 and given:
+        given.pop(rng.choice(list(given)))
+    if "--json" in verb.options and rng.random() < 0.7:
+        switches.append("--json")
+    if "--overwrite" in verb.options:
+        switches.append("--overwrite")
+    free = [hostile.value(rng) for _ in range(verb.arguments)]
+    free = [rng.choice((text, *NAMES)) for text in free]
+    return [*verb.words, *(part for item in given.items() for part in item), *switches, *free]
+
+
+def attack(tally: watch.Tally, seed: int, count: int) -> None:
+    """Give each command its share of `count` command lines; all follow from the seed. Run it in a folder to lose."""
+    each = count / sum(_share(verb) for verb in verbs())
+    for verb in verbs():
+        for number in range(max(2, round(each * _share(verb)))):
+            refused, fault = watch.run(command(Random(f"{seed}:{verb.name}:{number}"), verb))
+            for left in Path().glob("out.*"):
+                _remove(left)
+            tally.count(verb.name, refused, fault and f"{fault} (seed {seed}, {number})")
+
+
+def _share(verb: Verb) -> float:
+    if not verb.arguments and len(verb.options) < 2:
+        return 0.1  # nothing to spoil
+    return SLOW.get(verb.name, SLOW.get(verb.words[0], 1.0))
+
+
+def _remove(path: Path) -> None:
+    import shutil
+
+    shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,0 +1,134 @@
+"""Run one hostile input in this process and say what is wrong with how it ended."""
+
+import contextlib
+import io
+import json
+import re
+import resource
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from perfmodel import cli
+from perfmodel.errors import InputError
+
+CPU_S = 20.0
+"""The most processor time that one input may take."""
+MEMORY_BYTES = 2**30
+"""The most that one input may add to the memory of the process."""
+NOT_FINITE = re.compile(r"(?<![\w./:-])[-+]?(?:nan|inf|infinity)(?:[x%]|\b)(?![\w./-])", re.IGNORECASE)
+
+
+class OverrunError(BaseException):
+    """An input took longer than it may; no handler of the program catches it."""
+
+
+@dataclass
+class Tally:
+    """Inputs tried and refused, and what was wrong, by name of the attack."""
+
+    tried: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def count(self, name: str, refused: bool, fault: str | None) -> None:
+        """Add one input."""
+        self.tried[name] = self.tried.get(name, 0) + 1
+        self.refused[name] = self.refused.get(name, 0) + refused
+        if fault:
+            self.faults.append(f"{name}: {fault}")
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """Raise OverrunError beyond `CPU_S` of processor time: wall time would count what others do."""
+
+    def over(*_: object) -> None:
+        raise OverrunError
+
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def read(call: Callable[[], object]) -> tuple[bool, str | None]:
+    """(refused, fault) of a reader: it returns, or raises InputError with one printable line."""
+    before = peak_bytes()
+    try:
+        with bounded():
+            call()
+    except InputError as error:
+        text = str(error)
+        return True, None if text.isprintable() and len(text) < 3000 else f"not one line: {text[:200]!r}"
+    except OverrunError:
+        return False, f"took more than {CPU_S:g} s"
+    except BaseException as error:
+        return False, _named(error)
+    return False, _memory(before)
+
+
+def run(arguments: Sequence[str]) -> tuple[bool, str | None]:
+    """(refused, fault) of a command: status 0 or 1 with finite numbers, or status 2 with one line."""
+    out, err, before = io.StringIO(), io.StringIO(), peak_bytes()
+    try:
+        with bounded(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = cli.run(arguments)
+    except OverrunError:
+        return False, f"took more than {CPU_S:g} s: {shown(arguments)}"
+    except BaseException as error:
+        return False, f"{_named(error)}: {shown(arguments)}"
+    fault = _memory(before) or _printed(status, out.getvalue(), err.getvalue())
+    return status == 2, fault and f"{fault}: {shown(arguments)}"
+
+
+def _printed(status: int, out: str, err: str) -> str | None:
+    if status == 2:
+        last = err.rstrip("\n").rpartition("\n")[2]
+        if not last.startswith("error: ") or not last.isprintable() or "Traceback" in err:
+            return f"status 2 without one line: {err[-200:]!r}"
+        return "out of memory" if "out of memory" in last else None
+    if status not in (0, 1):
+        return f"status {status}"
+    if "Traceback" in err:
+        return f"a traceback: {err[-200:]!r}"
+    if out.startswith(("{", "[")):
+        try:
+            json.loads(out, parse_constant=_refuse)
+        except ValueError as error:
+            return f"not JSON: {error}"
+    elif found := NOT_FINITE.search(out):
+        return f"not finite: {out[max(0, found.start() - 60) : found.end() + 20]!r}"
+    return None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is printed")
+
+
+def _memory(before: int) -> str | None:
+    grown = peak_bytes() - before
+    return f"took {grown / 2**20:.0f} MiB" if grown > MEMORY_BYTES else None
+
+
+def _named(error: BaseException) -> str:
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        place, trace = (
+            f"{trace.tb_frame.f_code.co_filename.rpartition('perfmodel/')[2]}:{trace.tb_lineno}",
+            trace.tb_next,
+        )
+    return f"{type(error).__name__} at {place}: {str(error)[:150]!r}"
+
+
+def shown(arguments: Sequence[str]) -> str:
+    """A command for a report; long values are cut."""
+    return " ".join(repr(a if len(a) < 60 else a[:57] + "...") if not a.isalnum() else a for a in arguments)

@@ -1,0 +1,56 @@
+"""Which machine and which ops a draft pass is timed with, by hand on the ideal roofline of an A100."""
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.speculation.scenario import Scenario
+
+BANDWIDTH = 2.039e12
+KEY = 8 * 128 * 2
+"""Bytes of a token's keys in a layer of Llama-3.1-8B: 8 KV heads of 128 in bf16. The values are as many."""
+
+
+def scenario(**flags: object) -> Scenario:
+    asked: dict[str, object] = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1}
+    return resolve(Query(**(asked | {"alpha": 0.8, "calibration": "ideal", "tp": 1} | flags)))  # type: ignore[arg-type]
+
+
+def test_the_target_reads_its_cache_again_and_the_draft_does_not() -> None:
+    """32 sequences of 32,000 tokens: 134 GB of cache; at --kv-reread 3 a verification of 4 tokens reads two more."""
+    once, thrice = scenario(draft_kv="full"), scenario(draft_kv="full", kv_reread=3.0)
+    cache_s = 32 * 32000 * 32 * 2 * KEY / BANDWIDTH
+    extra = float(thrice.target_pass_s(32.0, 32000.0, 4.0)) - float(once.target_pass_s(32.0, 32000.0, 4.0))
+    assert extra == pytest.approx(2 * cache_s, rel=1e-9)
+    assert thrice.target_pass_s(32.0, 32000.0) == once.target_pass_s(32.0, 32000.0)
+    for query in (1.0, 4.0):  # a level of a tree, a parallel draft
+        assert thrice.draft_pass_s(32.0, 32000.0, query) == once.draft_pass_s(32.0, 32000.0, query)
+    assert thrice.draft_machine.kv_reread is None
+    assert thrice.machine.kv_reread == 3.0
+
+
+def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
+    """Quest over 32,000 tokens: the smallest and largest key of 2,000 pages of 16, then 1,024 tokens.
+
+    In 32 layers and for 64 sequences the bounds are 16.8 GB (8.2 ms), scored at far less than the peak.
+    """
+    quest, window = scenario(draft_kv="quest:1024,page=16"), scenario(draft_kv="streamingllm:1024")
+    chosen_s = 64 * 32 * 2000 * 2 * KEY / BANDWIDTH
+    extra = float(quest.draft_pass_s(64.0, 32000.0)) - float(window.draft_pass_s(64.0, 32000.0))
+    assert chosen_s == pytest.approx(8.229e-3, rel=1e-3)
+    assert extra == pytest.approx(chosen_s, rel=1e-9)
+    assert float(quest.draft_step(64.0, 32000.0).predicted_s) == pytest.approx(float(quest.draft_pass_s(64.0, 32000.0)))
+    below = float(quest.draft_pass_s(64.0, 1000.0)) - float(window.draft_pass_s(64.0, 1000.0))
+    assert below == pytest.approx(0.0, abs=1e-12)  # the budget holds the whole context: nothing to choose
+    token = quest.draft_token_s(64.0, 32000.0, np.arange(4))
+    assert float(np.asarray(token).reshape(-1)[0]) == pytest.approx(float(quest.draft_pass_s(64.0, 32000.0)))
+
+
+def test_selection_stays_where_only_matrices_and_cache_are_counted() -> None:
+    """`core_ops` leaves out norms and activations, and not what the draft reads to choose."""
+    from dataclasses import replace
+
+    quest = replace(scenario(draft_kv="quest:1024,page=16"), core_ops=True)
+    names = [op.name for op in quest.draft_ops(64.0, 32000.0)]
+    assert "kv step (full)" in names
+    assert not {"norms", "cache upkeep"} & set(names)
