@@ -6,14 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-
 .PHONY: help demo test test-slow test-engine attack mutants lint format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.validate  ## the README's advice and held-out measurement, then a real validation on this CPU
+demo: $(VENV)/.validate  ## a what-if, the README's advice and held-out measurement, then a real validation on this CPU
+	$(BIN)/perfmodel whatif --model llama-3.1-8b --hardware h100 --batch 12 --context 32k
 	$(BIN)/perfmodel advise --model llama-3.1-8b --hardware h100 --context 32k
 	$(BIN)/perfmodel validate compare --held-out --set magicdec --row 3c-13
 	$(BIN)/perfmodel validate run cpu-quick
