@@ -42,7 +42,7 @@ class TreeAcceptance:
         """
         try:
             table = np.atleast_2d(np.asarray(rates, np.float64))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise refuse("tree rates", None, "numbers, as many at each level", str(rates)) from None
         if table.ndim != 2 or not 1 <= table.shape[1] <= MAX_CHILDREN or not 1 <= table.shape[0] < MAX_LEVELS:
             raise refuse(

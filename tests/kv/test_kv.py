@@ -258,3 +258,57 @@ def test_one_method_imports_no_other():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.split() == ["base", "snapkv", "False"]
+
+
+# Choosing, by hand, at S = 1000: 32 query heads of 128 (a score takes 8192 FLOPs), 8 KV heads, keys of 2048 bytes.
+
+
+@pytest.mark.parametrize(
+    ("text", "when", "flops", "moved", "kernels"),
+    [
+        # one score a token and KV head written and read, and an index for each of 100 tokens
+        ("pillar:100", "select_iteration", 1000 * 32, 4 * 8 * (2 * 1000 + 100), 1),
+        ("pillar,share=0.2", "select_iteration", 1000 * 32, 4 * 8 * (2 * 1000 + 200), 1),
+        # 4 FLOPs a value; values read at 2 bytes, codes of half a byte and 16 ranges of 4 bytes written
+        ("quantized,bits=4", "setup", 4 * 1000 * 2048, 1000 * (4096 + 1024 + 16 * 4), 1),
+        # kept tokens: a head's scores summed over 32 query heads, one comparison a KV head
+        ("h2o:100", "select_step", 100 * (32 + 8), 2 * 4 * 100 * 8, 1),
+        ("h2o:100", "setup", 1000 * 1000 / 2 * 8192, 1000 * (2048 + 4 * 8), 2),
+        ("tova:100", "select_step", 100 * 33, 2 * 4 * 100, 1),
+        ("tova:100", "setup", 1000 * (8192 + 32), 1000 * (2048 + 2 * 4), 2),
+        # 50 pages of 20: both bounds scored; bounds of 2 keys a page
+        ("quest:100,page=20", "select_step", 2 * 50 * 8192, 50 * 2 * 2048, 2),
+        ("quest:100,page=20", "setup", 2 * 1000 * 8 * 128, 1000 * 2048 + 50 * 2 * 2048, 1),
+        # 2^3 centroids scored, 4 table entries a key and query head; 4 x 3 bits a key and KV head
+        (
+            "pqcache:100,subvectors=4,bits=3,iterations=5",
+            "select_step",
+            8 * 8192 + 1000 * 32 * 4,
+            1000 * 8 * 4 * 3 / 8,
+            3,
+        ),
+        (
+            "pqcache:100,subvectors=4,bits=3,iterations=5",
+            "setup",
+            5 * 2 * 1000 * 8 * 128 * 8,
+            5 * 1000 * 2048 + 1000 * 8 * 4 * 3 / 8,
+            10,
+        ),
+    ],
+)  # fmt: skip
+def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
+    step = getattr(parse_kv(text), when)(1000.0, LLAMA)
+    assert (float(step.flops), float(step.bytes), float(step.kernels)) == pytest.approx((flops, moved, kernels))
+
+
+def test_nothing_is_chosen_where_the_budget_holds_the_context() -> None:
+    for text in (
+        "pillar:100",
+        "h2o:100",
+        "tova:100",
+        "quest:100,page=20",
+        "pqcache:100,subvectors=4,bits=3,iterations=5",
+    ):
+        for when in ("select_step", "select_iteration", "setup"):
+            step = getattr(parse_kv(text), when)(100.0, LLAMA)
+            assert not np.any([step.flops, step.bytes, step.kernels]), (text, when)

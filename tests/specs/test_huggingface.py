@@ -1,6 +1,7 @@
 """Hugging Face config files: every family against the bundled models and against transformers' own parameters."""
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -618,3 +619,18 @@ def test_parameters_and_sliding_layers_equal_transformers(family: str, keys: Con
             window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None)
             sliding = sum(kind in slides for kind in config.layer_types) if window else 0
             assert spec.num_sliding_layers == sliding
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "said"),
+    [
+        ("nemotron_h", "num_hidden_layers", 7, ", as many as there are blocks, given 7"),
+        ("deepseek_v32", "indexer_types", [["full"]] * 61, "indexer_types: must be a list of 61 entries"),
+    ],
+)
+def test_lists_of_layers_that_fit_no_model(tmp_path: Path, kind: str, key: str, value: object, said: str) -> None:
+    config = next(entry["config"] for entry in TABLE.values() if entry["config"]["model_type"] == kind)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {key: value}))
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_model(str(path))

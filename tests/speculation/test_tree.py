@@ -205,3 +205,20 @@ def test_published_trees_within_ten_percent() -> None:
         errors.append(abs(float(row["tokens_per_iteration"]) * plain / iteration / float(row["speedup"]) - 1))
     assert np.mean(errors) < 0.05
     assert max(errors) < 0.10
+
+
+def test_rates_by_level_end_where_they_were_given() -> None:
+    """Three levels of children make four levels with the root; rates of one level hold at every level."""
+    given = TreeAcceptance.of([[0.5, 0.2], [0.4, 0.1], [0.3, 0.1]])
+    assert given.max_levels == 4
+    assert [given.row(level) for level in (1, 2, 3)] == [(0.5, 0.2), (0.4, 0.1), (0.3, 0.1)]
+    assert TreeAcceptance.of([[0.5, 0.2], [0.4, 0.1]]).row(2) == (0.4, 0.1)
+    same = TreeAcceptance.of([0.5, 0.2])
+    assert same.row(1) == same.row(40) == (0.5, 0.2)
+    assert same.max_levels > 40
+
+
+@pytest.mark.parametrize("rates", [[0.5, -0.1], [[0.5, 0.1], [0.9, 0.2]], [10**400]])
+def test_one_rate_that_cannot_be_is_enough(rates: list[object]) -> None:
+    with pytest.raises(InputError, match="tree rates"):
+        TreeAcceptance.of(rates)

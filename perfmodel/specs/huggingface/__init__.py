@@ -49,7 +49,7 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     if "tie_word_embeddings" in data:
         text["tie_word_embeddings"] = data["tie_word_embeddings"]
     keys = Keys(text, where, "text_config.", NESTED_DEFAULTS.get(model_type))
-    if text["model_type"] not in FAMILIES:
+    if str(text["model_type"]) not in FAMILIES:
         raise keys.bad("model_type", f"one of {', '.join(FAMILIES)}")
     return keys
 

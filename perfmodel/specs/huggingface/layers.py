@@ -197,7 +197,7 @@ def blocks(keys: Keys) -> list[str]:
         if not isinstance(pattern, str) or not pattern or {*pattern} - {*_BLOCKS}:
             raise keys.bad("hybrid_override_pattern", "a pattern of M (mamba), * (attention), - (MLP) and E (experts)")
         return [_BLOCKS[letter] for letter in pattern]
-    if not isinstance(named, list) or not named or any(block not in _BLOCK_NAMES for block in named):
+    if not isinstance(named, list) or not named or any(str(block) not in _BLOCK_NAMES for block in named):
         raise keys.bad("layers_block_type", f"a list out of {', '.join(_BLOCK_NAMES)}")
     return [_BLOCK_NAMES[block] for block in named]
 
@@ -205,6 +205,8 @@ def blocks(keys: Keys) -> list[str]:
 def nemotron_h(keys: Keys, layers: int) -> Fields:
     """Each layer is one block: Mamba-2, attention, an MLP or experts."""
     kinds = blocks(keys)
+    if len(kinds) != depth(keys):
+        raise keys.bad("num_hidden_layers", f"{len(kinds)}, as many as there are blocks")
     dim = "head_dim" if "head_dim" in keys.data else "attention_head_dim"
     keys.ignore("expand", "chunk_size", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "time_step_rank")
     return {
