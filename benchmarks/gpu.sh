@@ -35,8 +35,11 @@ done
 
 case $stage in
 check)
-    "$python" -m pytest ${TESTS-tests/validate -m cuda} -q -W default -p no:cacheprovider
+    status=0 # the bandwidth is worth knowing where a test fails, too
+    "$python" -m pytest ${TESTS-tests/validate/test_cuda.py tests/validate/decoder -m cuda} -q -W default -p no:cacheprovider ||
+        status=$?
     "$python" benchmarks/attention.py --hardware "$device" ${ATTENTION-} --json "$out/$machine/attention.json"
+    exit "$status"
     ;;
 kernels)
     perfmodel validate microbench "${1:-gpu-8b}" --machine "$machine" --hardware "$device" --results "$out" $limit

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import torch
 
-from perfmodel.errors import InputError
 from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, keep_busy, synchronize
 from perfmodel.validate.harness.group import Group
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
-from perfmodel.validate.harness.session import OUT_OF_MEMORY, Row, Rows, failure, run_rows
+from perfmodel.validate.harness.session import Row, Rows, failure, run_rows
 from perfmodel.validate.records.plan import Mode, Plan, Point
 from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import RESULTS
@@ -66,7 +65,7 @@ class PointMeasurer:
         try:
             timed = end_to_end if mode == "end_to_end" else phases
             row = timed(runner, self.plan, self.clock, self.device)
-        except (*OUT_OF_MEMORY, RuntimeError) as error:
+        except Exception as error:  # of Triton's compiler too: the other points are still to be measured
             self._runner = (point.key, failure(error))
             return {**base, **failure(error)}
         base |= {"status": "ok", "attention": runner.attention, "graphs": runner.graphs}
@@ -82,7 +81,7 @@ class PointMeasurer:
             self.memory.reset()
             try:
                 made: PointRunner | Row = PointRunner(self.models, self.plan, point)
-            except (InputError, *OUT_OF_MEMORY, RuntimeError) as error:
+            except Exception as error:
                 made = failure(error)
             if not self.group.all_true(isinstance(made, PointRunner)):
                 made = made if isinstance(made, dict) else {"status": "failed", "error": "another rank failed"}

@@ -29,7 +29,7 @@ class Job:
 
 
 def jobs(plan: Plan) -> list[Job]:
-    """All jobs of a plan, each once."""
+    """All jobs of a plan, each once; the many of attention last, so that a run cut short has some of every kind."""
     found: dict[str, Job] = {}
     for job in _all(plan):
         found.setdefault(job.key, job)
@@ -43,10 +43,11 @@ def _all(plan: Plan) -> list[Job]:
         Job(kind, {"bytes": size}) for size in COPY_BYTES if size <= plan.micro.max_bytes for kind in ("copy", "read")
     ]
     for spec in specs:
+        out += _small(plan, spec) + _host(plan, spec)
+    for spec in specs:
         for n, k in linear_shapes(spec, plan.tensor_parallel):
             out += [Job("gemm", {"n": n, "k": k, "m": m}) for m in plan.micro.rows]
-    for spec in specs:
-        out += _attention(plan, spec) + _small(plan, spec) + _host(plan, spec)
+        out += _attention(plan, spec)
     if plan.device == "cuda":
         out += [Job("graph", {"kernels": kernels}) for kernels in (1, 16, 128)]
     if plan.tensor_parallel > 1:

@@ -12,7 +12,7 @@ from perfmodel.validate.harness.group import Group
 from perfmodel.validate.harness.micro.grid import Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
-from perfmodel.validate.harness.session import OUT_OF_MEMORY, Row, Rows, failure, run_rows
+from perfmodel.validate.harness.session import Row, Rows, failure, run_rows
 from perfmodel.validate.records.plan import MIN_SAMPLES, Plan
 from perfmodel.validate.records.store import RESULTS
 
@@ -67,7 +67,7 @@ def time_job(
     try:
         kernel = maker.make(job)
         once = _stretch(kernel, 1, clock, device, 0, None)
-    except (InputError, *OUT_OF_MEMORY, RuntimeError) as error:
+    except Exception as error:  # of Triton's compiler too: the other kernels are still to be timed
         trouble = failure(error)  # not the exception: it would keep the job's tensors
     if not group.all_true(trouble is None):  # or the other ranks would wait for this one
         return {**base, **(trouble or failure(RuntimeError("failed on another rank")))}
@@ -77,7 +77,7 @@ def time_job(
         captured = job.kind in CAPTURED or (job.kind == "shell" and maker.plan.protocol.graphs)
         run = _captured(kernel, calls) if device.type == "cuda" and captured else None
         seconds = [_stretch(kernel, calls, clock, device, sample, run) for sample in range(samples)]
-    except (InputError, *OUT_OF_MEMORY, RuntimeError) as error:
+    except Exception as error:
         return {**base, **failure(error)}
     per_call = [value / calls for value in seconds]
     return {
