@@ -88,6 +88,24 @@ def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
             assert row.histogram is None
 
 
+def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's errors are no RuntimeErrors; the other points go on."""
+
+    class Refused(Exception):
+        pass
+
+    def refuse(runner: object, *_: object) -> None:
+        raise Refused("out of shared memory")
+
+    monkeypatch.setattr("perfmodel.validate.harness.measure.phases", refuse)
+    plan = write(tmp_path)
+    run(["validate", "measure", str(plan), "--machine", "t-1", "--results", str(tmp_path)])
+    (path,) = tmp_path.glob("t-1/*.json")
+    failed = read_record(path).failures()
+    assert {row.error for row in failed} == {"Refused: out of shared memory"}
+    assert {row.mode for row in failed} >= {"phases"}
+
+
 def test_out_of_memory_is_a_row(tmp_path: Path) -> None:
     grid = [BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}]
     plan = write(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]})
