@@ -216,7 +216,8 @@ def _cli() -> str:
         f"{NOTE}\n\n# Command line\n",
         "Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is "
         "allowed), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas "
-        "(`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).\n",
+        "(`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`). `perfmodel --install-completion` "
+        "teaches the shell to complete verbs and flags with the tab key.\n",
     ]
     for name, command in commands.items():
         parts.append(f"## perfmodel {name}\n")

@@ -15,6 +15,7 @@ from perfmodel.answers.arguments import asks
 from perfmodel.answers.candidates import AdviseQuery, Skip, find_candidates
 from perfmodel.answers.prices import Fronts, Point, Priced, best, fits, front, price
 from perfmodel.answers.text import times
+from perfmodel.answers.unmeasured import BreakEven, break_evens
 from perfmodel.answers.verdict import SENTENCES, Calibrated, reason, warnings
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
@@ -76,7 +77,10 @@ class Robustness:
 
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
-    """The best configuration, what it was chosen from, and why; None where nothing is possible."""
+    """The best configuration, what it was chosen from, and why; None where nothing is possible.
+
+    unmeasured: where no draft with a known acceptance is allowed, the alpha from which each of the others would pay.
+    """
 
     query: AdviseQuery
     verdict: Literal["speculate", "do_not_speculate", "infeasible"]
@@ -89,6 +93,7 @@ class Advice(Answer):
     pareto: Fronts
     candidates: int
     skipped: tuple[Skip, ...]
+    unmeasured: tuple[BreakEven, ...]
     calibration: Calibrated | None
     warnings: tuple[str, ...]
 
@@ -123,10 +128,13 @@ def advise(question: AdviseQuery) -> Advice:
     found.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
     best_baseline = next((p for p in found if p.gamma == 0), None)
     chosen = found[0] if found else None
+    without = break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in found) else ()
     return Advice(
         query=question,
         verdict="infeasible" if chosen is None else "speculate" if chosen.gamma else "do_not_speculate",
-        reason=_infeasible(question, baseline, drafted) if chosen is None else _reason(question, chosen, found),
+        reason=_infeasible(question, baseline, drafted)
+        if chosen is None
+        else _reason(question, chosen, found, without),
         objective=Aim(question.objective, UNITS[question.objective]),
         chosen=None if chosen is None else _pick(chosen, question),
         runner_up=_pick(found[1], question) if len(found) > 1 else None,
@@ -135,6 +143,7 @@ def advise(question: AdviseQuery) -> Advice:
         pareto=Fronts(front(baseline, question.batches), front(drafted, question.batches)),
         candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
         skipped=tuple(skips),
+        unmeasured=without,
         calibration=Calibrated.of(alone[0].scenario) if alone else None,
         warnings=() if chosen is None else _warnings(chosen, question),
     )
@@ -174,20 +183,33 @@ def _pick(point: Point, asked: AdviseQuery) -> Pick:
     )
 
 
-def _reason(asked: AdviseQuery, chosen: Point, found: list[Point]) -> str:
+def _reason(asked: AdviseQuery, chosen: Point, found: list[Point], without: tuple[BreakEven, ...]) -> str:
     stops = f"batch {chosen.batch}: {_stops(asked, chosen)}"
     limiter = Step.of(chosen.candidate.scenario.target_step(float(chosen.batch), float(asked.context))).limiter
     if chosen.gamma:
         return f"{reason(_prediction(chosen, asked), limiter)}; {stops}"
     rival = next((p for p in found if p.gamma), None)
     if rival is None:
-        return f"no candidate draft with a known acceptance is allowed here; {stops}"
+        return f"no candidate draft with a known acceptance is allowed here; {stops}{_would_pay(without)}"
     why = reason(_prediction(rival, asked), limiter)
     draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
         f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch {rival.batch}) reaches "
         f"{_gain(rival, chosen, asked):.3f} of the baseline: {why}; {stops}"
     )
+
+
+def _would_pay(without: tuple[BreakEven, ...]) -> str:
+    """The drafts that need the least acceptance, the target itself among them, and how to say what was measured."""
+    if not without:
+        return ""
+    told = [*without[:2], *(b for b in without[2:] if b.draft == "self")]
+    needs = [
+        f"{b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]} from alpha "
+        f"{b.smallest_alpha:.2f} (gamma {b.gamma}, batch {b.batch})"
+        for b in told
+    ]
+    return f". Speculation would pay with {', '.join(needs)}: give a measured one as --rate DRAFT=ALPHA or --acceptance"
 
 
 def _prediction(point: Point, asked: AdviseQuery) -> Prediction:

@@ -206,6 +206,11 @@ def find_candidates(asked: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     return baseline, candidates, list(dict.fromkeys([*skips, *rates.skips]))
 
 
+def unmeasured(asked: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
+    """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
+    return tuple(_Rates(load_model(asked.model), asked).unknown)
+
+
 def _candidate(
     asked: AdviseQuery,
     named: Named,
@@ -228,7 +233,7 @@ def _candidate(
 
 
 class _Rates:
-    """Which drafts have an acceptance: `known` (draft, method, acceptance) in order, and the skips."""
+    """Which drafts have an acceptance: `known` (draft, method, acceptance) in order, `unknown` and the skips."""
 
     def __init__(self, target: ModelSpec, asked: AdviseQuery) -> None:
         self.target, self.asked = target, asked
@@ -237,12 +242,14 @@ class _Rates:
         )
         self.given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in asked.rates.items()}
         self.known: list[tuple[str, KVMethod, Acceptance | TreeAcceptance]] = []
+        self.unknown: list[tuple[str, KVMethod]] = []
         self.skips: list[Skip] = []
         self.pairs = tuple(dict.fromkeys(self._pairs()))
         for name, kv in self.pairs:
             try:
                 self.known.append((name, kv, self._of(name, kv)))
             except InputError as error:
+                self.unknown.append((name, kv))
                 why = f"{as_names(error.as_flags).partition('; give ')[0]}; give a rate or an acceptance file"
                 self.skips.append(Skip(name, kv.label().partition(",")[0], why))
 

@@ -103,7 +103,7 @@ def gain(a: WhatIf) -> str:
     if a.speedup_interval is None or a.interval_coverage is None:
         return f"{times(a.speedup)} (no interval: this calibration states no scatter)"
     low, high = a.speedup_interval
-    return f"{times(a.speedup)} ({low:.2f} to {high:.2f} with {a.interval_coverage:.0%} coverage)"
+    return f"{times(a.speedup)} ({low:.2f} to {high:.2f}, {100 * a.interval_coverage:.0f} % interval)"
 
 
 def calibration(c: Calibrated) -> str:

@@ -40,7 +40,7 @@ function read(cells, b, c, inflection) {
   element("speedup").textContent = times(speedup);
   element("interval").textContent = gamma === 0 ? "" : interval === null
     ? "(no interval: this calibration states no scatter)"
-    : `(${interval[0].toFixed(2)} to ${interval[1].toFixed(2)} with ${Math.round(100 * content.coverage)}% coverage)`;
+    : `(${interval[0].toFixed(2)} to ${interval[1].toFixed(2)}, ${Math.round(100 * content.coverage)} % interval)`;
   element("why").textContent = why(b, c, gamma, omega);
   const drafted = gamma || surface.best(alpha, b, c, 1);
   const even = surface.breakEven(alpha, b, drafted);

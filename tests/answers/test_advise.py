@@ -96,6 +96,34 @@ def test_the_smallest_alpha_does_and_a_lower_one_does_not() -> None:
         assert (whatif(q).speedup > 1) is beats
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"objective": "throughput"}, {"objective": "latency"}, {"objective": "cost", "price": 2.0, "max_tpot_ms": 20}],
+)
+def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(asked: dict[str, object]) -> None:
+    given = {"model": "qwen3-8b", "batch": (1, 4, 9, 10, 11), "context": 32768, "rate": {}, "max_gamma": 6} | asked
+    a = advise(request(**given))
+    assert (a.verdict, a.chosen.gamma) == ("do_not_speculate", 0)
+    alphas = [one.smallest_alpha for one in a.unmeasured]
+    assert alphas == sorted(alphas)
+    assert f"from alpha {alphas[0]:.2f} (gamma" in a.reason
+    assert "--rate" in a.reason
+    assert "--acceptance" in a.reason
+    itself = next(one for one in a.unmeasured if one.draft == "self")
+    for one in (a.unmeasured[0], itself):
+        for alpha, verdict in ((one.smallest_alpha + 1e-4, "speculate"), (one.smallest_alpha - 1e-4, a.verdict)):
+            rate = {f"{one.draft}@{one.draft_kv}": alpha}
+            assert advise(request(**given | {"rate": rate})).verdict == verdict, one
+    assert f"self through {itself.draft_kv.partition(',')[0]} from" in a.reason
+
+
+def test_no_alpha_is_named_where_a_known_draft_is_compared() -> None:
+    assert advise(request(rate={"eagle": "0.02"})).unmeasured == ()
+    no_room = advise(request(rate={}, draft="llama-3.1-8b", draft_kv="full", batch=(25,), max_gamma=2))
+    assert (no_room.verdict, no_room.unmeasured) == ("do_not_speculate", ())
+    assert "would pay" not in no_room.reason
+
+
 def test_the_choice_comes_with_whatif_s_warnings() -> None:
     a = advise(request(rate={"llama-68m": "0.7"}, context=4096))
     assert a.chosen.draft == "llama-68m"

@@ -330,7 +330,7 @@ def shown(browser: Browser) -> dict[str, Any]:
         if about:  # read between the grid's contexts
             assert int(about[2]) == found["query"]["gamma"]
             assert float(about[1].replace(",", "")) == pytest.approx(found["inflection"]["break_even_context"], rel=0.1)
-        interval = spellings("({:.2f} to {:.2f} with 90% coverage)".format, *found["speedup_interval"])
+        interval = spellings("({:.2f} to {:.2f}, 90 % interval)".format, *found["speedup_interval"])
         assert browser.text("interval") in interval
         cells = browser.run(
             "[...document.querySelectorAll('#terms tr, #totals tr')].map((r) => [...r.cells].map((e) => e.textContent))"

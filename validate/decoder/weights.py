@@ -1,6 +1,5 @@
 """Weights from a local Hugging Face folder, read lazily and straight to device and type, or random from a seed."""
 
-import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.reading import check_regular, parse_json, read_text
 from perfmodel.specs.files import read_mapping
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.validate.decoder.cache import check_fits
@@ -136,6 +136,7 @@ class Checkpoint:
         self._file_of = {tensor: file for file in files for tensor in file.keys()}  # noqa: SIM118
 
     def _open(self, path: Path) -> safe_open:
+        check_regular(path)
         try:
             return safe_open(path, framework="pt", device=str(self.device))
         except (SafetensorError, OSError) as error:
@@ -173,17 +174,27 @@ class Checkpoint:
 def _files(folder: Path) -> list[str]:
     """What the index names; else ``model.safetensors``; else the only file there is. Others beside it are not read."""
     index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-            return [str(Path(name)) for name in names]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{index}: must be a JSON object with a weight_map") from None
+    if index.exists():
+        return _shards(index)
     names = sorted(path.name for path in folder.glob("*.safetensors"))
     if "model.safetensors" in names or len(names) == 1:
         return ["model.safetensors" if len(names) > 1 else names[0]]
     given = ", ".join(names[:4]) if names else "none"
     raise refuse(str(folder), "weights", "model.safetensors, or shards with model.safetensors.index.json", given)
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index names; they lie beside it."""
+    data = parse_json(str(index), read_text(index))
+    place = data.get("weight_map") if isinstance(data, dict) else None
+    if not isinstance(place, dict) or not place:
+        raise refuse(str(index), "weight_map", "an object of tensor names and their files", type(place).__name__)
+    for tensor, name in place.items():
+        if not isinstance(name, str) or Path(name).name != name or name in ("", "..") or not name.isprintable():
+            raise refuse(
+                str(index), f"weight_map: {tensor[:80]!r}", "the name of a file in this folder", repr(name)[:80]
+            )
+    return sorted(set(place.values()))
 
 
 def _check_readable(folder: Path) -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import time
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from perfmodel.specs.model import ModelSpec
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensors
 from perfmodel.validate.lm import data
+from perfmodel.writing import write
 
 SHAPES: dict[str, dict[str, int]] = {
     "small": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "intermediate": 704},
@@ -174,14 +176,13 @@ def save(model: Model, folder: Path, report: dict[str, object]) -> None:
         shards[-1][name] = tensor
     single, names = len(shards) == 1, [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
     for name, shard in zip(["model.safetensors"] if single else names, shards, strict=True):
-        save_file(shard, folder / f"{name}.part", metadata={"format": "pt"})
-        (folder / f"{name}.part").replace(folder / name)
+        write(folder / name, partial(save_file, shard, metadata={"format": "pt"}), "--out")
     files = {"config.json": configuration(model.spec), "recipe.json": report}
     if not single:
         place = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
         files["model.safetensors.index.json"] = {"metadata": {}, "weight_map": place}
     for name, content in files.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+        write(folder / name, json.dumps(content, indent=2) + "\n", "--out")
 
 
 class Trainer:

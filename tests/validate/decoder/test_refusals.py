@@ -1,6 +1,7 @@
 """What a user can get wrong is told in one line, before anything is touched."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -58,13 +59,36 @@ def test_no_config(folder: Path) -> None:
 
 def test_a_shard_that_the_index_names_is_missing(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "gone.safetensors"}}))
-    refused("gone.safetensors: must be a whole safetensors file", lambda: read(folder))
+    refused("gone.safetensors: must be a readable file, and there is no file", lambda: read(folder))
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"weight_map": 3}', "{}"])
-def test_a_broken_index(folder: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[]", "weight_map: must be an object"),
+        ("{", "must be valid JSON"),
+        ("[" * 100_000, "must not be nested so deeply"),
+        ('{"weight_map": 3}', "weight_map: must be an object"),
+        ("{}", "weight_map: must be an object"),
+        ('{"weight_map": {}}', "weight_map: must be an object"),
+        ('{"weight_map": {"a": 3}}', "weight_map: 'a': must be the name of a file in this folder"),
+        ('{"weight_map": {"a": ["b"]}}', "weight_map: 'a': must be the name of a file in this folder"),
+        ('{"weight_map": {"a": "../b.safetensors"}}', "weight_map: 'a': must be the name of a file in this folder"),
+        ('{"weight_map": {"a": "/b.safetensors"}}', "weight_map: 'a': must be the name of a file in this folder"),
+        ('{"weight_map": {"a": ""}}', "weight_map: 'a': must be the name of a file in this folder"),
+        ('{"weight_map": {"a": ".."}}', "weight_map: 'a': must be the name of a file in this folder"),
+    ],
+)
+def test_a_broken_index(folder: Path, text: str, fault: str) -> None:
     (folder / "model.safetensors.index.json").write_text(text)
-    refused("weight_map", lambda: read(folder))
+    refused(rf"model.safetensors.index.json: {fault}", lambda: read(folder))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_a_pipe_is_refused_and_not_waited_for(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    refused(f"{name}: must be a readable file", lambda: read(folder))
 
 
 def test_a_missing_tensor(folder: Path) -> None:

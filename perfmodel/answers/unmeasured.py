@@ -1,0 +1,76 @@
+"""Drafts whose acceptance nobody measured: from which alpha on each would be worth its cost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.answers.candidates import AdviseQuery, find_candidates, unmeasured
+from perfmodel.answers.prices import Point, Priced, price
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+
+MOST_BATCHES = 256
+"""Batch sizes looked at, beside the baseline's; of more, every second, third, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """smallest_alpha: from this constant acceptance on, the draft at this gamma and batch beats the best baseline."""
+
+    draft: str
+    draft_kv: str
+    draft_tp: int
+    gamma: int
+    batch: int
+    smallest_alpha: float
+
+
+def break_evens(asked: AdviseQuery, baseline: Point) -> tuple[BreakEven, ...]:
+    """One for each draft without an acceptance, with the KV method that needs the least; the least alpha first.
+
+    On as many devices as the best baseline has. A draft that would not pay at alpha 1 is left out.
+    """
+    rates = {f"{name}@{kv.label()}": "1" for name, kv in unmeasured(asked)}
+    if not rates:
+        return ()
+    step = -(-asked.batches.size // MOST_BATCHES)
+    batches = tuple(np.union1d(asked.batches[::step], [baseline.batch]))
+    accepted = replace(
+        asked, rate=rates, draft=None, draft_kv=None, acceptance=None, batch=batches, tp=(baseline.candidate.tp,)
+    )
+    alone, candidates, _ = find_candidates(accepted)
+    _, drafted = price(alone, candidates, accepted)
+    return _least(found for x in drafted if (found := _break_even(x, accepted, baseline)) is not None)
+
+
+def _least(found: Iterable[BreakEven]) -> tuple[BreakEven, ...]:
+    each: dict[str, BreakEven] = {}
+    for one in sorted(found, key=lambda one: one.smallest_alpha):
+        each.setdefault(one.draft, one)
+    return tuple(each.values())
+
+
+def _break_even(priced: Priced, asked: AdviseQuery, baseline: Point) -> BreakEven | None:
+    """Of a candidate priced at alpha 1: at a gamma, the least alpha is that of the fewest tokens per iteration."""
+    enough_s = np.full(asked.batches.shape, baseline.tpot_s)
+    if asked.objective != "latency":
+        enough_s *= asked.batches / baseline.batch
+    if asked.max_tpot_s is not None:
+        enough_s = np.minimum(enough_s, asked.max_tpot_s)
+    needed = np.where(priced.fits, priced.tpot_s * priced.gained / enough_s[:, None], np.inf)
+    fewest = np.maximum(needed.min(axis=0), 1.0)
+    reachable = fewest <= priced.drafted + 1.0
+    if not reachable.any():
+        return None
+    gammas = priced.drafted[reachable]
+    alphas = np.atleast_1d(alpha_from_tokens_per_iteration(fewest[reachable], gammas))
+    at = int(np.argmin(alphas))
+    draft, column = priced.candidate.scenario.draft, int(np.flatnonzero(reachable)[at])
+    return BreakEven(
+        draft=draft.name,
+        draft_kv=draft.kv.label(),
+        draft_tp=draft.tensor_parallel,
+        gamma=int(gammas[at]),
+        batch=int(asked.batches[np.argmin(needed[:, column])]),
+        smallest_alpha=float(alphas[at]),
+    )
