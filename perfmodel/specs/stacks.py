@@ -5,7 +5,7 @@ from functools import cache
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.specs.calibration import Calibration, load_bundled, load_calibration
-from perfmodel.specs.files import bundled_names
+from perfmodel.specs.files import bundled_names, looks_like_path
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 ENGINES = {
@@ -35,16 +35,16 @@ def _devices(engine: str) -> dict[str, str]:
 def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | None = None) -> Calibration:
     """The calibration by its own name or file, of an engine, or of `DEFAULT`; a CPU has its own.
 
-    Where an engine has none of the device it is transferred from the nearest: of the same architecture if there is
-    one, then by memory bandwidth. Raises InputError for an unknown engine, one with nothing of such a device, or one
-    that is not the calibration's.
+    So has a device file that names its calibration by path. Where an engine has none of the device it is transferred
+    from the nearest: of the same architecture if there is one, then by memory bandwidth. Raises InputError for an
+    unknown engine, one with nothing of such a device, or one that is not the calibration's.
     """
     if calibration is not None:
         found = load_calibration(calibration)
         if engine not in (None, engine_of(found)):
             raise refuse("--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine)
         return found
-    if engine is None and gpu.kind == "cpu":
+    if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
     engine = engine or DEFAULT
     if engine not in ENGINES:

@@ -53,6 +53,8 @@ def test_vllm_is_the_default_and_a_cpu_keeps_its_own() -> None:
     assert calibration_of(load_gpu("xeon-amx-2core")).name == "xeon-amx-2core.micro"
     assert calibration_of(load_gpu("h100-sxm-80gb"), "magicdec").name == "h100-sxm-80gb.magicdec"
     assert calibration_of(load_gpu("b200-sxm-180gb"), None, "ideal").name == "ideal"
+    own = load_gpu("b200-sxm-180gb").model_copy(update={"calibration": "hardware/calibrations/ideal.yaml"})
+    assert calibration_of(own).name == "ideal" != calibration_of(own, "vllm").name
 
 
 def test_a_device_without_kernels_takes_the_nearest_of_its_architecture() -> None:

@@ -49,7 +49,8 @@ def _vllm(asked: Asked, gamma: int) -> list[str]:
     words = ["vllm", "serve", asked.model, "--no-enable-prefix-caching"]
     words += ["--tensor-parallel-size", str(asked.tp)] if asked.tp > 1 else []
     if gamma:
-        config = {"method": asked.method, "model": asked.draft or "DRAFT", "num_speculative_tokens": gamma}
+        named = {} if asked.method in ("ngram", "mtp") else {"model": asked.draft or "DRAFT"}
+        config = {"method": asked.method, **named, "num_speculative_tokens": gamma}
         rates = [round(SYNTHETIC**j, 4) for j in range(1, gamma + 1)]
         config |= {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
         words += ["--speculative-config", json.dumps(config)]
