@@ -116,6 +116,9 @@ class Query(Options):
         """See `Question.check`."""
         super().check()
         self.within("alpha", 0, 1, "a number from 0 to 1")
+        if self.context_std and isinstance(self.context, int | float):
+            widest = f"at most context / sqrt(3) = {self.context / 3**0.5:.0f} (contexts are uniform about their mean)"
+            self.within("context_std", 0, self.context / 3**0.5, widest)
         if isinstance(self.gamma, int):
             self.within("kv_reread", 1, max(self.gamma, 0) + 1, f"at most gamma + 1 = {self.gamma + 1}")
 

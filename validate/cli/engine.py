@@ -211,14 +211,19 @@ def _print_plan(
     query: "Query", engine: str, draft_path: str, places: tuple[tuple[int, ...], tuple[int, ...]], new_tokens: int,
     gamma: int | None,
 ) -> None:  # fmt: skip
+    from perfmodel.drafts import kinds
     from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.plan import Asked, commands
 
     word = query.draft.partition(":")[0]
-    method = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}.get(word)
+    methods = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}
+    if word not in methods and word in kinds():
+        raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", query.draft)
     lengths = (2, 7) if not gamma else (gamma,)
     served = load_model(query.model).hf_id or query.model
-    asked = Asked(served, engine, int(query.tp), method or "draft_model", draft_path, lengths, *places, new_tokens)
+    asked = Asked(
+        served, engine, int(query.tp), methods.get(word, "draft_model"), draft_path, lengths, *places, new_tokens
+    )
     for line in commands(asked):
         typer.echo(line)
     typer.echo("perfmodel validate engine --model ... --hardware ... --from K*.json   # then")

@@ -13,6 +13,11 @@ NEW_TOKENS = 256
 SYNTHETIC = 0.8
 """Acceptance asked of an engine that can pretend: the times of an iteration do not depend on it."""
 
+OWN = ("ngram", "mtp")
+"""Methods that need no model beside the target."""
+SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
+"""Method -> --speculative-algorithm."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -49,7 +54,7 @@ def _vllm(asked: Asked, gamma: int) -> list[str]:
     words = ["vllm", "serve", asked.model, "--no-enable-prefix-caching"]
     words += ["--tensor-parallel-size", str(asked.tp)] if asked.tp > 1 else []
     if gamma:
-        named = {} if asked.method in ("ngram", "mtp") else {"model": asked.draft or "DRAFT"}
+        named = {} if asked.method in OWN else {"model": asked.draft or "DRAFT"}
         config = {"method": asked.method, **named, "num_speculative_tokens": gamma}
         rates = [round(SYNTHETIC**j, 4) for j in range(1, gamma + 1)]
         config |= {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
@@ -75,8 +80,8 @@ def _sglang(asked: Asked, gamma: int) -> list[str]:
     words = ["python", "-m", "sglang.launch_server", "--model-path", asked.model, "--disable-radix-cache"]
     words += ["--tp", str(asked.tp)] if asked.tp > 1 else []
     if gamma:
-        kind = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE"}.get(asked.method, "EAGLE")
-        words += ["--speculative-algorithm", kind, "--speculative-draft-model-path", asked.draft or "DRAFT"]
+        words += ["--speculative-algorithm", SGLANG[asked.method]]
+        words += [] if asked.method in OWN else ["--speculative-draft-model-path", asked.draft or "DRAFT"]
         words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
         words += ["--speculative-num-draft-tokens", str(gamma + 1)]
     return [

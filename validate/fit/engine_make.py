@@ -16,6 +16,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.specs.fits import Relation, Scatter
+from perfmodel.specs.model import load_model
 from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.specs.published_systems import served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
@@ -160,7 +161,7 @@ def texts(made: Made, ablations: Mapping[str, Any], date: datetime.date) -> tupl
     found = replayed(made.steps.values, made.step_folds, made.ratio_folds, made.iteration.values)
     rows = rows_of("seen")
     fitted = ratios.iterations(made.steps.values)
-    measured = _by_device((r.engine, r.hardware, r.model) for r in rows.rows)
+    measured = _by_device((r.engine, r.hardware, load_model(r.model).name) for r in rows.rows)
     speculating = _by_device((r.engine, r.scenario.machine.gpu.name, r.scenario.target.name) for r in fitted)
     yaml = render(
         made.steps, made.iteration, found.stated(), acceptance(), measured, speculating,
