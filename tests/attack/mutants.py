@@ -43,6 +43,8 @@ CALLS = {
     "any": "all",
     "all": "any",
 }
+_CHOICES = (ast.Assign, ast.AnnAssign)
+"""What stands at the top of a module: named numbers, which are choices and no logic."""
 TOLD = {"refuse", "InputError", "cast", "TypeVar", "Literal", "Field", "unknown_name"}
 """Calls whose arguments are words."""
 
@@ -64,7 +66,7 @@ class Mutant:
 
 def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
     """(node, what changes, how) of everything that may be changed; words, types and refusals are left alone."""
-    for node in _code(tree):
+    for node in (node for part in ast.iter_child_nodes(tree) if not isinstance(part, _CHOICES) for node in _code(part)):
         if isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPS:
             new = SWAPS[type(node.op)]
             yield node, f"{type(node.op).__name__} -> {new.__name__}", lambda n, new=new: setattr(n, "op", new())

@@ -312,3 +312,46 @@ def test_nothing_is_chosen_where_the_budget_holds_the_context() -> None:
         for when in ("select_step", "select_iteration", "setup"):
             step = getattr(parse_kv(text), when)(100.0, LLAMA)
             assert not np.any([step.flops, step.bytes, step.kernels]), (text, when)
+
+
+def test_kernels_of_a_choice_that_every_step_makes() -> None:
+    assert parse_kv("topk:100").select_step(1000.0, LLAMA).kernels == 2
+    assert parse_kv("topk:100").select_step(100.0, LLAMA).kernels == 0
+    assert parse_kv("topk:100").select_step(1000.0, LLAMA).bytes == 900 * 2048
+
+
+@pytest.mark.parametrize(
+    ("least", "below"),
+    [
+        ("snapkv:2,window=1", "snapkv:1,window=1"),
+        ("snapkv:33", "snapkv:32"),
+        ("snapkv:100,window=1", "snapkv:100,window=0"),
+        ("snapkv:100,kernel=1", "snapkv:100,kernel=2"),
+        ("quest:8,page=8", "quest:8,page=9"),
+        ("quest:8,page=1", "quest:8,page=0"),
+        ("retrieval:100,every=1", "retrieval:100,every=0"),
+        ("retrieval:100,every=1,chunk=100", "retrieval:100,every=1,chunk=101"),
+        ("retrieval:100,every=1,chunk=1", "retrieval:100,every=1,chunk=0"),
+        ("pqcache:1,subvectors=1,bits=6,iterations=9", "pqcache:1,subvectors=0,bits=6,iterations=9"),
+        ("pqcache:1,subvectors=1024,bits=6,iterations=9", "pqcache:1,subvectors=1025,bits=6,iterations=9"),
+        ("pqcache:1,subvectors=2,bits=16,iterations=9", "pqcache:1,subvectors=2,bits=17,iterations=9"),
+        ("pqcache:1,subvectors=2,bits=6,iterations=1", "pqcache:1,subvectors=2,bits=6,iterations=0"),
+        ("pqcache:1,subvectors=2,bits=6,iterations=10000", "pqcache:1,subvectors=2,bits=6,iterations=10001"),
+        ("quantized,bits=1", "quantized,bits=0"),
+        ("quantized,bits=16", "quantized,bits=17"),
+        ("quantized,group=1", "quantized,group=0"),
+        ("pillar,share=1", "pillar,share=1.01"),
+        ("h2o:1", "h2o:0"),
+        ("tova:1", "tova:0"),
+        ("topk:1", "topk:0"),
+    ],
+)
+def test_options_at_the_ends_of_what_is_allowed(least: str, below: str) -> None:
+    parse_kv(least)
+    with pytest.raises(InputError, match="must be"):
+        parse_kv(below)
+
+
+def test_defaults_are_those_of_the_papers() -> None:
+    assert parse_kv("snapkv:512").label() == "snapkv:512,window=32,kernel=7,generated=0"
+    assert parse_kv("quest:512").label() == "quest:512,page=16"

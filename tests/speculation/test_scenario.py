@@ -54,3 +54,23 @@ def test_selection_stays_where_only_matrices_and_cache_are_counted() -> None:
     names = [op.name for op in quest.draft_ops(64.0, 32000.0)]
     assert "kv step (full)" in names
     assert not {"norms", "cache upkeep"} & set(names)
+
+
+@pytest.mark.parametrize("draft", ["self", "medusa", "eagle", "dflash", "ngram", "llama-3.2-1b"])
+def test_a_drafted_token_costs_its_share_of_the_passes_that_make_it(draft: str) -> None:
+    """One pass a token, one for all of them, or none: tokens x time of each are passes x time of one."""
+    asked = scenario(draft=draft, draft_kv="full")
+    gammas = np.array([1, 2, 4])
+    each = np.broadcast_to(np.asarray(asked.draft_token_s(8.0, 4000.0, gammas)), gammas.shape)
+    drafted = gammas.astype(float)
+    one = np.asarray(asked.draft_pass_s(8.0, 4000.0, asked.draft.query(drafted)))
+    assert each * gammas == pytest.approx(one * asked.draft.passes(drafted), rel=1e-12)
+    assert np.all(each == 0.0) == (draft == "ngram")
+
+
+def test_only_what_speculation_alone_needs_comes_before_the_first_token() -> None:
+    """A self-draft shares the prompt's pass; Quest reads its keys once and writes the bounds, here of 2,000 tokens."""
+    assert scenario(draft_kv="full").setup_s(8.0, 2000.0) == 0.0
+    moved = 8 * 32 * (2000 * KEY + 2000 / 16 * 2 * KEY)
+    assert float(scenario(draft_kv="quest:1024,page=16").setup_s(8.0, 2000.0)) == pytest.approx(moved / BANDWIDTH)
+    assert float(scenario(draft="llama-3.2-1b", draft_kv="full").setup_s(8.0, 2000.0)) > 0
