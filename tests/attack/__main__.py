@@ -5,13 +5,13 @@ What `make attack` runs. Exit status 1 where something got through, or too few m
 
 import contextlib
 import os
-import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from perfmodel.writing import write
 from tests.attack import faults, mutants, readers, verbs, watch
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +78,15 @@ def _told(lines: list[str], found: list[str]) -> Part:
 PARTS: dict[str, Callable[[], Part]] = {"inputs": inputs, "faults": broken, "mutants": mutated}
 
 
+def _write(name: str, lines: list[str]) -> None:
+    """Put a table in its place; nothing else of the page changes."""
+    head, found, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- table: {name} -->\n")
+    _, end, tail = rest.partition("<!-- end -->")
+    if not (found and end):
+        raise RuntimeError(f"{PAGE}: must have a place for the table {name}")
+    write(PAGE, "\n".join([head + found, *lines, "", end + tail]))
+
+
 def main(chosen: list[str]) -> int:
     """Run the parts and write their tables: exit status."""
     good = True
@@ -85,9 +94,7 @@ def main(chosen: list[str]) -> int:
         begun = time.monotonic()
         lines, fine = PARTS[name]()
         print(f"{name}: {'as it should be' if fine else 'SOMETHING GOT THROUGH'} ({time.monotonic() - begun:.0f} s)")
-        block = re.compile(rf"(?<=<!-- table: {name} -->\n\n).*?(?=\n<!-- end -->)", re.DOTALL)
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(block.sub(lambda _, lines=lines: "\n".join(lines) + "\n", text), encoding="utf-8")  # type: ignore[misc]
+        _write(name, lines)
         good = good and fine
     return int(not good)
 

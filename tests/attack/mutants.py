@@ -28,6 +28,8 @@ FOLDERS = {
 """Code -> its own tests, and no others."""
 TIMEOUT_S = 180
 """Wall time of one run; a mutant that never ends is seen too."""
+CRASHED = 77
+"""Exit status where the tests could not be run at all: that is no mutant killed."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Mult,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -157,12 +159,18 @@ def survives(mutant: Mutant | None, tests: str) -> bool:
     """Whether a folder's fast tests pass with the mutant (None: the code as it is)."""
     child = os.fork()
     if child == 0:
-        os._exit(_test(mutant, tests))
+        try:
+            status = _test(mutant, tests)
+        except BaseException:
+            status = CRASHED
+        os._exit(status)
     end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status) == 0
+            if (code := os.waitstatus_to_exitcode(status)) == CRASHED:
+                raise RuntimeError(f"{tests}: pytest itself did not run; nothing is known of {mutant}")
+            return code == 0
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -15,6 +15,7 @@ from perfmodel.operations import Cost, Op
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.constants import AllReduce
+from perfmodel.specs.engine_constants import ExpertKernel
 from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS
 from perfmodel.specs.gpu import load_gpu
 
@@ -326,6 +327,29 @@ def test_waves_slow_down_what_is_moved_and_not_what_is_computed() -> None:
     assert machine(kv_reread=2.0, attention_blocks_per_multiprocessor=2.0).op_predicted_s(again) == pytest.approx(
         2 * 324 / 220
     )
+
+
+def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
+    """Each of 108 multiprocessors reads half of its share of the bandwidth.
+
+    8 items on 8 rows: 13 pieces each, so that 1/8 of 1 s is read by 13 at half the rate: 1/8 / 13 x 108 / 0.5.
+    216 items on 216 rows are not cut, and two follow each other on each multiprocessor: 2/216 x 108 / 0.5 = 2 s.
+    """
+    m = machine(multiprocessor_bandwidth=0.5)
+    few = replace(attention(1.0), work_items=8.0, rows=8.0, longest=1.0)
+    assert m.op_predicted_s(few) == pytest.approx(108 / 8 / 13 / 0.5)
+    assert m.op_predicted_s(replace(few, longest=0.1)) == pytest.approx(1.0)  # all of them at the full rate
+    assert m.op_predicted_s(replace(attention(1.0), work_items=216.0, rows=216.0, longest=1.0)) == pytest.approx(2.0)
+
+
+def test_experts_reach_at_most_the_peak_however_they_are_scaled() -> None:
+    """0.8 and 0.9 of the peaks, twice as fast: the peaks; at half the speed 0.4 and 0.45, and twice the start."""
+    kernel = ExpertKernel(fixed_s=1e-3, bandwidth_fraction=0.8, flops_fraction=0.9)
+    op = Op("experts", "linear", 1, Cost(flops=3.0 * F, weight_bytes=2.0 * BW), expert_layers=4)
+    for factor, expected in ((0.5, (2e-3, 2.0, 3.0)), (2.0, (8e-3, 5.0, 3.0 / 0.45))):
+        parts, overlap = machine(expert_factor=factor)._experts(op, kernel)
+        assert [float(seconds) for _, seconds in parts] == pytest.approx(expected)
+        assert overlap is None
 
 
 def test_upkeep_of_the_cache() -> None:

@@ -10,6 +10,7 @@ from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
+from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, PointSet
 from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled, with_stack
@@ -115,3 +116,14 @@ def test_kernels_of_another_device_are_noticed(capsys: pytest.CaptureFixture[str
     assert "WARNING: no efficiency of h100-sxm-80gb explains its gemm and attention times" in capsys.readouterr().err
     assert run(base) == 0
     assert "WARNING" not in capsys.readouterr().err
+
+
+def test_no_kernel_gets_faster_than_the_device() -> None:
+    """A fraction of 0.6 scaled by 0.8 is 0.75, by 0.5 it is 1 and not 1.2; a time of 2 us is 1.6 and 1."""
+    given = {"attention_bandwidth_fraction": 0.6, "attention_fixed_s": 2e-6}
+    kernels = with_values(KERNELS, given)
+    for factor, fraction, seconds in ((0.8, 0.75, 1.6e-6), (0.5, 1.0, 1e-6), (1.5, 0.4, 3e-6)):
+        found = scaled(kernels, {"attention": factor})
+        assert found.attention_bandwidth_fraction.value == pytest.approx(fraction)
+        assert found.attention_fixed_s.value == pytest.approx(seconds)
+        assert found.gemm_fixed_s == KERNELS.gemm_fixed_s
