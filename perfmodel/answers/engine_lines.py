@@ -44,7 +44,7 @@ class Flags:
 
 VLLM_FLAGS = Flags(
     "--tensor-parallel-size", "--quantization", "--kv-cache-dtype", "--gpu-memory-utilization", "--max-num-seqs",
-    {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"}, 0.92,
+    {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"}, DEFAULT_MEMORY_FRACTION,
 )  # fmt: skip
 SGLANG_FLAGS = Flags(
     "--tp", "--quantization", "--kv-cache-dtype", "--mem-fraction-static", "--max-running-requests",

@@ -12,8 +12,8 @@ from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats
 from perfmodel.specs.gpu import GPUSpec
 
-DEFAULT_MEMORY_FRACTION = 0.9
-"""Share of device memory a serving engine takes; vLLM's default of --gpu-memory-utilization up to 0.10 (its docs)."""
+DEFAULT_MEMORY_FRACTION = 0.92
+"""Share of device memory that a serving engine takes: vLLM's default (gpu_memory_utilization of its CacheConfig, 0.32)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "draft model": ({"draft": "llama-3.2-1b"}, CONSTANT, {}),
     "draft model by batch": ({"draft": "llama-3.2-1b"}, BY_BATCH, {}),
     "parallel draft model": ({"draft": "parallel:llama-3.2-1b"}, CONSTANT, {}),
-    "eagle": ({"draft": "eagle"}, CONSTANT, {"memory_fraction": 0.92}),
+    "eagle": ({"draft": "eagle"}, CONSTANT, {"memory_fraction": 0.9}),
     "eagle by batch": ({"draft": "eagle"}, BY_BATCH, {}),
     "eagle with a window": ({"draft": "eagle", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
     "eagle3": ({"draft": "eagle:features=3"}, CONSTANT, {"kv_dtype": "fp8", "weights": "fp8"}),

@@ -46,7 +46,7 @@ def test_lines_serve_what_was_priced() -> None:
     for kind, config in lines.items():
         by_batch = "num_speculative_tokens_per_batch_size" in (config.vllm or {})
         assert by_batch == ("by batch" in kind), "one constant K turns no dynamic mode on"
-    assert "--gpu-memory-utilization" not in str(lines["eagle"].vllm_line), "0.92 is vLLM's own"
-    assert "--gpu-memory-utilization 0.9 " in str(lines["ngram"].vllm_line)
+    assert "--gpu-memory-utilization 0.9 " in str(lines["eagle"].vllm_line)
+    assert "--gpu-memory-utilization" not in str(lines["ngram"].vllm_line), "0.92 is vLLM's own"
     assert "--kv-cache-dtype int8_per_token_head" in str(lines["eagle3 by batch"].vllm_line)
     assert "--kv-cache-dtype fp8_e4m3" in str(lines["eagle3"].sglang_line)
