@@ -12,8 +12,9 @@ class StreamingLLM(KVMethod):
     """The first `sinks` tokens and a window of the latest budget - sinks.
 
     `copy`: the tokens are kept in a ring buffer (else an index view of the target's cache is read).
-    `own_prefill`: the draft's own keys and values come from a pass in which its window attends, so the prompt is run
-    through the draft once more and fills the ring buffer.
+    `own_prefill`: as published. The draft's keys and values come from passes in which its window attends, at positions
+    inside the cache, so the prompt is run through the draft once more and fills the ring buffer. Otherwise the draft
+    reads the keys and values of a full prefill, at their positions in the text.
     Default of 4 sinks: Xiao et al. 2023.
     """
 
@@ -44,7 +45,9 @@ class StreamingLLM(KVMethod):
         return gather(self.attended_tokens(context), layout).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The ring buffer, however it was filled."""
+        """The ring buffer, however it was filled; one of its own keys is kept at any context."""
+        if self.own_prefill:
+            return self.read_bytes(context, layout)
         return self.read_bytes(context, layout) * self.beyond_budget(context) if self.copy else 0.0
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:

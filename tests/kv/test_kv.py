@@ -130,6 +130,9 @@ def test_streamingllm_setup_is_a_gather_a_view_or_a_prefill_of_its_own():
     own = parse_kv("streamingllm:512,own_prefill=true")
     assert own.setup(32_000.0, LLAMA) == kv.NOTHING
     assert own.needs_own_prefill
+    assert own.stored_bytes(32_000.0, LLAMA) == gathered.stored_bytes(32_000.0, LLAMA) == 512 * KAPPA
+    assert own.stored_bytes(100.0, LLAMA) == 100 * KAPPA, "its keys are its own at any context"
+    assert gathered.stored_bytes(100.0, LLAMA) == 0
 
 
 def test_selection_flops_by_hand():

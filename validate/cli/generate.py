@@ -120,7 +120,9 @@ def generate(
         asked = replace(asked, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder))
         methods = tuple(method for method in draft_kv or () if method != "all")
         if not methods:
-            methods = ("full",) if middle_kv or draft.startswith("ngram") else kv.every_method(asked.context, steps)
+            slides = (second or target).spec.num_sliding_layers > 0
+            alone = middle_kv or draft.startswith("ngram")
+            methods = ("full",) if alone else kv.every_method(asked.context, steps, slides)
         requests, trees = [replace(asked, draft_kv=method) for method in methods], list[Planned]()
         try:
             if tree is not None:

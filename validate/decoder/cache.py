@@ -3,7 +3,7 @@
 import math
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,13 +62,17 @@ class KVCache:
         """Where a layer's new keys and values go: slots [batch, n]."""
         return Slots(self.k[layer], self.v[layer], self.rows, slots)
 
+    def slot(self, positions: Tensor) -> Tensor:
+        """Where the tokens at `positions` lie: there."""
+        return positions
+
     def read(self, positions: Tensor) -> Tensor:
         """Keys and values of all layers at positions [batch, n]: [2 x layers, batch, kv_heads, n, head_dim]."""
-        return read_tokens(self.kv.flatten(0, 1), self.rows, positions)
+        return read_tokens(self.kv.flatten(0, 1), self.rows, self.slot(positions))
 
     def move(self, source: Tensor, to: Tensor) -> None:
         """Copy the tokens at positions source [batch, n] to positions `to` [batch, n], all layers; both may overlap."""
-        write_tokens(self.kv.flatten(0, 1), self.rows, to, self.read(source))
+        write_tokens(self.kv.flatten(0, 1), self.rows, self.slot(to), self.read(source))
 
     def advance(self, count: Tensor, limit: int) -> None:
         """Commit `count` [batch] more tokens, at most `limit`; the rest of what was written is thereby rolled back."""
@@ -86,6 +90,21 @@ class KVCache:
         """Bring the bounds to the longest and the shortest length; waits for the device."""
         if not self.fixed:
             self.floor, self.bound = torch.stack(self.lengths.aminmax()).tolist()
+
+
+class RollingCache(KVCache):
+    """The latest `capacity` tokens alone: what older ones are needed for, a view must have copied.
+
+    frequencies: of the rotary embedding that its keys went through, see `rope.inverse_frequencies`.
+    """
+
+    def __init__(self, frequencies: Tensor, *shape: Any) -> None:
+        super().__init__(*shape)
+        self.frequencies = frequencies
+
+    def slot(self, positions: Tensor) -> Tensor:
+        """Token t lies where token t - capacity lay."""
+        return positions % self.capacity
 
 
 class Slots(NamedTuple):

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.kv.streamingllm import RollingView
 from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.runner import Observed, Runner, Spans
 from perfmodel.validate.decoder.sampling import Sampling, draw
@@ -53,7 +54,8 @@ class ViewRunner:
 
     Their keys and values are kept in a scratch of `slots` tokens, from slot 0 on, the same slots for all sequences; or,
     where `collects`, behind the `collected` [batch] tokens that each sequence has there already.
-    own: the runner has a cache of its own (a separate model), which is written too; else verification fills it.
+    own: the runner has a cache of its own (a separate model, or own_prefill), which is written too; else verification
+    fills it.
     behind: tokens that an own cache lacks of the target's: where all drafts were accepted, the last of them was never
     fed. Two where it collects: all of that may be accepted, and one token more. The first pass of an iteration always
     takes as many more, so that shapes stay the same.
@@ -77,13 +79,13 @@ class ViewRunner:
         slots = cache.positions(start, n)
         positions = slots if ahead is None else cache.lengths[:, None] + ahead
         spans, end = Spans(cache, positions), used + n
-        scratch = slots - cache.lengths[:, None]
+        scratch, written = slots - cache.lengths[:, None], cache.slot(slots)
         if self.collected is not None:
             end = self._k.shape[3]
             sees = torch.arange(end, device=slots.device) <= scratch[:, :, None]
 
         def attend(index: int, projected: Projected) -> Tensor:
-            k, v, own = self._k[index], self._v[index], cache.at(index, slots) if self.own else None
+            k, v, own = self._k[index], self._v[index], cache.at(index, written) if self.own else None
             if self.collected is None:
                 q, _, _ = projected.rotate((k[:, :, used:end], v[:, :, used:end]), own)
             else:
@@ -107,11 +109,13 @@ class ModelDraft:
         self.window = 0 if self.own else self.view.window
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
-        """A separate model runs the prompts itself, but for the last tokens."""
+        """A draft with a cache of its own runs the prompts itself, but for the last tokens."""
+        fed, most = lengths - self.passes.behind, tokens.shape[1] - self.passes.behind
+        if isinstance(self.view, RollingView):
+            return windowed_prefill(self.runner, self.view, tokens[:, :most], fed)
         if self.own:
-            fed = lengths - self.passes.behind
             _, observed = self.runner.prefill(tokens, fed, self.view.window)
-            self.runner.cache.set_lengths(fed, tokens.shape[1] - self.passes.behind)
+            self.runner.cache.set_lengths(fed, most)
         self.view.build(observed)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
@@ -147,3 +151,20 @@ class ModelDraft:
         if self.own:
             self.runner.cache.tighten()
         self.view.tighten()
+
+
+def windowed_prefill(runner: Runner, view: RollingView, tokens: Tensor, lengths: Tensor) -> None:
+    """Run prompts tokens [batch, longest] of `lengths` [batch] through the view itself.
+
+    A chunk sees what the view keeps of the tokens before it, and itself: O(longest x budget), and memory for one chunk.
+    """
+    cache, passes = runner.cache, ViewRunner(runner, view, view.chunk, own=True)
+    cache.set_lengths(torch.zeros_like(lengths), 0)
+    view.build(None)
+    for start in range(0, tokens.shape[1], view.chunk):
+        part = tokens[:, start : start + view.chunk]
+        count = (lengths - start).clamp(0, part.shape[1])
+        view.begin()
+        passes.run(part)
+        cache.advance(count, part.shape[1])
+        view.take(cache.lengths - count, count, part.shape[1])

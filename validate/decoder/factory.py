@@ -5,9 +5,10 @@ import torch
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.validate.decoder import backends, kv
-from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.cache import KVCache, RollingCache
 from perfmodel.validate.decoder.drafts import Draft, ModelDraft, ViewRunner
 from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.kv.streamingllm import PREFILL_CHUNK
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.ngram import NGramDraft
 from perfmodel.validate.decoder.request import Request
@@ -42,8 +43,11 @@ def _script(frequencies: tuple[float, ...] | None, model: Model) -> Script | Non
     return None if frequencies is None else Script(frequencies, model.device)
 
 
-def _cache(model: Model, request: Request) -> KVCache:
-    """Room for prompt, output and the tokens of an iteration; two levels write further ahead."""
+def _cache(model: Model, request: Request, rolls: bool = False) -> KVCache:
+    """Room for prompt, output and the tokens of an iteration; two levels write further ahead.
+
+    rolls: room for a chunk of the prompt or the tokens of an iteration alone, since a `RollingView` keeps the others.
+    """
     spec, ahead = model.spec, request.queries + (request.inner_gamma + 2 if request.middle_kv is not None else 0)
     room = request.context + request.new_tokens + ahead
     window = spec.sliding_window if spec.num_sliding_layers else None
@@ -51,9 +55,15 @@ def _cache(model: Model, request: Request) -> KVCache:
         raise InputError(
             f"--gamma: {spec.name} sees {window} tokens and must be given fewer in one pass, given {ahead}"
         )
+    if window is not None and rolls:
+        raise InputError(f"--draft-kv: own_prefill=true cannot be run with the sliding layers of {spec.name}")
     model.expect(room)
-    layers, batch = spec.num_hidden_layers, request.batch
-    return KVCache(layers, batch, model.kv_heads, room, spec.head_dim, model.device, model.dtype)
+    shape = spec.num_hidden_layers, request.batch, model.kv_heads
+    if not rolls:
+        return KVCache(*shape, room, spec.head_dim, model.device, model.dtype)
+    assert model.frequencies is not None
+    recent = max(PREFILL_CHUNK, request.queries, _slots(request))
+    return RollingCache(model.frequencies, *shape, recent, spec.head_dim, model.device, model.dtype)
 
 
 def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft:
@@ -64,9 +74,11 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
         return NGramDraft(request.gamma, int(option or 3))
     if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):
         raise InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
-    runner, own, sampling = target, draft_model is not None, request.sampling
-    if draft_model is not None:
-        runner = Runner(draft_model, _cache(draft_model, request), target.attention)
+    rolls = parse_kv(request.draft_kv).needs_own_prefill
+    runner, own, sampling = target, draft_model is not None or rolls, request.sampling
+    if own:
+        model = draft_model or target.model
+        runner = Runner(model, _cache(model, request, rolls), target.attention)
         check_vocabulary(target, runner)
     view = _view(request.draft_kv, runner, request)
     if request.middle_kv is not None:
@@ -78,6 +90,8 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
 
 
 def _two_levels(target: Runner, small: ViewRunner, request: Request) -> TwoLevelDraft:
+    if parse_kv(request.middle_kv or "full").needs_own_prefill:
+        raise InputError("--middle-kv: own_prefill=true can be predicted but not run by the decoder")
     view, sampling = _view(request.middle_kv or "full", target, request), request.sampling
     if view.by_query and not sampling.greedy:
         raise InputError(

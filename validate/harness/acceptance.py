@@ -163,7 +163,8 @@ def _source(setting: Setting) -> str:
     known = commit()
     code = f"commit {known['commit'][:8]}{' (dirty)' if known['dirty'] else ''}"
     code = known["commit_from"] if known["commit"] == UNKNOWN else code  # an installed package has its version
+    with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)  # rows lack options
     return (
-        f"perfmodel validate acceptance, {code}, {setting.sampling}, {setting.name}, "
+        f"perfmodel validate acceptance, {code}, {with_options}{setting.sampling}, {setting.name}, "
         f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.precision()}"
     )

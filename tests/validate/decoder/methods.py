@@ -1,8 +1,10 @@
 """One spelling of every draft cache that decodes what the target does, small enough to leave most of a prompt out."""
 
+PUBLISHED = "streamingllm:24,own_prefill=true"
 METHODS = [
     "full",
     "streamingllm:24",
+    PUBLISHED,
     "snapkv:24,window=8",
     "quest:24,page=4",
     "topk:24",

@@ -16,6 +16,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.speculative import Generation, collect
+from tests.validate.decoder.methods import METHODS
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
 
@@ -47,17 +48,6 @@ def emulated(work: Callable[[], object]) -> Callable[[], None]:
     with recorder:
         work()
     return recorder.replay
-
-
-METHODS = [
-    "full",
-    "streamingllm:24",
-    "snapkv:24,window=8",
-    "quest:24,page=4",
-    "topk:24",
-    "retrieval:24,every=3",
-    "quantized,bits=4",
-]
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 0.9)], ids=["greedy", "sampled"])

@@ -77,7 +77,13 @@ def test_sequences_are_distributed_as_direct_sampling(
 
 
 @pytest.mark.parametrize(
-    ("draft", "draft_kv"), [("self", "streamingllm:6,sinks=1"), ("self", "topk:2"), ("ngram", "full")]
+    ("draft", "draft_kv"),
+    [
+        ("self", "streamingllm:6,sinks=1"),
+        ("self", "streamingllm:6,sinks=1,own_prefill=true"),
+        ("self", "topk:2"),
+        ("ngram", "full"),
+    ],
 )
 def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_kv: str) -> None:
     sampling = Sampling(1.0, top_p=0.8)

@@ -380,7 +380,6 @@ def test_what_is_not_run_is_marked_predicted_only() -> None:
     [
         ("h2o:64", "can be predicted but not run"),
         ("streamingllm:64,copy=false", "copy=False can be predicted but not run"),
-        ("streamingllm:64,own_prefill=true", "own_prefill=True"),
         ("streamingllm:8", "above sinks"),
         ("quantized,bits=3", "bits=3"),
         ("quantized,bits=4,group=3", "group=3"),

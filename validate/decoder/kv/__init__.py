@@ -21,20 +21,26 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "base"}))
 
 
-def every_method(context: int, gamma: int) -> tuple[str, ...]:
-    """Every method that is run, spelled out; those with a budget get an eighth of the context."""
+def every_method(context: int, gamma: int, slides: bool = False) -> tuple[str, ...]:
+    """Every method that is run by a draft model, which may have layers that slide, spelled out.
+
+    Those with a budget get an eighth of the context.
+    """
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
-    return tuple(spelled.get(name, f"{name}:{budget}") for name in names())
+    each = (spelled.get(name, f"{name}:{budget}") for name in names())
+    return tuple(each) if slides else (*each, f"streamingllm:{budget},own_prefill=true")
 
 
 def view_class(method: KVMethod) -> type[View]:
     """The view that runs a method. Raises InputError for one that can only be predicted."""
     if method.name not in names():
-        runs = ", ".join(names())
-        raise InputError(f"--draft-kv: the decoder runs {runs}; {method.name} can be predicted but not run")
+        known = ", ".join(names())
+        raise InputError(f"--draft-kv: the decoder runs {known}; {method.name} can be predicted but not run")
     module = import_module(f"{__name__}.{method.name}")
-    return next(c for c in vars(module).values() if isinstance(c, type) and getattr(c, "method", None) == method.name)
+    views = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, View)]
+    runs = (method.name, method.needs_own_prefill)
+    return next(c for c in views if (getattr(c, "method", None), c.own_prefill) == runs)
 
 
 def view(method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int) -> View:

@@ -27,6 +27,8 @@ class View(ABC):
     """Prompt tokens whose queries `build` wants to see."""
     by_query: ClassVar[bool] = False
     """Whether `attend` selects by the queries that it is given, for all of them together."""
+    own_prefill: ClassVar[bool] = False
+    """Whether its keys and values come from passes over the view itself, those over the prompt included."""
 
     def __init__(
         self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int

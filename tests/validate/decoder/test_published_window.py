@@ -1,0 +1,213 @@
+"""StreamingLLM as published, against a plain account of it: which tokens are kept, and where in the cache they are."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from perfmodel.errors import InputError
+from perfmodel.kv import KVLayout, parse_kv
+from perfmodel.specs.model import RopeScaling
+from perfmodel.validate.decoder.attention import Attention
+from perfmodel.validate.decoder.cache import RollingCache
+from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.kv import streamingllm
+from perfmodel.validate.decoder.kv.streamingllm import RollingView
+from perfmodel.validate.decoder.model import Model, Projected
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.speculative import Decoder
+from tests.validate.decoder.test_views import Reads
+
+NEW, GAMMA = 60, 3
+
+
+class Account:
+    """One sequence: the keys, before any rotation, and the values of all its tokens, of which a pass sees some.
+
+    Each pass puts what it sees at positions 0, 1, ... and rotates it anew. A pass's tokens are kept once committed.
+    """
+
+    def __init__(self, model: Model, budget: int, sinks: int) -> None:
+        self.model, self.budget, self.sinks = model, budget, sinks
+        self.keys, self.values = ([[] for _ in model.layers] for _ in "kv")
+        self.fresh: list[tuple[Tensor, Tensor]] = []
+
+    def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x [n, heads, d] at `positions` [n]: pairs of dimensions as complex numbers."""
+        frequencies = self.model.frequencies
+        half = len(frequencies)
+        turn = torch.polar(torch.ones(1, dtype=torch.float64), positions[:, None].double() * frequencies)
+        pair = torch.complex(x[..., :half], x[..., half : 2 * half]) * turn[:, None] * self.model.rope_scale
+        return torch.cat((pair.real, pair.imag, x[..., 2 * half :]), -1)
+
+    def run(self, tokens: list[int]) -> Tensor:
+        """Logits [n, vocab] of tokens that follow the committed ones."""
+        length, window = len(self.keys[0]), self.budget - self.sinks
+        kept = [t for t in range(length) if t < self.sinks or t >= length - window]
+        if length <= self.budget:
+            assert kept == list(range(length))
+        else:
+            assert len(kept) == self.budget
+        position, self.fresh = torch.arange(len(kept) + len(tokens)), []
+
+        def attend(index: int, projected: Projected) -> Tensor:
+            layer = projected.layer
+            heads = projected.qkv[0].unflatten(-1, (-1, layer.head_dim))
+            q, new_k, new_v = heads.split((layer.heads, layer.kv_heads, layer.kv_heads), 1)
+            self.fresh.append((new_k, new_v))
+            k = torch.stack([self.keys[index][t] for t in kept] + list(new_k))
+            v = torch.stack([self.values[index][t] for t in kept] + list(new_v))
+            q, k = self.rotated(q, position[len(kept) :]), self.rotated(k, position)
+            out = torch.empty_like(q)
+            for head in range(layer.heads):
+                theirs = head * layer.kv_heads // layer.heads
+                for n in range(len(tokens)):
+                    seen = len(kept) + n + 1
+                    weights = (k[:seen, theirs] @ q[n, head] / layer.head_dim**0.5).softmax(0)
+                    out[n, head] = weights @ v[:seen, theirs]
+            return out.flatten(1)[None]
+
+        return self.model.logits(self.model(torch.tensor([tokens]), position[None, len(kept) :], attend)[0])
+
+    def commit(self, count: int) -> None:
+        """The first tokens of the last pass are kept."""
+        for index, (k, v) in enumerate(self.fresh):
+            self.keys[index] += k[:count]
+            self.values[index] += v[:count]
+
+
+def view_of(made: Decoder) -> RollingView:
+    assert isinstance(made.draft, ModelDraft)
+    assert isinstance(made.draft.view, RollingView)
+    return made.draft.view
+
+
+MODELS = {
+    "llama": {},
+    "yarn, part of a head rotates": {
+        "model_type": "phi3",
+        "partial_rotary_factor": 0.5,
+        "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32),
+    },
+}
+
+
+@pytest.mark.parametrize("layers", MODELS)
+@pytest.mark.parametrize(("budget", "sinks", "chunk"), [(24, 4, 128), (24, 4, 7), (16, 0, 5), (9, 1, 8), (200, 4, 30)])
+@pytest.mark.parametrize("kind", ["self", "model"])
+@torch.inference_mode()
+def test_drafts_are_drawn_from_what_the_account_says(
+    make_model: Callable[..., Model],
+    prompts: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    budget: int,
+    sinks: int,
+    chunk: int,
+    layers: str,
+) -> None:
+    """Of ragged prompts, through acceptance and rejection, whatever the chunks in which the prompt is read."""
+    monkeypatch.setattr(streamingllm, "PREFILL_CHUNK", chunk)
+    target, small = (make_model(**MODELS[layers], num_hidden_layers=count) for count in (2, 1))
+    model, draft = (small, small) if kind == "model" else (target, None)
+    method = f"streamingllm:{budget},sinks={sinks},own_prefill=true"
+    made = make_decoder(target, Request(4, 70, NEW, GAMMA, kind, method, Sampling(1.0)), draft)
+    state = made.start(prompts, NEW, seed=1)
+    accounts = [Account(model, budget, sinks) for _ in prompts]
+    chunk = min(chunk, budget - sinks)
+    for prompt, account in zip(prompts, accounts, strict=True):
+        for start in range(0, len(prompt) - 1, chunk):  # the last token is fed with the first drafted one
+            part = prompt[:-1][start : start + chunk]
+            account.run(part)
+            account.commit(len(part))
+    for _ in range(14):
+        drafted, probs = made.propose(state)
+        assert probs is not None
+        logits, before = made.verify(state, drafted), state.length.clone()
+        for row, account in enumerate(accounts):
+            fed = state.newest(2)[row].tolist() + drafted[row, :-1].tolist()
+            torch.testing.assert_close(probs[row], account.run(fed)[1:].softmax(-1), rtol=1e-9, atol=1e-9)
+        made.commit(state, drafted, made.accept(state, drafted, probs, logits))
+        for count, account in zip((state.length - before).tolist(), accounts, strict=True):
+            account.commit(count)
+    if kind == "self" and budget > 70 + NEW:
+        assert state.histogram[:, :-1].sum() == 0, "a window that holds everything is the target"
+    else:
+        assert all(state.histogram.sum(0)[:2]), "both rejection and acceptance must occur"
+
+
+@pytest.mark.parametrize("kind", ["self", "model"])
+@torch.inference_mode()
+def test_nothing_is_read_of_what_was_refused(target: Model, small: Model, prompts: list[list[int]], kind: str) -> None:
+    """Between iterations the draft needs its view alone; what it ran itself since may be spoilt."""
+    asked = Request(4, 70, 40, 4, kind, "streamingllm:24,own_prefill=true")
+    histograms = []
+    for spoil in (False, True):
+        made = make_decoder(target, asked, small if kind == "model" else None)
+        state = made.start(prompts, 40)
+        draft = made.draft
+        assert isinstance(draft, ModelDraft)
+        assert isinstance(draft.view.source, RollingCache)
+        for _ in range(8):
+            for written in (draft.view.source.kv, draft.passes._k, draft.passes._v):
+                written.mul_(1e6 if spoil else 1)
+            made.iterate(state)
+        histograms.append(state.histogram.tolist())
+    assert histograms[0] == histograms[1]
+
+
+class Counting:
+    """An `Attention` that adds up pairs of a query and a cached or new token that it was given, for one layer."""
+
+    name = "counting"
+
+    def __init__(self, inner: Attention) -> None:
+        self.inner, self.pairs = inner, 0
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, span, new_k: Tensor, new_v: Tensor, sees=None) -> Tensor:  # type: ignore[no-untyped-def]
+        self.pairs += q.shape[2] * (span.bound - span.start + new_k.shape[2])
+        return self.inner(q, k, v, span, new_k, new_v, sees)
+
+
+@torch.inference_mode()
+def test_a_windowed_prefill_is_linear_in_the_prompt_and_small(small: Model) -> None:
+    """At most budget + chunk pairs for each token, and no memory that grows with the prompt."""
+    held = []
+    for context in (300, 1200):
+        made = make_decoder(small, Request(1, context, 8, 2, draft_kv="streamingllm:24,own_prefill=true"))
+        view = view_of(made)
+        view.attention = counting = Counting(view.attention)
+        made.start([[(7 * i * i + i) % 61 for i in range(context)]], 8)
+        assert 0.9 * context * 24 < counting.pairs <= (context - 1) * (24 + view.chunk)
+        held.append(view.kv.nbytes + view.source.kv.nbytes)
+    assert held[0] == held[1]
+
+
+@torch.inference_mode()
+def test_a_random_start_reads_and_keeps_the_bytes_predicted(make_model: Callable[..., Model]) -> None:
+    method, context = "streamingllm:24,own_prefill=true", 96
+    made = make_decoder(make_model(dtype=torch.bfloat16), Request(3, context, 20, 4, draft_kv=method))
+    state = start_random(made, context, 20)
+    view = view_of(made)
+    assert view.source.lengths.tolist() == [context - 1] * 3
+    assert view.k[..., :24, :].std() > 0.5
+    assert made.draft is not None
+    with Reads([view.kv]) as reads:
+        made.propose(state)
+    layout, spec = KVLayout(2, 8, 2 * 2 * 8, 4, 2), made.target.model.spec
+    predicted = parse_kv(method)
+    assert sum(reads.bytes.values()) / 3 / spec.num_hidden_layers == predicted.read_bytes(float(context), layout)
+    assert int(view.lengths[0]) * view.source.token_bytes == predicted.stored_bytes(float(context), layout)
+
+
+def test_what_is_not_run_yet_is_refused(make_model: Callable[..., Model], target: Model, small: Model) -> None:
+    method = "streamingllm:24,own_prefill=true"
+    sliding = make_model(sliding_window=24, num_sliding_layers=2)
+    with pytest.raises(InputError, match="own_prefill=true cannot be run with the sliding layers of tiny"):
+        make_decoder(sliding, Request(1, 40, 20, 3, draft_kv=method))
+    asked = Request(1, 40, 20, 3, "model", middle_kv=method, inner_gamma=2)
+    with pytest.raises(InputError, match="--middle-kv: own_prefill=true"):
+        make_decoder(target, asked, small)
