@@ -275,9 +275,9 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
-    """``set/device[/part]/quantity`` -> its cells."""
+    """``set/device[/part]/quantity`` -> its cells; a predicted 0, as of ideal's overhead, has no error and no part."""
     cut: dict[str, list[Cell]] = {}
-    for cell in cells:
+    for cell in (cell for cell in cells if cell.predicted > 0):
         for way in by:
             if (part := PARTITIONS[way](p := cell.point)) is not None:
                 cut.setdefault(f"{p.set_name}/{file_label(p.hardware)}{part}/{cell.quantity}", []).append(cell)

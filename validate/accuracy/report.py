@@ -86,10 +86,10 @@ def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
 
 
 def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
-    """Header and a row a figure: mean, worst and bias of its relative errors."""
+    """Header and a row a figure: mean, worst and bias of its relative errors; none where it is predicted to be 0."""
     rows = []
     for name in figures:
-        if part := [c for c in cells if c.quantity == name]:
+        if part := [c for c in cells if c.quantity == name and c.predicted > 0]:
             e = error(part)
             rows.append([LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"])
     return ["figure", "mean error", "worst", "bias", "points"], rows
