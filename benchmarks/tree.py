@@ -20,10 +20,11 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_count, parse_counts, parse_numbers
 from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.tree_shape import sequoia
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.pair import DTYPES
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.topology import Topology, sequoia
+from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.records.plan import model_reference
 

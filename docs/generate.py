@@ -16,6 +16,7 @@ import contextlib
 import functools
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -26,6 +27,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import typer
 from pydantic import BaseModel
@@ -33,6 +35,7 @@ from pydantic import BaseModel
 from perfmodel import cli
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
+from perfmodel.cli.output import WIDEST
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
@@ -85,7 +88,8 @@ def filled(text: str, timed: bool = False) -> str:
     """A page with the output under each command; with `timed`, under the commands that a clock decides too."""
     blocks = list(FENCE.finditer(text))
     in_tree = any(b["file"] and Path(b["file"]).parts[0] in TREE for b in blocks)
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    wide = mock.patch.dict(os.environ, COLUMNS=str(WIDEST))  # sentences are wrapped as on a wide terminal
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), wide:
         if in_tree:
             copy_tree(Path(folder))
         return FENCE.sub(lambda block: _replaced(block, in_tree, timed), text)
@@ -149,7 +153,8 @@ CATALOGUES = (
         "gpus",
         "Devices",
         "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; a link is one "
-        "direction. A file of your own works the same: `--hardware ./mine.yaml`.",
+        "direction; `calibration` is what answers where neither `--engine` nor `--calibration` is given. A file of "
+        "your own works the same: `--hardware ./mine.yaml`.",
         gpus.CATALOGUE,
     ),
     (

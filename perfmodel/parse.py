@@ -1,10 +1,14 @@
-"""Numbers and lists as people type them: ``32k``, ``1,8,64``, ``1..16``. What is not plainly a number is refused.
+"""Numbers and lists as people give them: ``32k``, ``1,8,64``, ``1..16``, or Python's own. What is neither is refused.
 
-The command line and the Python arguments read text with these, so that ``context="32k"`` means the same in both.
+The command line and the Python arguments read with these, so that ``context="32k"`` means the same in both.
 """
 
 import math
+import os
 import re
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
 
 from perfmodel.errors import refuse
 
@@ -16,46 +20,80 @@ _ONE = "a positive whole number such as 8 or 32k (32768)"
 _ALLOWED = "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, LOW..HIGHxFACTOR"
 
 
-def parse_count(text: str, flag: str, least: int = 1, allowed: str = _ONE) -> int:
-    """One whole number such as 8, 32_000 or 1e5; ``k`` is 1024 and ``m`` 1048576.
+def items(given: Any) -> list[Any]:
+    """The members of a list, an array, or anything else that can be gone through; what is a single value, alone."""
+    if isinstance(given, str | bytes | Mapping):
+        return [given]
+    try:
+        return list(given)
+    except TypeError:
+        return [given]
+
+
+def parse_text(given: object, flag: str) -> str:
+    """A name or a path; also one that `pathlib` made."""
+    text = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(text, str):
+        raise refuse(flag, None, "text", given)
+    return text
+
+
+def parse_switch(given: object, flag: str) -> bool:
+    """True or false."""
+    if not isinstance(given, bool):
+        raise refuse(flag, None, "True or False", given)
+    return given
+
+
+def parse_count(given: object, flag: str, least: int = 1, allowed: str = _ONE) -> int:
+    """One whole number, as text such as 8, 32_000 or 1e5, where ``k`` is 1024 and ``m`` 1048576, or as a number.
 
     Raises InputError for anything else and below `least`.
     """
-    match = _COUNT.fullmatch(text.strip().lower())
-    number = math.nan
-    if match:
-        number = float(f"{match[1]}{match[2] or ''}e{match[4] or 0}") * _SUFFIX[match[3] or ""]
-    if not match or number != math.floor(number) or number < least:
-        raise refuse(flag, None, allowed if least else allowed.replace("positive ", ""), text)
-    return int(match[1]) * _SUFFIX[match[3] or ""] * 10 ** int(match[4] or 0) if not match[2] else int(number)
+    number = _exact(given) if isinstance(given, str) else _real(given)
+    if number is None or number != math.floor(number) or number < least:
+        raise refuse(flag, None, allowed if least else allowed.replace("positive ", ""), given)
+    return int(number)
 
 
-def parse_counts(text: str, flag: str, least: int = 1) -> tuple[int, ...]:
+def parse_counts(given: object, flag: str, least: int = 1) -> tuple[int, ...]:
     """A comma list of whole numbers and ranges: ``1,8,64``, ``1..16``, ``4k..128kx2``, ``1000..9000+500``."""
+    if not isinstance(given, str):
+        return (parse_count(given, flag, least, _ALLOWED),)
     values: list[int] = []
-    for part in text.split(","):
+    for part in given.split(","):
         values += _range(part, flag, least)
         if len(values) > MAX_VALUES:
-            raise refuse(flag, None, f"at most {MAX_VALUES} values", text)
+            raise refuse(flag, None, f"at most {MAX_VALUES} values", given)
     return tuple(values)
 
 
-def parse_gammas(text: str, flag: str = "--gamma") -> tuple[int | None, ...]:
+def parse_gamma(given: object, flag: str) -> int | None:
+    """One draft length from 0, or ``auto`` (None) for the best one."""
+    if given is None or (isinstance(given, str) and given.strip().lower() == "auto"):
+        return None
+    return parse_count(given, flag, least=0)
+
+
+def parse_gammas(given: object, flag: str = "--gamma") -> tuple[int | None, ...]:
     """Draft lengths from 0, or ``auto`` (None) for the best one."""
+    if not isinstance(given, str):
+        return (parse_gamma(given, flag),)
     gammas: list[int | None] = []
-    for part in text.split(","):
+    for part in given.split(","):
         gammas += [None] if part.strip().lower() == "auto" else parse_counts(part, flag, least=0)
     return tuple(gammas)
 
 
-def parse_number(text: str, flag: str) -> float:
+def parse_number(given: object, flag: str) -> float:
     """One finite number; ``80%`` is 0.8."""
-    return _number(text, flag, "number", text)
+    return _number(given, flag, "number", given)
 
 
-def parse_numbers(text: str, flag: str) -> tuple[float, ...]:
+def parse_numbers(given: object, flag: str) -> tuple[float, ...]:
     """A comma list of finite numbers."""
-    return tuple(_number(part, flag, "number, or several with commas", text) for part in text.split(","))
+    parts = given.split(",") if isinstance(given, str) else [given]
+    return tuple(_number(part, flag, "number, or several with commas", given) for part in parts)
 
 
 def parse_span(text: str, flag: str) -> tuple[float, float]:
@@ -66,29 +104,55 @@ def parse_span(text: str, flag: str) -> tuple[float, float]:
     return float(ends[0]), float(ends[1])
 
 
-def parse_names(text: str, flag: str) -> tuple[str, ...]:
+def parse_names(given: object, flag: str) -> tuple[str, ...]:
     """A comma list of names or paths."""
+    text = parse_text(given, flag)
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
         raise refuse(flag, None, "a name or path, or several with commas", text)
     return names
 
 
-def parse_methods(text: str, flag: str = "--draft-kv") -> tuple[str, ...]:
+def parse_methods(given: object, flag: str = "--draft-kv") -> tuple[str, ...]:
     """A comma list of KV methods, whose own options (``name=value``) stay with them."""
+    text = parse_text(given, flag)
     methods = tuple(part.strip() for part in re.split(r",(?!\s*[a-zA-Z_-]+\s*=)", text))
     if not all(methods):
         raise refuse(flag, None, "METHOD[:BUDGET], or several with commas", text)
     return methods
 
 
-def _number(part: str, flag: str, noun: str, text: str) -> float:
+def _exact(text: str) -> float | None:
+    """The number of a text; None where it is none."""
+    match = _COUNT.fullmatch(text.strip().lower())
+    if match is None:
+        return None
+    factor = _SUFFIX[match[3] or ""]
+    if match[2]:
+        return float(f"{match[1]}{match[2]}e{match[4] or 0}") * factor
+    return int(match[1]) * factor * 10 ** int(match[4] or 0)
+
+
+def _real(given: Any) -> float | None:
+    """A finite number that is no text; None for all else, true and false among it."""
     try:
-        value = float(part.strip().removesuffix("%")) / (100 if part.strip().endswith("%") else 1)
+        fine = isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given)
+    except OverflowError:  # a whole number beyond every float
+        return None
+    return given if fine else None
+
+
+def _number(given: Any, flag: str, noun: str, whole: object) -> float:
+    if not isinstance(given, str):
+        if (number := _real(given)) is None:
+            raise refuse(flag, None, f"a finite {noun}", whole)
+        return float(number)
+    try:
+        value = float(given.strip().removesuffix("%")) / (100 if given.strip().endswith("%") else 1)
     except ValueError:
-        raise refuse(flag, None, f"a {noun}", text) from None
+        raise refuse(flag, None, f"a {noun}", whole) from None
     if not math.isfinite(value):
-        raise refuse(flag, None, f"a finite {noun}", text)
+        raise refuse(flag, None, f"a finite {noun}", whole)
     return value
 
 

@@ -1,5 +1,6 @@
 """Shared test set-up: tests marked `cuda` are skipped where torch sees no CUDA device."""
 
+import os
 from importlib.util import find_spec
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # a slow machine is not a failing test
 settings.load_profile("untimed")
+os.environ.pop("COLUMNS", None)  # processes of pytest-xdist have it: output would be wrapped to that width
 
 
 def _has_cuda() -> bool:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import math
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,7 @@ def test_columns_that_are_spare_go_first_and_numbers_are_whole(
 ) -> None:
     asked = ("whatif", "-m", "llama-3.1-8b", "--gpu", "h100", "-b", "1,2", "-c", "128k", "--alpha", "0.8", "-g", "2")
     wide = run(capsys, *asked)
-    monkeypatch.setattr("perfmodel.cli.output.WIDEST", 80)
+    monkeypatch.setenv("COLUMNS", "80")
     narrow = run(capsys, *asked)
     assert "measured" in wide
     assert "measured" not in narrow
@@ -219,3 +220,62 @@ def test_what_python_refuses_names_its_argument(call: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         call()
     assert str(caught.value).startswith(said)
+
+
+# What is given is of its argument's type, or refused in a line.
+
+HOSTILE: list[Any] = [None, True, 3, 0, -1, 1.5, math.nan, math.inf, 10**400, 1j, "", "x", b"8", [], [None], [[8]], {},
+                      {"self": 1}, object(), np.array(8), np.array([0.5]), np.bool_(True)]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
+    function = getattr(pm, verb)
+    for name in arguments(function.question):
+        for given in HOSTILE:
+            said = ""
+            try:
+                function(**ASKED[verb] | {name: given})
+            except InputError as error:
+                said = str(error)
+            assert "\n" not in said
+            assert len(said) < 800
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": None}, "model: must be text, given None"),
+        ({"model": 3}, "model: must be text, given 3"),
+        ({"draft_kv": 512}, "draft_kv: must be text, given 512"),
+        ({"batch": True}, "batch: must be a positive whole number such as 8 or 32k (32768), given True"),
+        ({"batch": 1.5}, "batch: must be a positive whole number such as 8 or 32k (32768), given 1.5"),
+        ({"batch": [1, 2]}, "batch: must be a positive whole number such as 8 or 32k (32768), given [1, 2]"),
+        ({"gamma": 2.5}, "gamma: must be a whole number such as 8 or 32k (32768), given 2.5"),
+        ({"alpha": math.nan}, "alpha: must be a finite number, given nan"),
+        ({"alpha": False}, "alpha: must be a finite number, given False"),
+        ({"new_tokens": None}, "new_tokens: must be a positive whole number such as 8 or 32k (32768), given None"),
+        ({"batch_range": 8}, "batch_range: must be two numbers such as 32..256, given 8"),
+    ],
+)  # fmt: skip
+def test_an_argument_of_another_type_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        pm.whatif(**ASKED["whatif"] | given)
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("load", [pm.load_model, pm.load_gpu, pm.load_calibration])
+def test_a_loader_takes_names_and_paths(load: Any, tmp_path: Path) -> None:
+    for given in (None, 3, True, b"x"):
+        with pytest.raises(InputError, match=f"must be text, given {given!r}"):
+            load(given)
+    with pytest.raises(InputError, match=r"none\.yaml"):
+        load(tmp_path / "none.yaml")
+
+
+def test_numbers_are_kept_as_the_command_line_reads_them() -> None:
+    asked = {"model": "llama-3.1-8b", "hardware": "h100", "alpha": np.float32(0.5), "kv_reread": 1}
+    query = pm.Query(batch=np.float64(4), context=np.int32(4096), **asked)
+    assert [type(value) for value in (query.batch, query.context, query.alpha, query.kv_reread)] == [int, int] + [
+        float
+    ] * 2

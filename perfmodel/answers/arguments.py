@@ -1,25 +1,29 @@
-"""The arguments of every question, each declared once: what it means, and how it is given as text.
+"""The arguments of every question, each declared once: what it means, and how what is given is read.
 
 A question is a frozen dataclass whose fields are annotated with these. The command line makes its flags of them, and
 in Python they read the same text: ``context="32k"``. `asks` turns a function of a question into one of its arguments.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
+from types import NoneType
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, overload
 
 from perfmodel.errors import as_names, in_names, refuse
 from perfmodel.parse import (
+    items,
     parse_count,
     parse_counts,
+    parse_gamma,
     parse_gammas,
     parse_methods,
     parse_names,
     parse_number,
     parse_numbers,
     parse_span,
+    parse_text,
 )
 from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.stacks import ENGINES
@@ -36,18 +40,11 @@ SELF_DRAFT_KV = "streamingllm:512"
 the method and budget of most acceptances in ``results/published``."""
 
 
-def one(parse: Callable[[str, str], Any]) -> Read:
-    """Reads text; leaves what is a number already."""
-    return lambda given, flag: parse(given, flag) if isinstance(given, str) else given
-
-
-def several(parse: Callable[[str, str], tuple[Any, ...]]) -> Read:
+def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
     """Reads one value, text with commas and ranges, or a sequence of either, into a tuple."""
 
     def read(given: Any, flag: str) -> tuple[Any, ...]:
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            given = [given]
-        found = [value for item in given for value in (parse(item, flag) if isinstance(item, str) else [item])]
+        found = [value for item in items(given) for value in parse(item, flag)]
         if not found:
             raise refuse(flag, None, "one value or more", "none")
         return tuple(found)
@@ -55,20 +52,22 @@ def several(parse: Callable[[str, str], tuple[Any, ...]]) -> Read:
     return read
 
 
-def _gamma(text: str, flag: str) -> int | None:
-    (value,) = parse_gammas(text, flag) if "," not in text and ".." not in text else parse_gammas("?", flag)
-    return value
+def as_given(given: Any, flag: str) -> Any:
+    """What an answer reads itself."""
+    return given
 
 
-def _whole(text: str, flag: str) -> int:
-    return parse_count(text, flag, least=0)
+def _whole(given: object, flag: str) -> int:
+    return parse_count(given, flag, least=0)
 
 
 def _span(given: Any, flag: str) -> tuple[float, float]:
-    found = parse_span(given, flag) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str):
+        return parse_span(given, flag)
+    found = [float(parse_count(end, flag)) for end in items(given)]
     if len(found) != 2:
-        raise refuse(flag, None, "two numbers such as 32..256", str(given))
-    return found
+        raise refuse(flag, None, "two numbers such as 32..256", given)
+    return found[0], found[1]
 
 
 def value(given: Number) -> float:
@@ -77,9 +76,9 @@ def value(given: Number) -> float:
     return given
 
 
-count, counts = one(parse_count), several(parse_counts)
-whole, gamma, gammas = one(_whole), one(_gamma), several(parse_gammas)
-number, numbers = one(parse_number), several(parse_numbers)
+count, counts = parse_count, several(parse_counts)
+whole, gamma, gammas = _whole, parse_gamma, several(parse_gammas)
+number, numbers = parse_number, several(parse_numbers)
 names, methods = several(parse_names), several(parse_methods)
 
 
@@ -87,17 +86,18 @@ names, methods = several(parse_names), several(parse_methods)
 class Argument:
     """One argument: `help`, how its value is written on the command line, and more flags than the one of its name.
 
-    read: makes the value of what is given (text, mostly). many: the same for lists, where a command takes them.
-    repeated: a flag that may be given several times. default: how the default is shown.
+    read: makes the value of what is given, or refuses it. many: the same for lists, where a command takes them.
+    repeated: a flag that may be given several times. default: how the default is shown. optional: None is a value.
     """
 
     help: str
     metavar: str = ""
     also: str = ""
-    read: Read | None = None
+    read: Read = parse_text
     many: Read | None = None
     repeated: bool = False
     default: str | None = None
+    optional: bool = False
 
     def __repr__(self) -> str:
         return repr(self.help)
@@ -107,6 +107,7 @@ def listed(alias: Any) -> Argument:
     """The argument of an annotation below, taking a list."""
     (argument,) = get_args(alias)[1:]
     assert isinstance(argument, Argument)
+    assert argument.many is not None
     return replace(argument, read=argument.many)
 
 
@@ -211,8 +212,13 @@ def _arguments(kind: Any) -> dict[str, Argument]:
     def place(field: Field[Any]) -> tuple[bool, int]:
         return bool(field.kw_only), next(i for i, names in enumerate(classes) if field.name in names)
 
-    notes = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in sorted(fields(kind), key=place)}
-    return {name: note for name, found in notes.items() for note in found if isinstance(note, Argument)}
+    found: dict[str, Argument] = {}
+    for field in sorted(fields(kind), key=place):
+        hint = hints[field.name]
+        for note in getattr(hint, "__metadata__", ()):
+            if isinstance(note, Argument):
+                found[field.name] = replace(note, optional=NoneType in get_args(_bare(hint)))
+    return found
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
@@ -226,27 +232,23 @@ def flag(name: str) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """A question in the user's words. Text is read and limits are kept when it is made (InputError)."""
+    """A question in the user's words. What is given is read and limits are kept when it is made (InputError)."""
 
     @in_names
     def __post_init__(self) -> None:
         for name, argument in arguments(type(self)).items():
             given = getattr(self, name)
-            if given is not None and argument.read is not None:
+            if given is not None or not argument.optional:
                 object.__setattr__(self, name, argument.read(given, flag(name)))
         self.check()
 
     def check(self) -> None:
         """Refuse what no answer could take (InputError)."""
 
-    def within(self, name: str, low: float, high: float, allowed: str, whole: bool = False) -> None:
+    def within(self, name: str, low: float, high: float, allowed: str) -> None:
         """Refuse a number outside low ... high, both included; None is fine."""
         given = getattr(self, name)
-        try:
-            fine = given is None or (low <= given <= high and (not whole or given == int(given)))
-        except (TypeError, ValueError, OverflowError):
-            fine = False
-        if not fine:
+        if given is not None and not low <= given <= high:
             raise refuse(flag(name), None, allowed, given)
 
     def as_dict(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, names, parse_kv
 from perfmodel.kv import methods as kv_methods
 from perfmodel.operations import Array
+from perfmodel.parse import items, parse_text
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows
@@ -37,7 +38,7 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
     if isinstance(given, Mapping):
         return {str(key): str(rate) for key, rate in given.items()}
     rates: dict[str, str] = {}
-    for text in [given] if isinstance(given, str) else given:
+    for text in items(given):
         key, equals, rate = str(text).rpartition("=")
         if not equals or not key:
             raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
@@ -48,7 +49,7 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
 
 
 def _drafts(given: Any, flag: str) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+    return tuple(parse_text(name, flag) for name in items(given))
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class AdviseQuery(Setting):
             self.within(name, 5e-324, 1.7976931348623157e308, "a finite number above 0")
         if not all(1 <= b <= 2**20 for b in self.batches):
             raise refuse("--batch", None, "whole numbers from 1 to 2^20", f"{self.batches.min():g}")
-        self.within("max_gamma", 1, 256, "a whole number from 1 to 256", whole=True)
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
 
     @property

@@ -44,7 +44,8 @@ class Flags:
 
 VLLM_FLAGS = Flags(
     "--tensor-parallel-size", "--quantization", "--kv-cache-dtype", "--gpu-memory-utilization", "--max-num-seqs",
-    {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"}, DEFAULT_MEMORY_FRACTION,
+    {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"},
+    DEFAULT_MEMORY_FRACTION,
 )  # fmt: skip
 SGLANG_FLAGS = Flags(
     "--tp", "--quantization", "--kv-cache-dtype", "--mem-fraction-static", "--max-running-requests",
@@ -56,7 +57,8 @@ SGLANG_FLAGS = Flags(
 class Served:
     """The target as it was modelled: what the engine's line must say so that it serves just that."""
 
-    model_id: str
+    model_id: str | None
+    """As the engine finds it; None where nobody said."""
     tensor_parallel: int = 1
     weights: str = "bf16"
     kv_dtype: str = "bf16"
@@ -85,13 +87,13 @@ class Export:
 def export(table: LengthTable, draft: Draft, served: Served, draft_path: str | None = None) -> Export:
     """Engine configurations for one table. draft_path: where the engine finds the head or draft.
 
-    A separate model without a path is named by its Hugging Face id. Raises InputError where a check of ours fails.
+    Raises InputError where a check of ours fails.
     """
     notes: list[str] = []
     if table.max_tokens == 0:
         return Export(None, None, None, None, ("no range gains from speculation: leave it off",))
-    if served.model_id.endswith((".json", ".yaml", ".yml")):
-        return Export(None, None, None, None, (f"no engine serves {served.model_id}: give --model-path",))
+    if served.model_id is None:
+        return Export(None, None, None, None, ("which checkpoint is served is yours to say: give --model-path",))
     vllm = _vllm(table, draft, served, draft_path, notes)
     flags, adaptive = _sglang(table, draft, served, draft_path, notes)
     vllm_line = sglang_line = None
@@ -186,11 +188,10 @@ def _draft(draft: Draft, served: Served, path: str | None, notes: list[str]) -> 
             "engines verify drafts of the target's own vocabulary only"
         )
         return None, None
-    found = path or draft.model.hf_id
-    if found is None:
-        notes.append(f"{draft.model.name} has no Hugging Face id: give --draft-path for the engine's line")
+    if path is None:
+        notes.append(f"which checkpoint of {draft.model.name} drafts is yours to say: give --draft-path for a line")
         return None, None
-    return "draft_model", found
+    return "draft_model", path
 
 
 def _foreign(draft: Draft, served: Served) -> bool:
@@ -213,7 +214,6 @@ def _sglang(
         notes.append(f"SGLang has no flag for {what}")
         return None, None
     owns = algorithm not in ("NGRAM", "NEXTN")
-    path = path or (draft.model.hf_id if algorithm == "STANDALONE" else None)
     if (owns and path is None) or (algorithm == "STANDALONE" and _foreign(draft, served)):
         return None, None
     if owns and draft.tensor_parallel != served.tensor_parallel:

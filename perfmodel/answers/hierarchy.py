@@ -24,7 +24,9 @@ class _Levels(Setting):
     small: Annotated[str, arg.Argument("The small model that drafts for the middle.", "NAME|KIND|PATH")]
     small_rate: Annotated[
         str | float,
-        arg.Argument("P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.", "RATE"),
+        arg.Argument(
+            "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.", "RATE", read=arg.as_given
+        ),
     ]
     small_kv: Annotated[str, arg.Argument("What the small model reads of its cache.", "METHOD[:BUDGET]")] = (
         "streamingllm:256"
@@ -59,7 +61,7 @@ class _Levels(Setting):
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
-        self.within("max_gamma", 0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}", whole=True)
+        self.within("max_gamma", 0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}")
         if self.draft_kv.partition(":")[0] == "full":
             raise refuse("--draft-kv", None, "METHOD:BUDGET, a sparse cache for the middle", self.draft_kv)
 

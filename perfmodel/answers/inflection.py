@@ -22,6 +22,7 @@ from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Options, Query, resolve
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats
+from perfmodel.parse import parse_switch
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
@@ -66,7 +67,8 @@ class InflectionQuery(Options):
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
     core_ops: Annotated[
-        bool, arg.Argument("Count linear and attention ops only, as the closed forms of the docs do.")
+        bool,
+        arg.Argument("Count linear and attention ops only, as the closed forms of the docs do.", read=parse_switch),
     ] = False
 
     def check(self) -> None:

@@ -1,5 +1,6 @@
 """The question turned round: what must hold for speculation to reach a target speedup."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated
@@ -11,6 +12,7 @@ from perfmodel.answers.arguments import Argument, Number, asks, number, value
 from perfmodel.answers.inflection import break_even_context
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.text import NONE, times, tokens
+from perfmodel.answers.verdict import beyond, once
 from perfmodel.errors import refuse
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
@@ -55,6 +57,7 @@ class Inverse(Answer):
     largest_draft_to_target: float | None
     largest_kv_reread: float | None
     smallest_context: float | None
+    warnings: tuple[str, ...]
 
     def headline(self) -> str:
         """See `Answer.headline`."""
@@ -79,6 +82,7 @@ def inverse(query: InverseQuery) -> Inverse:
     p = predict(scenario, replace(workload, gamma=np.asarray(gamma)), max_gamma)
     spare = float(p.tokens_per_iteration * p.target_s) / target - float(p.verify_s + p.overhead_s)
     at = _Point(float(workload.batch), float(workload.context), gamma)
+    needed = break_even_context(scenario, at.batch, gamma, target)
     return Inverse(
         batch=value(query.batch),
         context=value(query.context),
@@ -89,7 +93,10 @@ def inverse(query: InverseQuery) -> Inverse:
         smallest_alpha=_smallest_alpha(scenario, at, target),
         largest_draft_to_target=spare / (gamma * float(p.target_s)) if spare > 0 else None,
         largest_kv_reread=_largest_reread(scenario, at, target),
-        smallest_context=break_even_context(scenario, at.batch, gamma, target),
+        smallest_context=needed,
+        warnings=once(
+            note for length in (at.context, math.ceil(needed or 0)) for note in beyond(scenario, length, gamma)
+        ),
     )
 
 

@@ -85,7 +85,7 @@ class Options(Setting):
         if self.accounting not in get_args(Accounting):
             raise unknown_name("--accounting", "accounting", self.accounting, get_args(Accounting))
         self.within("new_tokens", 1, 100_000, "a whole number from 1 to 100000")
-        self.within("max_gamma", 0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}", whole=True)
+        self.within("max_gamma", 0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}")
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -116,9 +116,10 @@ class Query(Options):
         """See `Question.check`."""
         super().check()
         self.within("alpha", 0, 1, "a number from 0 to 1")
-        if self.context_std and isinstance(self.context, int | float):
-            widest = f"at most context / sqrt(3) = {self.context / 3**0.5:.0f} (contexts are uniform about their mean)"
-            self.within("context_std", 0, self.context / 3**0.5, widest)
+        if self.context_std:
+            most = arg.value(self.context) / 3**0.5
+            widest = f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)"
+            self.within("context_std", 0, most, widest)
         if isinstance(self.gamma, int):
             self.within("kv_reread", 1, max(self.gamma, 0) + 1, f"at most gamma + 1 = {self.gamma + 1}")
 

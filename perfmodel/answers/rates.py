@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.answers.query import GIVEN
 from perfmodel.errors import InputError, refuse
-from perfmodel.parse import parse_numbers
+from perfmodel.parse import items, parse_numbers
 from perfmodel.specs.files import read_mapping
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.tree import TreeAcceptance
@@ -50,7 +50,7 @@ def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
     ``source`` and ``rates``. Raises InputError naming `flag` or the file.
     """
     if not isinstance(given, str):
-        return _tree(flag, list(given), f"rates {GIVEN}")
+        return _tree(flag, items(given), f"rates {GIVEN}")
     if not given.endswith((".json", ".yaml", ".yml")):
         return _tree(flag, parse_numbers(given, flag), f"rates {GIVEN}")
     data = read_mapping(Path(given))

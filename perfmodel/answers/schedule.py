@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer, Room
-from perfmodel.answers.arguments import asks, count, counts, number, whole
+from perfmodel.answers.arguments import asks, count, counts, number, numbers, whole
 from perfmodel.answers.draft_lengths import (
     DEFAULT_HYSTERESIS,
     CatchUp,
@@ -20,9 +20,11 @@ from perfmodel.answers.query import Options, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
-from perfmodel.parse import parse_count
+from perfmodel.parse import items, parse_count
 from perfmodel.specs.engine_config import LOOKUP
+from perfmodel.specs.model import hub_id
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
@@ -32,14 +34,16 @@ MAX_BATCHES = 256
 
 def _lookup(given: Any, flag: str) -> tuple[int, int]:
     """``MIN..MAX``, or one number for both. Raises InputError."""
-    if isinstance(given, str):
-        low, _, high = given.partition("..")
-        given = parse_count(low, flag), parse_count(high or low, flag)
-    if isinstance(given, int):
-        given = given, given
-    if len(given) != 2 or not 1 <= given[0] <= given[1]:
+    ends = given.split("..") if isinstance(given, str) else items(given)
+    found = [parse_count(end, flag) for end in ends]
+    if not 1 <= len(found) <= 2 or found[0] > found[-1]:
         raise refuse(flag, None, "MIN..MAX, the smaller first", str(given))
-    return int(given[0]), int(given[1])
+    return found[0], found[-1]
+
+
+def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
+    """A word, or a share for each batch size. Raises InputError."""
+    return given if isinstance(given, str) else numbers(given, flag)
 
 
 @dataclass(frozen=True)
@@ -67,25 +71,29 @@ class ScheduleQuery(Options):
     alpha: arg.Alpha = None
     rate: Annotated[
         str | float | None,
-        arg.Argument("Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.", "RATE"),
+        arg.Argument(
+            "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
+            "RATE",
+            read=arg.as_given,
+        ),
     ] = None
     hysteresis: Annotated[
         arg.Number, arg.Argument("Share of time that every border between ranges must earn.", "SHARE", read=number)
     ] = DEFAULT_HYSTERESIS
     shares: Annotated[
         str | Sequence[float],
-        arg.Argument("Time by batch size: every doubling alike, or every size alike.", "octaves|equal"),
+        arg.Argument("Time by batch size: every doubling alike, or every size alike.", "octaves|equal", read=_shares),
     ] = "octaves"
     missed: Annotated[
         arg.Number,
         arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
     ] = 256
     draft_path: Annotated[
-        str | None, arg.Argument("Where the engine finds the draft or head (default: the model's id).", "PATH")
+        str | None, arg.Argument("Where the engine finds the draft or head (default: the id of --draft).", "PATH")
     ] = None
     model_path: Annotated[
         str | None,
-        arg.Argument("What the engine is to serve (default: the target's Hugging Face id).", "PATH|ID"),
+        arg.Argument("What the engine is to serve (default: the Hugging Face id of --model).", "PATH|ID"),
     ] = None
     lookup: Annotated[
         tuple[int, int] | str,
@@ -156,7 +164,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     most = _fitting(scenario, contexts[-1], query) if question.max_batch is None else int(query.batch)
     tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
     served = Served(
-        question.model_path or scenario.target.hf_id or query.model,
+        question.model_path or hub_id(query.model),
         int(query.tp),
         "bf16" if query.weights is None else scenario.precision.weights.name,  # the checkpoint's own needs no flag
         "bf16" if query.kv_dtype is None else scenario.precision.kv.name,
@@ -164,6 +172,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
         scenario.target.vocab_size,
         _lookup(question.lookup, "--lookup"),
     )
+    draft_path = question.draft_path or _draft_id(query.draft, scenario.draft)
     missed = int(question.missed)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
@@ -177,7 +186,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
             ScheduleTable(
                 **{f.name: getattr(table, f.name) for f in fields(table)},
                 catch_up=catch_up(scenario, table, float(table.context_high), missed),
-                export=export(table, scenario.draft, served, question.draft_path),
+                export=export(table, scenario.draft, served, draft_path),
             )
             for table in tables
         ),
@@ -185,6 +194,12 @@ def schedule(question: ScheduleQuery) -> Schedule:
         calibration=Calibrated.of(scenario),
         warnings=(*assumed(query), *_warnings(scenario, query, tables)),
     )
+
+
+def _draft_id(named: str, draft: Draft) -> str | None:
+    """The Hugging Face id of a draft that is a model of its own."""
+    own = draft.name.removeprefix("parallel:") == draft.model.name
+    return hub_id(named.removeprefix("parallel:"), "--draft") if own else None
 
 
 def _acceptance(question: ScheduleQuery) -> Acceptance | None:

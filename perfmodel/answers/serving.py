@@ -58,8 +58,8 @@ class ServingQuery(Setting):
         assert isinstance(self.alpha, tuple)
         kinds = len(self.context) * len(self.alpha)
         allowed = f"a whole number from {kinds} (one sequence for each context and acceptance) to {MAX_SEQUENCES}"
-        self.within("batch", kinds, MAX_SEQUENCES, allowed, whole=True)
-        self.within("max_gamma", 1, 256, "a whole number from 1 to 256", whole=True)
+        self.within("batch", kinds, MAX_SEQUENCES, allowed)
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         self.within("new_tokens", 1, 100_000, "a whole number from 1 to 100000")
         if self.gamma is not None and not (isinstance(self.gamma, int) and self.gamma >= 1):
             raise refuse("--gamma", None, "one whole number from 1 here, or auto", self.gamma)

@@ -6,15 +6,17 @@ NONE = "none"
 
 
 def seconds(value: float) -> str:
-    """85.2 us, 25.30 ms, 1.20 s."""
+    """85.2 us, 25.30 ms, 1.20 s, 86,400 s."""
     if value < 1e-3:
         return f"{value * 1e6:.1f} us"
-    return f"{value * 1e3:.2f} ms" if value < 1 else f"{value:.2f} s"
+    if value < 1:
+        return f"{value * 1e3:.2f} ms"
+    return f"{value:.2f} s" if value < 1e3 else f"{value:,.0f} s"
 
 
 def size(value: float) -> str:
     """Bytes with a decimal unit."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= factor:
             return f"{value / factor:.2f} {unit}"
     return f"{value:.0f} B"
@@ -22,7 +24,7 @@ def size(value: float) -> str:
 
 def count(value: float) -> str:
     """Operations or FLOPs with a decimal prefix."""
-    for unit, factor in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    for unit, factor in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= factor:
             return f"{value / factor:.2f} {unit}"
     return f"{value:.0f}"

@@ -19,6 +19,7 @@ Rates = Annotated[
         "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
         "RATES|FILE",
         "--rate",
+        arg.as_given,
     ),
 ]
 

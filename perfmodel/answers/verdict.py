@@ -7,7 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from perfmodel.answers.answer import Room
+from perfmodel.answers.text import seconds
 from perfmodel.costs.roofline import LIMITERS
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.formats import weight_format
@@ -100,9 +103,9 @@ def reason(p: Prediction, limiter: str) -> str:
     worst = max(terms, key=lambda name: terms[name])
     relation = "more" if gained > added else "no more"
     return (
-        f"an iteration saves {gained * 1e3:.2f} ms of baseline decoding ({float(p.tokens_per_iteration):.2f} tokens; "
-        f"limited by {LIMITERS[limiter]}), {relation} than the {added * 1e3:.2f} ms it adds, of which "
-        f"{worst}: {terms[worst] * 1e3:.2f} ms"
+        f"an iteration saves {seconds(gained)} of baseline decoding ({float(p.tokens_per_iteration):.2f} tokens; "
+        f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(added)} it adds, of which "
+        f"{worst}: {seconds(terms[worst])}"
     )
 
 
@@ -110,16 +113,16 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
     """What the user should know before believing the numbers."""
     notes: list[str] = []
     target, draft = scenario.target, scenario.draft
-    for model in {m.name: m for m in ((target, draft.model) if gamma else (target,))}.values():
-        if context + gamma + 1 > model.max_position_embeddings:
-            limit = model.max_position_embeddings
-            notes.append(f"context {context:.0f} (+{gamma + 1}) is beyond {model.name}'s maximum of {limit}")
+    notes += beyond(scenario, context, gamma)
     own, run = weight_format(target.weights), scenario.precision.weights
     if run != own and run == own.within(scenario.machine.gpu.peak):
         notes.append(
             f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
         )
     notes += room.shortage(batch)
+    c = scenario.machine.calibration
+    if np.any(scenario.context_std) and not c.multiprocessor_bandwidth.value:
+        notes.append(f"context_std changes nothing: {c.name} does not say how long the longest sequence takes")
     if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
         notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
     if gamma and draft.model.vocab_size != target.vocab_size:
@@ -136,6 +139,14 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
     return tuple(notes)
+
+
+def beyond(scenario: Scenario, context: float, gamma: int) -> tuple[str, ...]:
+    """The models that are not made for so long a context."""
+    models = (scenario.target, scenario.draft.model) if gamma else (scenario.target,)
+    limits = {m.name: m.max_position_embeddings for m in models}
+    said = f"context {context:.0f} (+{gamma + 1}) is beyond"
+    return tuple(f"{said} {name}'s maximum of {most}" for name, most in limits.items() if context + gamma + 1 > most)
 
 
 def once(notes: Iterable[str]) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ from perfmodel.speculation.uncertainty import (
 )
 from perfmodel.speculation.workload import Workload
 
+BASELINE = "Baseline (no speculation), as asked"
+
 
 @dataclass(frozen=True, slots=True)
 class CostRatios:
@@ -93,18 +95,29 @@ class WhatIf(Answer):
     best: Best | None = None
     sensitivity: tuple[Move, ...] | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether anything was asked of speculation: gamma 0 without an acceptance is a question about the baseline."""
+        return self.acceptance.source != NO_ACCEPTANCE
+
+    @property
+    def sentence(self) -> str:
+        """The verdict; of a baseline that was asked for, just that."""
+        asked = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
+        return BASELINE if asked else SENTENCES[self.verdict]
+
     def headline(self) -> str:
         """See `Answer.headline`."""
         q = self.query
         sure = "" if self.speedup_interval is None else " ({:.2f} to {:.2f})".format(*self.speedup_interval)
         where = f"{q.model} on {devices(q.hardware, float(q.tp))}, batch {q.batch}, context {q.context}"
-        return f"{SENTENCES[self.verdict]}: {times(self.speedup)}{sure} at gamma {q.gamma}; {where}"
+        return f"{self.sentence}: {times(self.speedup)}{sure} at gamma {q.gamma}; {where}"
 
 
 @asks(Query)
 def whatif(query: Query) -> WhatIf:
     """Does speculation pay for this model, device, batch and context, and why? Raises InputError."""
-    workload = _workload(query)
+    workload = Workload.of(query.batch, query.context, 0 if query.gamma is None else query.gamma)
     scenario = resolve(query)
     if scenario.acceptance.source == NO_ACCEPTANCE:
         with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
@@ -130,14 +143,6 @@ def _figures(a: WhatIf) -> dict[str, float]:
         "sd_tpot_s": a.tpot_s,
         "speedup": a.speedup,
     }
-
-
-def _workload(query: Query) -> Workload:
-    found = Workload.of(query.batch, query.context, 0 if query.gamma is None else query.gamma)
-    for name in ("batch", "context", "gamma"):
-        if getattr(found, name).size != 1:
-            raise InputError(f"--{name}: must be one value here; `perfmodel sweep` takes lists")
-    return found
 
 
 def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Prediction) -> WhatIf:

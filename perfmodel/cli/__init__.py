@@ -46,6 +46,18 @@ GROUPS = {
 }
 """Heading -> verbs below it in ``--help``."""
 
+BY_RANK = "a tree's acceptance is by rank of the child: --rates 0.6,0.1"
+BY_DRAFT = "acceptances are by draft here: --rate DRAFT=0.8"
+RATES = ("--alpha", "--acceptance-rate", "--tokens-per-iteration")
+INSTEAD = {
+    "tree": dict.fromkeys((*RATES, "--acceptance"), BY_RANK),
+    "advise": dict.fromkeys(RATES, BY_DRAFT),
+    "pareto": dict.fromkeys(RATES, BY_DRAFT),
+    "hierarchy": dict.fromkeys(
+        ("--draft", "--draft-model"), "the small model is --small, the middle's cache --draft-kv"
+    ),
+}
+"""Verb -> flag of other verbs that it does not have -> what it has."""
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this typer has it from
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate") | {"scipy": "fit"}
 """Module that a base installation lacks -> the extra that brings it."""
@@ -160,4 +172,7 @@ def _sentence(error: Any) -> str:
         allowed = fault["msg"].partition(",")[0].removeprefix("Input should be ")
         return refuse(error.param.opts[0], None, allowed, fault["input"]).as_flags
     text = error.as_flags if isinstance(error, InputError) else error.format_message()
+    verb = getattr(getattr(error, "ctx", None), "info_name", "")
+    if (hint := INSTEAD.get(verb, {}).get(getattr(error, "option_name", ""))) is not None:
+        text = f"{error.option_name}: {hint}"
     return " ".join(text.split())

@@ -13,6 +13,7 @@ from perfmodel.answers.text import seconds, times
 from perfmodel.answers.verdict import SENTENCES
 from perfmodel.cli.options import PLAIN, Json, Verbose, takes
 from perfmodel.cli.output import Column, say, show, table, warn
+from perfmodel.cli.panel import calibration
 
 app = typer.Typer(**PLAIN)
 COLOURS = {"speculate": "green", "do_not_speculate": "red", "infeasible": "red"}
@@ -78,7 +79,7 @@ def _searched(a: Advice) -> str:
     batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.degrees))
     sources = dict.fromkeys(p.acceptance_source for _, p in _picks(a) if p.acceptance_source)
     accepted = f"; acceptance: {', '.join(sources)}" if sources else ""
-    made = f"; calibration {c.name} ({c.kind})" if c is not None else ""
+    made = f"; calibration {calibration(c)}" if c is not None else ""
     tried = f"tried: {a.candidates:,} points, batches {batches[0]:g} to {batches[1]:g}, tp {degrees}, gamma to"
     return f"{tried} {q.max_gamma}, {float(q.memory_fraction):.0%} of the memory{accepted}{made}"
 

@@ -5,7 +5,7 @@ from perfmodel.answers.text import seconds, size, times
 from perfmodel.answers.verdict import SENTENCES
 from perfmodel.answers.whatif import WhatIf
 from perfmodel.cli.output import facts, say, warn
-from perfmodel.cli.panel import COLOURS, at_point, between, calibration, engine, gain, moves, subject
+from perfmodel.cli.panel import at_point, between, calibration, engine, gain, moves, style, subject
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 
@@ -13,7 +13,7 @@ def brief(a: WhatIf) -> None:
     """The verdict with its interval, why, what it takes in time and memory, what is best, and what to know."""
     say(f"{subject(a.query)}; {at_point(a.query)}", "bold")
     headline, why = _verdict(a)
-    say(headline, f"bold {COLOURS[a.verdict]}")
+    say(headline, style(a))
     facts(_facts(a, why))
     if a.sensitivity is not None:
         moves(a.sensitivity)
@@ -27,12 +27,14 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
         return f"{SENTENCES[a.verdict]}; {would}", why
     if a.query.gamma:
         return f"{SENTENCES[a.verdict]}: {gain(a)}", a.reason
-    return "Baseline (plain decoding), as asked" if a.gamma_optimal else SENTENCES[a.verdict], a.reason
+    return a.sentence, a.reason
 
 
 def _facts(a: WhatIf, why: str) -> dict[str, str]:
     told = {"if it did": gain(a)} if not a.memory.fits and a.query.gamma else {}
-    told |= {"why": why, "time": _time(a), "memory": _memory(a), "best": _best(a)}
+    told |= {"why": why, "time": _time(a), "memory": _memory(a)}
+    if a.known:
+        told["best"] = _best(a)
     if a.measured:
         told["measured"] = "\n".join(map(_measured, a.measured))
     if a.query.gamma:

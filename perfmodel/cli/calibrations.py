@@ -23,10 +23,12 @@ def _microseconds(value: float) -> str:
 
 
 def _rests_on(c: Calibration) -> str:
-    """Whose rows the constants were fitted to: of an engine's file the models measured on this very device."""
+    """What the constants were fitted to: of an engine's file the models that were measured on this very device."""
     if c.errors:
-        models = ", ".join(dict.fromkeys((*c.measured_models, *c.speculating_models)))
-        return f"rows of {models}" if models else "kernels, and steps on other devices"
+        iterations = [model for model in c.speculating_models if model not in c.measured_models]
+        measured = {"steps": c.measured_models, "iterations": iterations}
+        rows = "; ".join(f"{what} of {', '.join(models)}" for what, models in measured.items() if models)
+        return rows or "kernels, and steps on other devices"
     return {"kernels": "kernels", "fitted": "its own rows", "ideal": "peaks"}.get(c.kind, "figures of others")
 
 

@@ -7,6 +7,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import GPUSpec, Precision, load_gpu
+from perfmodel.specs.stacks import calibration_of
 
 
 def _scaled(factor: float) -> Any:
@@ -25,6 +26,11 @@ def _peak(precision: Precision) -> Column:
     return Column(
         f"{precision}_flops_per_s", f"{precision} TFLOP/s", value, _scaled(1e12), spare=SPARE.get(precision, 0)
     )
+
+
+def _answers_with(gpu: GPUSpec) -> str:
+    """The calibration of an answer that says neither --engine nor --calibration."""
+    return calibration_of(gpu).name
 
 
 def _faults(gpu: GPUSpec) -> list[str]:
@@ -53,9 +59,9 @@ CATALOGUE = Catalogue(
             spare=5,
         ),
         Column("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9), spare=4),
-        Column("calibration", "calibration", lambda g: g.calibration, left=True),
+        Column("calibration", "calibration", _answers_with, left=True),
     ),
-    describe=lambda g: g.model_dump(mode="json"),
+    describe=lambda g: g.model_dump(mode="json") | {"calibration": _answers_with(g)},
     faults=_faults,
 )
 app = app_of(CATALOGUE)

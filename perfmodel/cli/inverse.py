@@ -8,7 +8,7 @@ from perfmodel.answers.inverse import Inverse, InverseQuery
 from perfmodel.answers.inverse import inverse as answer
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.cli.options import PLAIN, Json, takes
-from perfmodel.cli.output import Column, each, say, show_rows, table
+from perfmodel.cli.output import Column, each, say, show_rows, table, warn_where
 
 app = typer.Typer(**PLAIN)
 
@@ -33,3 +33,4 @@ def _print(answers: Iterable[Inverse]) -> None:
     needed = ("alpha from", "draft/target to", "KV re-read to", "context from")
     table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)
     say(f"drafted through {answers[0].draft_kv.partition(',')[0]}", "dim")
+    warn_where([(f"batch {a.batch}, context {a.context}, gamma {a.gamma}", a.warnings) for a in answers])

@@ -1,6 +1,11 @@
-"""What the command line prints: one writer of JSON, one of tables, sentences wrapped to the terminal, and progress."""
+"""What the command line prints: one writer of JSON, one of tables, sentences wrapped to the terminal, and progress.
+
+Where there is no terminal, and no COLUMNS in the environment, a sentence is one line however long: what reads it then
+is a file, `grep`, or a program.
+"""
 
 import json as json_module
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDTH, WIDEST = 112, 250
+"""Of sentences at the most, and of tables where there is no terminal."""
 GAP, EDGES = 3, 2
 """Blanks between the columns of a table, and around them."""
 FAIR = 24
@@ -43,7 +49,16 @@ def console(width: int | None = None) -> "Console":
     """As wide as the terminal unless `width` is given; where there is none, as wide as any table needs."""
     from rich.console import Console
 
-    return Console(width=width if width or sys.stdout.isatty() else WIDEST, highlight=False, markup=False)
+    return Console(width=width if width or _has_width() else WIDEST, highlight=False, markup=False)
+
+
+def _has_width() -> bool:
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+
+
+def _line(longest: int) -> int:
+    """Width that lines are wrapped at; longest: what is to be printed takes at the most."""
+    return min(console().width, WIDTH) if _has_width() else longest
 
 
 def _put(made: "RenderableType", width: int) -> None:
@@ -58,10 +73,10 @@ def _put(made: "RenderableType", width: int) -> None:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence, wrapped at `WIDTH` at the latest."""
+    """Print a sentence, on a terminal wrapped at `WIDTH` at the latest."""
     from rich.text import Text
 
-    _put(Text(text, style=style), width=min(console().width, WIDTH))
+    _put(Text(text, style=style), width=_line(max(map(len, text.splitlines()), default=1)))
 
 
 def say_whole(text: str) -> None:
@@ -125,7 +140,8 @@ def facts(pairs: dict[str, str]) -> None:
     made.add_column(overflow="fold")
     for name, text in pairs.items():
         made.add_row(name, text)
-    _put(made, width=min(console().width, WIDTH))
+    longest = max(map(len, pairs), default=0) + GAP + max(map(len, pairs.values()), default=0)
+    _put(made, width=_line(longest))
 
 
 def fit(fits: bool, max_batch: int) -> str:

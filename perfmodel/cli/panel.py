@@ -7,8 +7,8 @@ from perfmodel.answers.measured import Measured
 from perfmodel.answers.query import Query
 from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import NONE, devices, limiter, seconds, size, times, tokens
-from perfmodel.answers.verdict import CELLS, SENTENCES, Calibrated
-from perfmodel.answers.whatif import Accepted, WhatIf
+from perfmodel.answers.verdict import CELLS, Calibrated
+from perfmodel.answers.whatif import BASELINE, Accepted, WhatIf
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 from perfmodel.specs.stacks import ENGINES
 
@@ -28,10 +28,7 @@ def single(a: WhatIf) -> None:
     """One answer: the verdict and why, times, ratios, lengths, memory, what it rests on, and what was measured."""
     q = a.query
     say(f"{subject(q)}; {at_point(q)}", "bold")
-    if not q.gamma and a.gamma_optimal:
-        say("Baseline (plain decoding), as asked: 1.00x", "bold")
-    else:
-        say(f"{SENTENCES[a.verdict]}: {gain(a)}", f"bold {COLOURS[a.verdict]}")
+    say(f"{a.sentence}: {gain(a)}", style(a))
     say(f"{a.reason[:1].upper()}{a.reason[1:]}.")
     steps = [("baseline step", a.target_step)]
     steps += [("draft step", a.draft_step), ("verification", a.verify_step)] if q.gamma else []
@@ -67,12 +64,22 @@ def several(answers: Iterable[WhatIf]) -> None:
         )
     optional = (Column("tokens/s", spare=2), Column("best gamma", spare=1), "fits", Column("measured", spare=3))
     table(("batch", "context", "gamma", "pays", "speedup", "baseline TPOT", "TPOT", *optional), rows)
-    say(f"calibration {calibration(answers[0].calibration)}; acceptance {answers[0].acceptance.source}")
+    say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a in answers:
         if a.sensitivity is not None:
             say(f"\n{at_point(a.query)}", "bold")
             moves(a.sensitivity)
     warn_where([(at_point(a.query), a.warnings) for a in answers])
+
+
+def _sources(answers: list[WhatIf]) -> str:
+    """Where the acceptances are from, and which contexts have which where they differ."""
+    contexts: dict[str, dict[str, None]] = {}
+    for a in answers:
+        contexts.setdefault(a.acceptance.source, {})[f"{a.query.context}"] = None
+    if len(contexts) == 1:
+        return next(iter(contexts))
+    return "; ".join(f"at context {', '.join(at)}: {source}" for source, at in contexts.items())
 
 
 def moves(rows: Iterable[Move]) -> None:
@@ -96,6 +103,11 @@ def subject(q: Query) -> str:
 def at_point(q: Query) -> str:
     """Batch, context and gamma."""
     return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
+
+
+def style(a: WhatIf) -> str:
+    """Of the verdict's line; a baseline that was asked for is neither good nor bad."""
+    return "bold" if a.sentence == BASELINE else f"bold {COLOURS[a.verdict]}"
 
 
 def gain(a: WhatIf) -> str:
@@ -132,7 +144,7 @@ def _facts(a: WhatIf) -> dict[str, str]:
         "time per token": f"{seconds(a.ar_tpot_s)} baseline{between(a.ar_tpot_interval)}, "
         f"{seconds(a.tpot_s)} speculating",
         "throughput": "{:.0f} tokens/s baseline, {:.0f} speculating".format(*rates),
-        "best gamma": f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
+        **({"best gamma": f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"} if a.known else {}),
         **(speculating if a.query.gamma else {}),
         "memory-bound context": _memory_bound(turn.memory_bound_context),
         **({"draft set-up": setup} if a.query.gamma else {}),
@@ -155,8 +167,8 @@ def _carried(a: Accepted) -> str:
 
 
 def engine(a: WhatIf) -> str:
-    """The serving engine that the numbers are of."""
-    return f"{ENGINES[a.query.engine]} (--engine)" if a.query.engine else a.calibration.stack
+    """The serving engine, or other stack, that the numbers are of."""
+    return ENGINES[a.query.engine] if a.query.engine else a.calibration.stack
 
 
 def _memory_bound(context: float | None) -> str:

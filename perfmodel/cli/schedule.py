@@ -10,6 +10,7 @@ from perfmodel.answers.schedule import schedule as answer
 from perfmodel.answers.text import seconds, times
 from perfmodel.cli.options import PLAIN, Json, takes
 from perfmodel.cli.output import say, say_whole, show, table, warn
+from perfmodel.cli.panel import calibration
 
 app = typer.Typer(**PLAIN)
 
@@ -38,7 +39,7 @@ def _print(a: Schedule) -> None:
         say(f"{where}expected speedup {t.speedup:.3f}x, {t.gain:.3f} times the best single number, {single}")
     for t in tables:
         if (c := t.catch_up) is not None and c.seconds > 0:
-            back = "never earned back" if c.new_tokens is None else f"earned back after {c.new_tokens} new tokens"
+            back = "never made up for" if c.new_tokens is None else f"made up for after {c.new_tokens} new tokens"
             say(f"on again at batch {c.batch} after {c.missed} tokens off: {seconds(c.seconds)} to catch up, {back}")
     if len(tables) == 1:
         for line in (tables[0].export.vllm_line, tables[0].export.sglang_line):
@@ -51,5 +52,5 @@ def _print(a: Schedule) -> None:
         say_whole(f"proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: {rows_of_five}")
     for note in dict.fromkeys(note for t in tables for note in t.export.notes):
         say(note, "dim")
-    say(f"calibration {a.calibration.name} ({a.calibration.kind}); acceptance {a.acceptance_source}", "dim")
+    say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)

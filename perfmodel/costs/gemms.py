@@ -44,18 +44,23 @@ class Experts:
     popularity: float = 0.0
 
     def touched(self, tokens: Floats) -> Floats:
-        """Expected distinct experts that independently routed tokens touch: E (1 - (1 - k/E)^t).
+        """Expected distinct experts that independently routed tokens touch."""
+        return touched(self.num_experts, self.experts_per_token, tokens, self.popularity)
 
-        Where shares differ, x ~ Gamma(a) and an expert stays idle with chance e^(-x t): E (1 - (1 + b t)^-a), with the
-        b that has one token touch its k; at large a it is the formula above.
-        """
-        if self.experts_per_token == self.num_experts:
-            return float(self.num_experts)
-        if a := self.popularity:
-            b = math.expm1(-math.log1p(-self.experts_per_token / self.num_experts) / a)
-            return self.num_experts * -np.expm1(-a * np.log1p(b * np.asarray(tokens, float)))
-        miss = math.log1p(-self.experts_per_token / self.num_experts)
-        return self.num_experts * -np.expm1(miss * np.asarray(tokens, float))
+
+def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
+    """Expected distinct ones of E experts that tokens touch which independently choose k each: E (1 - (1 - k/E)^t).
+
+    Where shares differ, x ~ Gamma(a) and an expert stays idle with chance e^(-x t): E (1 - (1 + b t)^-a), with the b
+    that has one token touch its k; at large a it is the formula above. popularity: a, see `Experts`.
+    """
+    if per_token == experts:
+        return float(experts)
+    miss = math.log1p(-per_token / experts)
+    if popularity:
+        b = math.expm1(-miss / popularity)
+        return experts * -np.expm1(-popularity * np.log1p(b * np.asarray(tokens, float)))
+    return experts * -np.expm1(miss * np.asarray(tokens, float))
 
 
 def linear(

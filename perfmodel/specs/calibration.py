@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from perfmodel.parse import parse_text
 from perfmodel.specs import files
 from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Search
 from perfmodel.specs.engine_constants import ONE, EngineConstants
@@ -257,6 +258,7 @@ def load_bundled(name: str) -> Calibration:
 
 def load_calibration(name: str, flag: str = "--calibration") -> Calibration:
     """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; of a folder, its newest."""
+    name = parse_text(name, flag)
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-calibration.yaml")
         return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))

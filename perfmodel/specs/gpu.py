@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from perfmodel.errors import InputError
+from perfmodel.parse import parse_text
 from perfmodel.specs import files, units
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
@@ -163,6 +164,7 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
 
     A calibration that a file names by path lies relative to it. Raises InputError with the nearest names.
     """
+    name = parse_text(name, flag)
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))

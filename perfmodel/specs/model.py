@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
+from perfmodel.parse import parse_text
 from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.parts import MLA, MoE, RopeScaling
@@ -37,6 +38,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
 
     Raises InputError naming what is unknown or missing.
     """
+    name = parse_text(name, flag)
     key = files.spelling(name)
     if key in files.bundled_names("models"):
         return load_bundled(key)
@@ -55,9 +57,33 @@ def _plain(name: str) -> str | None:
     """
     if name in aliases():
         return None
-    tuned = r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)"
-    plain = re.sub(tuned, "", re.sub(r"^(meta|nvidia)-", "", name.rpartition("/")[2]))
+    plain = re.sub(r"^(meta|nvidia)-", "", _untuned(name.rpartition("/")[2]))
     return plain if plain in aliases() or plain in files.bundled_names("models") else None
+
+
+def _untuned(name: str) -> str:
+    """Without what it was tuned for."""
+    return re.sub(r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", name)
+
+
+def hub_id(name: str, flag: str = "--model") -> str | None:
+    """The Hugging Face id of just the model that a name means: one that is typed, or the listed one that reads like it.
+
+    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). A file's own where it
+    states one; a folder is what it is. None where none is known. Raises InputError as `load_model`.
+    """
+    found, key = load_model(name, flag), files.spelling(name)
+    if os.path.isdir(name) or key == found.name:
+        return name if os.path.isdir(name) else found.hf_id
+    if name.endswith((".json", ".yaml", ".yml")) or os.path.isfile(name):
+        return found.hf_id
+    listed = [i for i in (found.hf_id, *found.aliases) if i and "/" in i]
+    if "/" in name:
+        return next((i for i in listed if files.spelling(i) == key), name)
+    tails = {files.spelling(i.rpartition("/")[2]): i for i in listed}
+    bare = {_untuned(tail): i for tail, i in reversed(tails.items())}
+    like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
+    return like or (found.hf_id if key in aliases() else None)
 
 
 def precision_of(

@@ -13,7 +13,7 @@ from perfmodel.operations import Floats
 from perfmodel.specs.gpu import GPUSpec
 
 DEFAULT_MEMORY_FRACTION = 0.92
-"""Share of device memory that a serving engine takes: vLLM's default (gpu_memory_utilization of its CacheConfig, 0.32)."""
+"""Share of device memory that a serving engine takes: vLLM's default (`CacheConfig.gpu_memory_utilization`, 0.32)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,13 @@ class Scenario:
 
     def target_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
         """Ops of a target pass: decoding at query 1, verification at gamma + 1."""
-        share = self.independence
-        independent = None if share == 1.0 else 1.0 + (np.asarray(query) - 1.0) * share
         ops = costs.forward(
             self.target_shard,
             batch,
             query,
             context,
             Full(),
-            independent_query=independent,
+            independent_query=1.0 + (np.asarray(query) - 1.0) * self.independence,
             kept_states=self.kept_states(query),
             topk_reuse=self.topk_reuse,
             longest=self.longest(batch, context),

@@ -103,7 +103,7 @@ def test_open_gamma_takes_the_best():
 
 @pytest.mark.parametrize("target", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_wishes_are_refused(target):
-    with pytest.raises(InputError, match="speedup: must be a finite number above 0"):
+    with pytest.raises(InputError, match="speedup: must be a finite number"):
         inverse(BASE, speedup=target)
 
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from perfmodel.answers.draft_lengths import _table, catch_up, length_table, length_tables
 from perfmodel.answers.engine_lines import Served, export, five_item_rows
 from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.schedule import schedule
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.specs import files
@@ -167,7 +168,7 @@ def handed(draft: dict, path: str | None = None, **flags):
         ({"draft": "eagle"}, "some/head", "eagle", "EAGLE"),
         ({"draft": "eagle:features=3,vocab=32000"}, "some/head", "eagle3", "EAGLE3"),
         ({"draft": "mtp"}, None, "mtp", "NEXTN"),
-        ({"draft": "llama-3.2-1b"}, None, "draft_model", "STANDALONE"),
+        ({"draft": "llama-3.2-1b"}, "some/model", "draft_model", "STANDALONE"),
         ({"draft": "parallel:llama-3.2-1b"}, "some/pard", "draft_model", None),
     ],
 )
@@ -203,11 +204,13 @@ def test_medusa_heads_have_no_line() -> None:
     assert any("SGLang has no flag for a medusa draft" in note for note in out.notes)
 
 
-def test_a_file_is_no_name_that_an_engine_serves() -> None:
-    s = scenario(draft="ngram")
-    out = export(length_table(s, (4096.0,), 64, 6), s.draft, Served("some/config.json"))
+def test_a_file_is_no_name_that_an_engine_serves(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text((files.data_directory("models") / "qwen3-8b.yaml").read_text().replace("hf_id", "#"), "utf-8")
+    asked = {"hardware": "h100", "context": 4096, "max_batch": 8, "draft": "ngram", "rate": "0.4x3"}
+    out = schedule(path, **asked).tables[0].export
     assert (out.vllm_line, out.sglang_line) == (None, None)
-    assert out.notes == ("no engine serves some/config.json: give --model-path",)
+    assert out.notes == ("which checkpoint is served is yours to say: give --model-path",)
 
 
 def test_no_method_is_invented_for_a_sparse_draft() -> None:
@@ -404,3 +407,19 @@ def test_the_sglang_schema_refuses(change: dict) -> None:
 def test_refusals(call, words: str) -> None:
     with pytest.raises(InputError, match=words):
         call(scenario())
+
+
+def test_lines_serve_the_models_that_were_named() -> None:
+    asked = {"hardware": "h200", "context": 4096, "max_batch": 4}
+    named = schedule("Llama-3.3-70B", draft="llama-3.2-1b-instruct", alpha=0.7, **asked).tables[0].export
+    for line in (named.vllm_line, named.sglang_line):
+        assert "meta-llama/Llama-3.3-70B-Instruct" in line
+        assert "meta-llama/Llama-3.2-1B-Instruct" in line
+        assert "3.1" not in line
+    given = schedule("llama-3.3-70b", draft="ngram", rate="0.4x3", model_path="models/mine", **asked).tables[0].export
+    assert given.vllm_line.startswith("vllm serve models/mine ")
+    drafted = schedule("llama-3.1-8b", draft="qwen2.5-0.5b-instruct", alpha=0.7, **asked).tables[0].export
+    assert (drafted.vllm_line, drafted.sglang_line) == (None, None)
+    unsaid = schedule("qwen2.5-7b-instruct", draft="ngram", rate="0.4x3", **asked).tables[0].export
+    assert (unsaid.vllm_line, unsaid.sglang_line) == (None, None)
+    assert unsaid.notes == ("which checkpoint is served is yours to say: give --model-path",)

@@ -13,7 +13,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from tests.attack import faults, hostile, mutants, readers, verbs, watch
+from tests.attack import faults, forks, hostile, jobs, mutants, readers, verbs, watch
 from tests.attack.__main__ import ROOT
 
 pytestmark = pytest.mark.slow
@@ -82,7 +82,7 @@ def test_the_same_seed_spoils_alike() -> None:
 
 def test_a_journal_that_forgets_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its flush a journal loses what was reported done when the process is killed: the suite must notice."""
-    job = next(job for job in faults.jobs("") if job.name == "measure")
+    job = next(job for job in jobs.jobs("") if job.name == "measure")
     place = tmp_path / "t-1"
     place.mkdir()
     row = '{"key":"a"}'
@@ -100,9 +100,9 @@ def test_a_run_can_be_killed_at_a_call_and_on_a_full_disk(tmp_path: Path) -> Non
         Journal.begin(path, {"schema_version": 1})
         os._exit(5)
 
-    assert faults.run([], stop_call=1, before=begin).status == -9
+    assert forks.run([], stop_call=1, before=begin).status == -9
     path.unlink()
-    assert faults.run([], before=begin).status == 5
+    assert forks.run([], before=begin).status == 5
 
 
 def test_a_mutant_is_in_memory_alone_and_its_tests_notice() -> None:

@@ -1,11 +1,13 @@
 """Every command and every option of the command line, with one to three values that nobody should give."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import typer
 
@@ -37,6 +39,16 @@ GOOD: dict[str, tuple[str, ...]] = {
     "--target": ("1.5",),
     "--batch-range": ("32..64",),
     "--max-batch": ("64",),
+    "--plot-engines": ("out.svg",),
+    "--markdown": ("out.md",),
+    "--baseline": ("out.json",),
+    "--results": (f"{ROOT}/results/cpu-1", "."),
+    "--from-microbench": (f"{ROOT}/results/cpu-1",),
+    "--url": ("http://127.0.0.1:9",),
+    "--machine": ("t-1",),
+    "--tree": ("2x1", "auto"),
+    "--dtype": ("fp32", "fp64"),
+    "--device": ("cpu",),
 }  # fmt: skip
 EDGES: dict[str, tuple[str, ...]] = {
     "--batch": ("1", "1000000", "1..256", "1..1000000", "1,2,3,5,8"),
@@ -72,41 +84,48 @@ OWN: dict[str, dict[str, str]] = {
     "moe": {"--model": "qwen3-30b-a3b"},
     "plot surface": {"--batch": "1..64", "--context": "1k..64k"},
     "plot ratios": {"--context": "1k..64k"},
-    "validate engine": {"--from": GOOD["--from"][0]},
+    "validate engine": {"--from": GOOD["--from"][0], "--draft-kv": "full", "--gamma": "3"},
+    "validate check": {"--results": GOOD["--results"][0]},
+    "validate acceptance": {"--context": "64", "--draft-kv": "streamingllm:32"},
+    "validate generate": {"--context": "64", "--draft-kv": "streamingllm:32", "--batch": "2", "--gamma": "3"},
 }
 """What a command or a group of them takes that others do not."""
 NAMES = ("h100", "llama-3.1-8b", "ideal", "quest:512", "snapkv")
+STANDING = {
+    "validate measure": "cpu-quick",
+    "validate microbench": "cpu-quick",
+    "validate run": "cpu-quick",
+    "validate report": "cpu-1",
+    "validate calibrate": "h100-sxm-80gb.magicdec",
+}
+"""What stands without a flag, where it is of a kind of its own."""
 ASK = ("--model", "--hardware", "--batch", "--context", "--draft-kv", "--alpha", "--gamma")
 """Given to every command that has them, so that it has something to answer."""
+UNASKED = {"validate generate": ("--model", "--rates")}
+"""But to these, which have a model of their own, or need another flag beside it."""
 NEEDED = ("--output", "--small", "--small-rate", "--rates", "--target")
-NEVER = {
-    "--write",
-    "--help",
-    "--version",
-    "--results",
-    "--url",
-    "--resume",
-    "--markdown",
-    "--held-out",
-    "--from-microbench",
-}
-"""Not given: what measures, or writes into the source tree; the suite of faults does that in its own folders."""
-PLACES = {"--output", "--out", "--plot", "--draft-path", "--model-path"}
+NEVER = {"--help", "--version"}
+"""Not given: they answer whatever else is asked."""
+PLACES = {"--output", "--out", "--plot", "--plot-engines", "--markdown", "--baseline", "--draft-path", "--model-path"}
 """Where something is written: only names of the folder that the suite works in."""
-MEASURING = {
-    "generate",
-    "measure",
-    "microbench",
-    "run",
-    "accuracy",
-    "acceptance",
-    "report",
-    "calibrate",
-    "history",
-    "check",
+WORK = (
+    "harness.side_by_side.compare", "harness.acceptance.measure", "harness.measure.run_plan",
+    "harness.micro.run.run_micro", "accuracy.record.record", "fit.engine_make.make", "cli.trees.planned",
+    "cli.accuracy.write_all", "cli.calibrate.write_all", "cli.measure.write",
+)  # fmt: skip
+"""Calls of perfmodel.validate with which minutes of work begin, or which write into the source tree: a command that
+gets as far has accepted all its options, and ends there. What such work leaves behind the suite of faults attacks."""
+SLOW = {
+    "validate accuracy": 0.2,
+    "validate calibrate": 0.2,
+    "validate check": 0.2,
+    "explore": 0.1,
+    "plot": 0.15,
+    "sweep": 0.7,
+    "compare": 0.5,
+    "inflection": 0.5,
+    "validate compare": 0.1,
 }
-"""Verbs of `validate` that run for minutes or read the source tree's own records."""
-SLOW = {"explore": 0.1, "plot": 0.15, "sweep": 0.7, "compare": 0.5, "inflection": 0.5, "validate compare": 0.1}
 """Commands that draw or answer a grid get fewer inputs."""
 
 
@@ -134,8 +153,7 @@ def verbs() -> tuple[Verb, ...]:
 def _below(command: Any, words: tuple[str, ...]) -> Iterator[Verb]:
     if hasattr(command, "commands"):
         for name, inner in command.commands.items():
-            if words != ("validate",) or name not in MEASURING:
-                yield from _below(inner, (*words, name))
+            yield from _below(inner, (*words, name))
         return
     options = {p.opts[0]: not p.is_flag for p in command.params if p.opts[0].startswith("--")}
     yield Verb(words, options, sum(not p.opts[0].startswith("--") for p in command.params))
@@ -146,6 +164,8 @@ def command(rng: Random, verb: Verb) -> list[str]:
     given = {flag: rng.choice((GOOD[flag][0], GOOD[flag][0], *GOOD[flag])) for flag in ASK if flag in verb.options}
     given |= {flag: GOOD[flag][0] for flag in NEEDED if flag in verb.options}
     given |= OWN.get(verb.words[0], {}) | OWN.get(verb.name, {})
+    for flag in UNASKED.get(verb.name, ()):
+        given.pop(flag)
     flags = [flag for flag in verb.options if flag not in NEVER]
     switches: list[str] = []
     for flag in rng.sample(flags, min(len(flags), rng.choice((1, 1, 1, 2, 3)))):
@@ -170,19 +190,34 @@ def command(rng: Random, verb: Verb) -> list[str]:
     if "--overwrite" in verb.options:
         switches.append("--overwrite")
     free = [hostile.value(rng) for _ in range(verb.arguments)]
-    free = [rng.choice((text, *NAMES)) for text in free]
+    known_names = (STANDING[verb.name],) * 9 if verb.name in STANDING else NAMES
+    free = [rng.choice((text, *known_names)) for text in free]
     return [*verb.words, *(part for item in given.items() for part in item), *switches, *free]
 
 
 def attack(tally: watch.Tally, seed: int, count: int) -> None:
     """Give each command its share of `count` command lines; all follow from the seed. Run it in a folder to lose."""
     each = count / sum(_share(verb) for verb in verbs())
-    for verb in verbs():
-        for number in range(max(2, round(each * _share(verb)))):
-            refused, fault = watch.run(command(Random(f"{seed}:{verb.name}:{number}"), verb))
-            for left in Path().glob("out.*"):
-                _remove(left)
-            tally.count(verb.name, refused, fault and f"{fault} (seed {seed}, {number})")
+    with _no_work():
+        for verb in verbs():
+            for number in range(max(2, round(each * _share(verb)))):
+                refused, fault = watch.run(command(Random(f"{seed}:{verb.name}:{number}"), verb))
+                for left in Path().iterdir():
+                    _remove(left)
+                tally.count(verb.name, refused, fault and f"{fault} (seed {seed}, {number})")
+
+
+@contextlib.contextmanager
+def _no_work() -> Iterator[None]:
+    """End a command with status 0 where its work would begin."""
+
+    def begun(*_: Any, **__: Any) -> None:
+        raise typer.Exit(0)
+
+    with contextlib.ExitStack() as stack:
+        for name in WORK:
+            stack.enter_context(mock.patch(f"perfmodel.validate.{name}", begun))
+        yield
 
 
 def _share(verb: Verb) -> float:

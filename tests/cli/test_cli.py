@@ -228,9 +228,13 @@ def test_gamma_zero_says_what_a_draft_would_do(ask: Callable[..., Any], out: Run
         == ask(*POINT, *stack, "--gamma", "2")["gamma_optimal"]
         == 2
     )
-    assert "Baseline (plain decoding), as asked" in out("whatif", *SUBJECT, *POINT, "--gamma", "0")
+    assert "Baseline (no speculation), as asked" in out("whatif", *SUBJECT, *POINT, "--gamma", "0")
     unknown = ask(*POINT, "--gamma", "0", "--draft-kv", "snapkv:77")
     assert "such as an alpha" in unknown["reason"]
+    alone = out("whatif", *SUBJECT, *POINT, "--gamma", "0", "--draft-kv", "snapkv:77")
+    assert "Baseline (no speculation), as asked" in alone  # nothing was asked of speculation
+    assert "pay:" not in alone
+    assert not any(line.startswith("best ") for line in alone.splitlines())
     # and where no draft pays, which term decides at gamma 1
     short = ask("--batch", "64", "--context", "1k", "--alpha", "0.8", *stack)
     assert short["query"]["gamma"] == 0

@@ -151,7 +151,7 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
             "give --alpha",
         ),
         (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
-        ((*TREE, "--alpha", "0.5"), "No such option: --alpha"),
+        ((*TREE, "--alpha", "0.5"), "--alpha: a tree's acceptance is by rank of the child: --rates"),
         ((*TREE, "--size", "9999"), "tree size"),
         ((*TREE, "--levels", "0"), "tree levels"),
         ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),

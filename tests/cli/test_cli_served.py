@@ -186,7 +186,7 @@ def test_a_flag_that_is_needed_is_missed_by_name(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((*HIERARCHY, "--draft", "llama-68m"), "No such option: --draft"),
+        ((*HIERARCHY, "--draft", "llama-68m"), "--draft: the small model is --small, the middle's cache --draft-kv"),
         ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
         ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
         ((*HIERARCHY[:-1], "often"), "--small-rate"),

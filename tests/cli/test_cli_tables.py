@@ -77,11 +77,11 @@ def test_devices_at_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: 
     narrow(monkeypatch)
     lines = [line.rstrip() for line in run(capsys, "gpus", "list").splitlines()]
     assert lines[1:4] == [
-        "                                     bf16       fp8",
-        " name                GB    GB/s   TFLOP/s   TFLOP/s   calibration",
+        "                                                     fp8",
+        " name                GB    GB/s   bf16 TFLOP/s   TFLOP/s   calibration",
         " " + "─" * 78,
     ]
-    assert " a100-sxm-80gb       80    2039       312         -   a100-sxm-80gb.magicdec" in lines
+    assert " a100-sxm-80gb       80    2039            312         -   a100-sxm-80gb.vllm" in lines
 
 
 def test_lengths_at_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

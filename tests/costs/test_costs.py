@@ -99,6 +99,8 @@ def test_head_of_a_prefill_sees_one_token():
     ops = count(part(tiny()), batch=3.0, query=50.0, context=0.0, head_query=1.0)
     assert ops["lm_head"].cost.flops == 3 * 2 * 100 * 48
     assert ops["down"].cost.flops == 3 * 50 * 2 * 80 * 48 * 3
+    two = count(part(tiny()), batch=3.0, query=50.0, context=0.0, head_query=2.0)["lm_head"]
+    assert (two.cost.flops, two.rows) == (3 * 2 * 2 * 100 * 48, 6)
 
 
 def test_biases():
@@ -135,7 +137,7 @@ def test_kv_heads_that_do_not_divide_leave_the_fullest_device_to_time():
     p = part(tiny(num_attention_heads=40, num_key_value_heads=10), 4)
     ops = count(p, batch=5.0, query=2.0, context=1000.0)
     assert ops["attention (full)"].cost.kv_bytes == 5 * 3 * 1000 * (3 * (16 + 16) * 2)
-    assert ops["attention (full)"].work_items == 5 * 3
+    assert ops["attention (full)"].work_items == ops["attention (full)"].rows == 5 * 3
     assert ops["attention (full)"].cost.flops == 5 * 3 * 4 * 10 * 16 * (2 * 1000 + 3)  # query heads divide: 10 each
     assert ops["qkv"].cost.weight_bytes == 3 * 48 * (10 * 16 + 3 * 2 * 16) * 2
     assert ops["qkv"].columns == 3 * (10 * 16 + 3 * 2 * 16)
@@ -317,6 +319,8 @@ def test_selection_multiplies_by_batch_and_layers():
     (op,) = selection(p, 9.0, 4096.0, kv)
     # smallest and largest key of each page: 2 x 8 heads x 128 x 2 bytes
     assert op.cost.kv_bytes == 9 * 32 * 4096 / 16 * 4096
+    # both scored by 32 query heads of 128, in two kernels a layer
+    assert (op.cost.flops, op.kernels) == (9 * 32 * 4096 / 16 * 2 * (2 * 32 * 128), 64)
     assert selection(p, 9.0, 4096.0, kv, "iteration") == []
     assert selection(p, 9.0, 4096.0, FULL) == []
 

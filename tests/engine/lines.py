@@ -50,7 +50,8 @@ def emitted() -> dict[str, Export]:
         rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
         served = Served("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
-        path = HEAD if str(asked["draft"]).startswith(HEADS) else None
+        own = draft.model.hf_id if "llama-3.2-1b" in str(asked["draft"]) else None
+        path = HEAD if str(asked["draft"]).startswith(HEADS) else own
         found[name] = export(table, draft, served, path)
     return found
 

@@ -263,6 +263,16 @@ def test_one_method_imports_no_other():
     assert out.split() == ["base", "snapkv", "False"]
 
 
+SPARSE = (
+    *("pillar:100", "h2o:100", "tova:100", "quest:100,page=20", "topk:100", "snapkv:100", "streamingllm:100"),
+    *(
+        "pqcache:100,subvectors=4,bits=3,iterations=5",
+        "retrieval:100,every=4",
+        "retrieval:100,every=4,keep_means=false",
+    ),
+)
+
+
 # Choosing, by hand, at S = 1000: 32 query heads of 128 (a score takes 8192 FLOPs), 8 KV heads, keys of 2048 bytes.
 
 
@@ -279,6 +289,33 @@ def test_one_method_imports_no_other():
         ("h2o:100", "setup", 1000 * 1000 / 2 * 8192, 1000 * (2048 + 4 * 8), 2),
         ("tova:100", "select_step", 100 * 33, 2 * 4 * 100, 1),
         ("tova:100", "setup", 1000 * (8192 + 32), 1000 * (2048 + 2 * 4), 2),
+        # 50 means of 20 keys scored (averaged first where none is kept), the budget read and written; 1 in 4 iterations
+        ("retrieval:100,every=4,chunk=20", "select_iteration", 50 * 8192 / 4, (50 * 2048 + 2 * 100 * 4096) / 4, 0.75),
+        ("retrieval:100,every=4,chunk=20", "setup", 50 * 8192 + 1000 * 1024, 1050 * 2048 + 2 * 100 * 4096, 3),
+        (
+            "retrieval:100,every=4,chunk=20,keep_means=false",
+            "select_iteration",
+            (50 * 8192 + 1000 * 1024) / 4,
+            (1000 * 2048 + 2 * 100 * 4096) / 4,
+            0.75,
+        ),
+        (
+            "retrieval:100,every=4,chunk=20,keep_means=false",
+            "setup",
+            50 * 8192 + 1000 * 1024,
+            1000 * 2048 + 2 * 100 * 4096,
+            3,
+        ),
+        # 32 queries scored and summed, 7 neighbours pooled; scores written and read twice, the budget once
+        (
+            "snapkv:100",
+            "setup",
+            1000 * 8192 * 32 + 1000 * 32 * (32 + 7),
+            1000 * 2048 + 4 * 4 * 1000 * 32 + 2 * 100 * 4096,
+            4,
+        ),
+        ("streamingllm:100", "setup", 0, 2 * 100 * 4096, 1),
+        ("topk:100", "select_step", 900 * 8192, 900 * 2048, 2),
         # 50 pages of 20: both bounds scored; bounds of 2 keys a page
         ("quest:100,page=20", "select_step", 2 * 50 * 8192, 50 * 2 * 2048, 2),
         ("quest:100,page=20", "setup", 2 * 1000 * 8 * 128, 1000 * 2048 + 50 * 2 * 2048, 1),
@@ -305,22 +342,23 @@ def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kern
 
 
 def test_nothing_is_chosen_where_the_budget_holds_the_context() -> None:
-    for text in (
-        "pillar:100",
-        "h2o:100",
-        "tova:100",
-        "quest:100,page=20",
-        "pqcache:100,subvectors=4,bits=3,iterations=5",
-    ):
+    for text in SPARSE:
         for when in ("select_step", "select_iteration", "setup"):
             step = getattr(parse_kv(text), when)(100.0, LLAMA)
             assert not np.any([step.flops, step.bytes, step.kernels]), (text, when)
+        assert parse_kv(text).stored_bytes(100.0, LLAMA) == 0, text
+        assert parse_kv(text).beyond_budget(np.array([99.0, 100.0, 101.0])).tolist() == [0, 0, 1], text
+        assert parse_kv(text).read_bytes(60.0, LLAMA) == 60 * KAPPA, text
 
 
-def test_kernels_of_a_choice_that_every_step_makes() -> None:
-    assert parse_kv("topk:100").select_step(1000.0, LLAMA).kernels == 2
-    assert parse_kv("topk:100").select_step(100.0, LLAMA).kernels == 0
-    assert parse_kv("topk:100").select_step(1000.0, LLAMA).bytes == 900 * 2048
+def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
+    some, whole = parse_kv("pillar,share=0.5"), parse_kv("pillar,share=1")
+    assert some.beyond_budget(np.array([0.0, 1.0, 9.0])).tolist() == [0, 1, 1]
+    assert whole.beyond_budget(9.0) == 0
+    assert some.stored_bytes(1000.0, LLAMA) == 500 * 8 * 4
+    assert whole.stored_bytes(1000.0, LLAMA) == 0
+    assert some.select_iteration(1000.0, LLAMA).kernels == 1
+    assert parse_kv("full").beyond_budget(1e12) == 0
 
 
 @pytest.mark.parametrize(

@@ -77,3 +77,34 @@ def test_no_alias_hides_a_bundled_name() -> None:
     for kind, table in (("gpus", gpu.aliases()), ("models", model.aliases())):
         for name in files.bundled_names(kind):
             assert table.get(name, (name,)) == (name,), name
+
+
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [
+        ("llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B"),
+        ("Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("llama-3.1-70b-instruct", "meta-llama/Llama-3.1-70B-Instruct"),
+        ("deepseek-r1-distill-llama-8b", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
+        ("glm-4.7", "zai-org/GLM-4.7"),
+        ("mistral-small-3.1-24b", "mistralai/Mistral-Small-3.1-24B-Instruct-2503"),
+        ("llama2-7b", "meta-llama/Llama-2-7b-hf"),  # another spelling of the bundled name
+        ("META-LLAMA/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+        ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
+        ("qwen2.5-7b-instruct", None),  # whose is not said
+    ],
+)
+def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
+    assert model.hub_id(name) == served
+
+
+def test_every_name_of_a_bundled_model_has_the_id_that_reads_like_it() -> None:
+    """Of an id the id itself, else one that this model lists; for its own name its own."""
+    for name in files.bundled_names("models"):
+        spec = model.load_bundled(name)
+        ids = [spec.hf_id, *(a for a in spec.aliases if "/" in a)]
+        assert model.hub_id(name) == spec.hf_id
+        assert all(model.hub_id(i) == i for i in ids)
+        for i in ids:
+            tail = i.rpartition("/")[2]
+            assert tail == name or model.hub_id(tail) in ids

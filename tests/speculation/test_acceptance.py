@@ -167,6 +167,49 @@ def test_converters_refuse_what_cannot_be(convert, values):
         convert(*values)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: acc.tokens_per_iteration(3, np.array([0.5, 1.5])),
+        lambda: acc.alpha_from_tokens_per_iteration(np.array([2.0, 4.5]), 3),
+        lambda: acc.alpha_from_tokens_per_iteration(np.array([2.0, 0.5]), 3),
+        lambda: acc.alpha_from_tokens_per_iteration(2.0, np.array([3, 2.5])),
+        lambda: acc.conditional_from_survival([[1, 0.5], [0.9, 0.5]]),
+        lambda: acc.conditional_from_survival([[1, 0.5, 0.4], [1, 0.5, 0.6]]),
+        lambda: acc.survival_from_histogram([[1, 2], [0, 0]]),
+        lambda: acc.accept_rate_from_tokens(np.array([2.0, 4.5]), 3),
+        lambda: acc.sigma_from_tokens(np.array([1.0, 4.5]), 3),
+        lambda: acc.tokens_from_sigma(np.array([0.5, 0.2]), 3),
+        lambda: Acceptance.from_beta(2, 2).tokens_per_iteration([1, 1.5]),
+    ],
+)
+def test_one_value_of_many_that_cannot_be_is_refused(call):
+    with pytest.raises(InputError):
+        call()
+
+
+def test_values_at_the_very_ends_are_taken():
+    assert acc.alpha_from_tokens_per_iteration(np.array([1.0, 4.0]), 3).tolist() == pytest.approx([0, 1], abs=1e-12)
+    assert acc.alpha_from_tokens_per_iteration(1.5, 1) == pytest.approx(0.5)
+    assert acc.accept_rate_from_tokens(4.0, 3) == 1
+    assert acc.accept_rate_from_tokens(2.0, 1) == 1
+    assert acc.sigma_from_tokens(1.0, 0) == 1
+    assert acc.tokens_from_sigma(1 / 3, 2) == 1
+    assert acc.tokens_from_accept_rate(1, 1) == 2
+    assert acc.tokens_from_accepted(0) == acc.accepted_from_tokens(2) == 1
+    assert acc.lockstep_tokens_per_iteration([1, 0.5], 1) == 1.5
+    assert acc.static_batch_tokens_per_iteration([1, 0.5], 1, 1) == 1
+    assert Acceptance.from_positions([1.0]).survival(1).tolist() == [1, 1]
+    assert Acceptance.from_positions([0.5] * acc.MAX_GAMMA).max_gamma == acc.MAX_GAMMA
+    with pytest.raises(InputError, match="1 to 4096 rates"):
+        Acceptance.from_positions([0.5] * (acc.MAX_GAMMA + 1))
+    for least in (1e-3, 1e6):
+        assert Acceptance.from_beta(least, least).beta == (least, least, "iteration")
+    assert Acceptance.from_ngram(0.5, 1).tail == 0
+    assert Acceptance.from_alpha(0.5).survival(acc.MAX_GAMMA).size == acc.MAX_GAMMA + 1
+    assert Acceptance.from_alpha(0.5).survival(0).tolist() == [1]
+
+
 # Mixtures.
 
 
@@ -219,6 +262,29 @@ def test_ngram_by_hand():
     assert ngram.max_gamma is None
     assert ngram.alpha is None
     assert Acceptance.from_ngram(0.3, 1).tokens_per_iteration(8) == pytest.approx(1.3)
+
+
+def test_a_decay_by_hand():
+    # .8, .4, .2, ...: 1 + .8 + .32 + .064 at gamma 3; past 64 positions the rate stays as it is there
+    heads = Acceptance.from_decay(0.8, 0.5)
+    assert heads.tokens_per_iteration(3) == pytest.approx(2.184)
+    assert heads.tokens_per_iteration(0) == 1.0
+    level = Acceptance.from_decay(1.0, 0.99)
+    rates = acc.conditional_from_survival(level.survival(80))
+    np.testing.assert_allclose(rates[:64], 0.99 ** np.arange(64), rtol=1e-9)
+    np.testing.assert_allclose(rates[64:], 0.99**64, rtol=1e-9)
+    assert "alpha 0.8, times 0.5 at each further position" in heads.source
+    assert Acceptance.from_decay(0.8, 0.5, "mine").source == "mine"
+
+
+def test_how_far_an_acceptance_is_carried():
+    # a constant is measured at one token unless it is said where: from 4 tokens an iteration to 2 and to 8
+    alpha, known = Acceptance.from_alpha(0.5), Acceptance.from_tokens_per_iteration(2.0, 3)
+    np.testing.assert_allclose(alpha.carried([0, 1, 3]), [0, 0, math.log(2)])
+    np.testing.assert_allclose(known.carried(np.array([0, 1, 3, 7])), [0, math.log(2), 0, math.log(2)])
+    assert Acceptance.from_positions([0.5, 0.4]).carried([1, 2]).tolist() == [0, 0]
+    assert known.effective_alpha(9) == known.alpha
+    assert Acceptance.from_positions([0.8, 0.8]).effective_alpha(2) == pytest.approx(0.8)
 
 
 # Batches.

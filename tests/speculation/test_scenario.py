@@ -1,5 +1,7 @@
 """Which machine and which ops a draft pass is timed with, by hand on the ideal roofline of an A100."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,12 +50,28 @@ def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
 
 def test_selection_stays_where_only_matrices_and_cache_are_counted() -> None:
     """`core_ops` leaves out norms and activations, and not what the draft reads to choose."""
-    from dataclasses import replace
-
     quest = replace(scenario(draft_kv="quest:1024,page=16"), core_ops=True)
     names = [op.name for op in quest.draft_ops(64.0, 32000.0)]
     assert "kv step (full)" in names
     assert not {"norms", "cache upkeep"} & set(names)
+
+
+def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
+    """A standard deviation of 400 around 1000 is 1000 +- 693; of 3 sequences the longest lies at 3/4 of that width."""
+    ragged = replace(scenario(), context_std=400.0)
+    assert ragged.longest(3.0, 1000.0) == pytest.approx(1 + 3**0.5 * 0.4 * 2 / 4)
+    assert ragged.longest(np.array([1.0, 3.0]), 0.5).tolist() == pytest.approx([1.0, 1 + 3**0.5 * 400 * 2 / 4])
+    assert scenario().longest(3.0, 1000.0) == 1.0
+
+
+def test_states_that_a_verification_keeps() -> None:
+    """One after every token it may go back to, or the last one alone where accepted tokens are run again."""
+    asked = scenario(model="qwen3-next-80b-a3b", tp=8)
+    assert asked.kept_states(4.0) == 4.0
+    assert replace(asked, state_rollback="replay").kept_states(4.0) == 1.0
+    (kept,) = (op.cost.kv_bytes for op in asked.target_ops(2.0, 100.0, 4.0) if op.cache == "state")
+    (one,) = (op.cost.kv_bytes for op in asked.target_ops(2.0, 100.0) if op.cache == "state")
+    assert kept == one / 2 * 5  # read once and written four times, against once each
 
 
 @pytest.mark.parametrize("draft", ["self", "medusa", "eagle", "dflash", "ngram", "llama-3.2-1b"])

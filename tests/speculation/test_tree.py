@@ -207,6 +207,12 @@ def test_published_trees_within_ten_percent() -> None:
     assert max(errors) < 0.10
 
 
+def test_children_that_are_never_accepted_are_left_out() -> None:
+    """One child of two is worth drafting, or none: a chain of four, and a root alone."""
+    assert Growth(TreeAcceptance.of([0.5, 0.0]), 8, 4).best(8, 4).parents == (-1, 0, 1, 2)
+    assert Growth(TreeAcceptance.of([0.0, 0.0, 0.0]), 8, 4).best(8, 4).parents == (-1,)
+
+
 def test_rates_by_level_end_where_they_were_given() -> None:
     """Three levels of children make four levels with the root; rates of one level hold at every level."""
     given = TreeAcceptance.of([[0.5, 0.2], [0.4, 0.1], [0.3, 0.1]])

@@ -94,6 +94,9 @@ def test_memory_holds_both_drafts() -> None:
     middle, inner = (memory_of(level, 4.0, 65536.0, 9, 0.9) for level in (sparse, small))
     assert both.draft_weight_bytes == inner.draft_weight_bytes > 0
     assert both.draft_kv_bytes == middle.draft_kv_bytes + inner.draft_kv_bytes
+    room = 0.9 * 80e9 - both.weight_bytes - both.draft_weight_bytes
+    each = (both.kv_bytes + both.draft_kv_bytes) / 4  # of one sequence
+    assert both.max_batch == np.floor(room / each) >= 1
     assert memory_of_both(small, sparse, float(both.max_batch), 65536.0, 9, 0.9).fits
     assert not memory_of_both(small, sparse, float(both.max_batch) + 1, 65536.0, 9, 0.9).fits
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.sensitivity import sensitivity
 from perfmodel.answers.whatif import whatif
-from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.calibration import Calibration, load_calibration, over_host
 from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import Scatter, Z
 from perfmodel.specs.published_engines import engine_speculation
@@ -21,6 +21,7 @@ from perfmodel.speculation.uncertainty import (
     log_error,
     parameter_variance,
     speedup_interval,
+    step_log_error,
     with_calibration,
     with_values,
 )
@@ -202,6 +203,18 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
     np.testing.assert_allclose(more[1:] ** 2, own[1] ** 2 + (off * np.log([2.0, 4.0])) ** 2, rtol=0.05)
     by_position = replace(carried, acceptance=Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3)))
     assert np.all(acceptance_log_error(by_position, at[2]) == 0)
+
+
+def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
+    """The calibration's error and the boxes' by the share of the step that is messages, at a right angle."""
+    asked = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, tp=4, draft="eagle", alpha=0.7, weights="fp8")
+    scenario = resolve(asked)
+    step, scatter = scenario.target_step(8.0, 4000.0), scenario.machine.calibration.error("target_s", "", "")
+    assert scatter is not None
+    share = float(step.terms["comm"]) / float(step.predicted_s)
+    assert 0.1 < share < 0.9
+    expected = math.sqrt(scatter.deviation**2 + (over_host().box_log_rms * share) ** 2)
+    assert float(step_log_error(scenario, 8.0, 4000.0)) == pytest.approx(expected)
 
 
 def test_boxes_over_pcie_are_less_certain() -> None:

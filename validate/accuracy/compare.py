@@ -101,10 +101,12 @@ class Cell:
             "stack": p.stack,
             "target": file_label(p.target),
             "draft": file_label(p.draft or ""),
-            "kv": p.draft_kv or "",
+            "kv": p.read,
             "batch": p.batch,
             "context": p.context,
             "gamma": p.gamma,
+            "tree": p.widths,
+            "gammas": p.gammas,
             "calibration": self.calibration,
             "fitted": self.fitted,
             "measured": self.measured,
@@ -241,10 +243,9 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
     for group in points.groups:
         gpu = group.scenario.machine.gpu
         cache_bytes = gpu.last_level_cache.si if gpu.last_level_cache else 0.0
-        for quantity, ops in group.passes.items():
-            shape = group.batch.shape
-            lower = np.broadcast_to(group.pass_time(quantity).lower_s, shape)
-            bytes_read = np.zeros(shape) + sum((op.cost.weight_bytes + op.cost.kv_bytes for op in ops), start=0.0)
+        for quantity in group.passes:
+            lower = np.broadcast_to(group.pass_time(quantity).lower_s, group.batch.shape)
+            bytes_read = group.bytes_read(quantity)
             for place, i in enumerate(group.index):
                 found[int(i), quantity] = float(lower[place]), bool(bytes_read[place] > cache_bytes)
     return found
@@ -266,16 +267,17 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "": lambda p: "",
     "model": lambda p: f"/{file_label(p.target)}",
     "draft": lambda p: f"/draft {file_label(p.draft)}" if p.draft else None,
-    "kv": lambda p: f"/{p.draft_kv}" if p.draft_kv else None,
+    "kv": lambda p: f"/{p.read}" if p.draft_kv else None,
+    "drafted": lambda p: "/trees" if p.widths else "/two levels" if p.gammas else None,
     "context": lambda p: f"/{band(p.context)}",
 }
 """Ways to cut the cells of a set and device; each is cut by quantity too. None: the cell has no part in it."""
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
-    """``set/device[/part]/quantity`` -> its cells."""
+    """``set/device[/part]/quantity`` -> its cells; a predicted 0, as of ideal's overhead, has no error and no part."""
     cut: dict[str, list[Cell]] = {}
-    for cell in cells:
+    for cell in (cell for cell in cells if cell.predicted > 0):
         for way in by:
             if (part := PARTITIONS[way](p := cell.point)) is not None:
                 cut.setdefault(f"{p.set_name}/{file_label(p.hardware)}{part}/{cell.quantity}", []).append(cell)

@@ -86,18 +86,17 @@ def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
 
 
 def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
-    """Header and a row a figure: mean, worst and bias of its relative errors."""
+    """Header and a row a figure: mean, worst and bias of its relative errors; none where it is predicted to be 0."""
     rows = []
     for name in figures:
-        if part := [c for c in cells if c.quantity == name]:
+        if part := [c for c in cells if c.quantity == name and c.predicted > 0]:
             e = error(part)
             rows.append([LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"])
     return ["figure", "mean error", "worst", "bias", "points"], rows
 
 
 def _subject(p: MeasuredPoint) -> list[str]:
-    pair = f"{file_label(p.target)} {file_label(p.draft or '')} {p.draft_kv}"
-    return [pair, f"{p.batch}", f"{p.asked_context}", f"{p.gamma}"]
+    return [_pair(p.target, p.draft or "", p.read), f"{p.batch}", f"{p.asked_context}", p.drafted]
 
 
 def _figure(c: Cell) -> str:
@@ -111,7 +110,8 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
     environment, protocol = data.environment, data.protocol
     fitted = ", ".join(calibration.fitted_on) or "nothing"
     seen = record.name in calibration.fitted_on
-    speedups = [c for c in cells if c.quantity == "speedup"]
+    chains = [c for c in cells if c.point.gamma is not None]
+    speedups = [c for c in chains if c.quantity == "speedup"]
     return [
         f"## {data.plan.title}",
         "",
@@ -126,10 +126,8 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         "",
         f"![predicted against measured]({stem}-errors.png)",
         "",
-        f"![what the passes are made of]({stem}-passes.png)",
-        "",
-        f"![speedup over context]({stem}-speedup.png)",
-        "",
+        *([f"![what the passes are made of]({stem}-passes.png)", ""] if chains else []),
+        *([f"![speedup over context]({stem}-speedup.png)", ""] if chains else []),
         "### Errors",
         "",
         *table(*error_table(cells)),
@@ -257,7 +255,8 @@ def _pass_rows(counted: PointSet, quantity: str) -> Iterator[tuple[str, list[str
         limiter = np.broadcast_to(time.limiter, shape)
         for place, i in enumerate(group.index):
             p = counted.points[i]
-            which = {"verify_s": f" γ {p.gamma}", "draft_s": f" {file_label(p.draft or '')} {p.draft_kv}"}
+            inside = "" if p.gamma is not None else f" γ {p.drafted}"  # passes that depend on what is drafted
+            which = {"verify_s": f" γ {p.drafted}", "draft_s": f" {file_label(p.draft or '')} {p.read}{inside}"}
             words = f"{file_label(p.target)} B {p.batch} S {p.asked_context}{which.get(quantity, '')}"
             row = [f"{1e3 * float(of[place]):.2f}" for of in columns]
             yield f"{quantity} {words}", [LABELS[quantity], words, *row, LIMITERS[str(limiter[place])]]

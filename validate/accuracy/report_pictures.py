@@ -22,13 +22,11 @@ MAX_POINTS = 6
 
 
 def draw(cells: Sequence[Cell], calibration: Calibration, stem: Path) -> list[Path]:
-    """``<stem>-errors.png``, ``-passes.png`` and ``-speedup.png``; the last two of the pair with the most points."""
-    mine = _largest(cells)
-    drawn = {
-        "errors": plots.residuals(cells),
-        "passes": passes(mine, calibration),
-        "speedup": speedup(mine, calibration),
-    }
+    """``<stem>-errors.png``; of the chains with the most points ``-passes.png`` and ``-speedup.png``."""
+    drawn = {"errors": plots.residuals(cells)}
+    if chains := [c for c in cells if c.point.gamma is not None]:
+        mine = _largest(chains)
+        drawn |= {"passes": passes(mine, calibration), "speedup": speedup(mine, calibration)}
     return [plots.save(figure, stem.with_name(f"{stem.name}-{name}.png")) for name, figure in drawn.items()]
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perfmodel.validate.accuracy.check import Baseline, Part
 
 CHECK_FAILED = 1
+NEXT = "to keep errors that you know of from growing: --baseline FILE --write once, then --baseline FILE"
 
 
 def check(
@@ -74,6 +75,8 @@ def check(
     for line in faults:
         typer.echo(line, err=True)
     if faults:
+        if not (max_error or baseline):
+            typer.echo(NEXT, err=True)
         raise typer.Exit(CHECK_FAILED)
 
 

@@ -81,8 +81,8 @@ def _of_row(cells: list["Cell"], row: str) -> list["Cell"]:
 def _show_row(cells: list["Cell"], held_out: bool) -> None:
     p, used = cells[0].point, cells[0].calibration
     fitted = f"a fit of {used} that has not seen this row" if held_out else f"{used}, which was fitted to this row"
-    typer.echo(f"{p.target} on {p.tp} x {p.hardware}, drafted by {p.draft or '-'} {p.draft_kv or ''}; batch {p.batch}, "
-               f"context {p.context}, gamma {p.gamma}\npredicted by {fitted if cells[0].fitted else used}\n"
+    typer.echo(f"{p.target} on {p.tp} x {p.hardware}, drafted by {p.draft or '-'} {p.read}; batch {p.batch}, "
+               f"context {p.context}, gamma {p.drafted}\npredicted by {fitted if cells[0].fitted else used}\n"
                f"measured by {p.source}, row {p.row_id}")  # fmt: skip
     rows = [[FIGURES[c.quantity], _value(c, c.measured), _value(c, c.predicted), f"{100 * c.error:+.1f}%"] for c in
             cells if c.quantity in FIGURES]  # fmt: skip

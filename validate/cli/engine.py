@@ -16,22 +16,25 @@ FROM = "FILE[,batch=N,input=N,output=N,gamma=N,accepted=X] of a benchmark, its f
 
 
 def engine(
-    model: Annotated[str, typer.Option(help="Target: a name of `perfmodel models list`, or a config.json.")],
-    hardware: Annotated[str, typer.Option(help="Device, by name or path.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="Target, by name or config.json.")],
+    hardware: Annotated[str, typer.Option("--hardware", "--gpu", "--device", help="Device, by name or path.")],
     source: Annotated[list[str] | None, typer.Option("--from", metavar="FILE", help=FROM)] = None,
     url: Annotated[
         str | None, typer.Option(help="A running OpenAI-compatible server to time, http://HOST:PORT.")
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the runs worth making; run nothing.")] = False,
-    tp: Annotated[int, typer.Option(help="Devices of the tensor-parallel group.")] = 1,
-    draft: Annotated[str, typer.Option(help="Who drafts: as --draft of whatif.")] = "ngram",
+    tp: Annotated[int, typer.Option("--tp", "--tensor-parallel", help="Devices of the tensor-parallel group.")] = 1,
+    draft: Annotated[str, typer.Option("--draft", "--draft-model", help="Who drafts: as --draft of whatif.")] = "ngram",
     draft_tp: Annotated[int | None, typer.Option(help="Devices of the draft [as --tp].")] = None,
     draft_kv: Annotated[str, typer.Option(help="METHOD[:BUDGET] of the draft's cache.")] = "full",
     gamma: Annotated[
-        str | None, typer.Option(help="Draft length where neither file nor server says; 0 is the baseline.")
+        str | None,
+        typer.Option("--gamma", "-g", help="Draft length where neither file nor server says; 0 is the baseline."),
     ] = None,
-    weights: Annotated[str | None, typer.Option(help="Weight format [the checkpoint's].")] = None,
-    kv_dtype: Annotated[str | None, typer.Option(help="KV-cache format [the checkpoint's].")] = None,
+    weights: Annotated[str | None, typer.Option("--weights", "--dtype", help="Weights [the checkpoint's].")] = None,
+    kv_dtype: Annotated[
+        str | None, typer.Option("--kv-dtype", "--kv-cache-dtype", help="KV-cache format [the checkpoint's].")
+    ] = None,
     engine: Annotated[str | None, typer.Option(help="Engine's name [as the server says, else vllm].")] = None,
     version: Annotated[str | None, typer.Option(help="Engine's version [as the server says, else unknown].")] = None,
     calibration: Annotated[str | None, typer.Option(help="Where all else comes from [the device's own].")] = None,
@@ -212,7 +215,7 @@ def _print_plan(
     gamma: int | None,
 ) -> None:  # fmt: skip
     from perfmodel.drafts import kinds
-    from perfmodel.specs.model import load_model
+    from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import Asked, commands
 
     word = query.draft.partition(":")[0]
@@ -220,7 +223,7 @@ def _print_plan(
     if word not in methods and word in kinds():
         raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", query.draft)
     lengths = (2, 7) if not gamma else (gamma,)
-    served = load_model(query.model).hf_id or query.model
+    served = hub_id(query.model) or query.model
     asked = Asked(
         served, engine, int(query.tp), methods.get(word, "draft_model"), draft_path, lengths, *places, new_tokens
     )

@@ -10,6 +10,7 @@ import typer
 from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
 from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.tree import TreeAcceptance, expected_tokens
 from perfmodel.speculation.two_levels import inner_rounds
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ SHOWN_TOKENS = 60
 
 @dataclass(frozen=True)
 class Predicted:
-    """The engine's answer: tokens/s of plain decoding, and the speedup."""
+    """The engine's answer for a device: tokens/s of plain decoding, and the speedup."""
 
+    hardware: str
     plain_tokens_per_s: float
     speedup: float
 
@@ -46,8 +48,9 @@ def table(plain: "Run", runs: "list[Run]", predicted: list[Predicted | None]) ->
     typer.echo(
         f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
         f"draft {request.draft}, {request.sampling}; prefill {plain.prefill_s:.2f} s; "
-        f"plain decoding {plain.tokens_per_s:.1f} tokens/s, T_T {plain.verify_s * 1e3:.2f} ms"
-        + (f" (predicted {told.plain_tokens_per_s:.0f})" if told else "")
+        f"plain decoding {plain.tokens_per_s:.1f} tokens/s"
+        + (f" (predicted for {told.hardware}: {told.plain_tokens_per_s:.1f})" if told else "")
+        + f", T_T {plain.verify_s * 1e3:.2f} ms"
     )
     header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
     most = max(run.request.max_accepted for run in runs)
@@ -103,7 +106,7 @@ def details(runs: "list[Run]", trees: "list[Planned]") -> None:
 
 def tree_lines(planned: "Planned", run: "Run") -> list[str]:
     """What the tree gained beside what was expected of it."""
-    from perfmodel.validate.decoder.topology import expectation, widths
+    from perfmodel.speculation.tree_shape import widths
     from perfmodel.validate.decoder.tree import TreeCounts
 
     assert isinstance(run.counts, TreeCounts)
@@ -113,13 +116,15 @@ def tree_lines(planned: "Planned", run: "Run") -> list[str]:
     gained = run.generation.tokens_per_iteration
     told = [
         f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it {gained:.2f} measured",
-        f"  {expectation(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
+        f"  {_expected(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
     ]
     if planned.rates is not None:
-        told.append(
-            f"  {expectation(parents, planned.rates):.2f} expected of {planned.source}: {_listed(planned.rates)}"
-        )
+        told.append(f"  {_expected(parents, planned.rates):.2f} expected of {planned.source}: {_listed(planned.rates)}")
     return told
+
+
+def _expected(parents: tuple[int, ...], rates: Sequence[float]) -> float:
+    return expected_tokens(parents, TreeAcceptance((tuple(rates),)))
 
 
 def _listed(rates: Sequence[float]) -> str:

@@ -20,14 +20,14 @@ def predicted(pair: "Pair", run: "Run", hardware: str | None) -> "Predicted | No
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
         return None
     if request.middle_kv is not None:
-        return Predicted(*_two_levels(pair, run, hardware, request.middle_kv))
+        return Predicted(hardware, *_two_levels(pair, run, hardware, request.middle_kv))
     query = _query(pair, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
     if request.tree is not None:
-        return Predicted(*_tree(query, request.tree, run.generation.tokens_per_iteration))
+        return Predicted(hardware, *_tree(query, request.tree, run.generation.tokens_per_iteration))
     from perfmodel.answers.whatif import whatif
 
     told = whatif(query)
-    return Predicted(told.ar_throughput_tokens_per_s, told.speedup)
+    return Predicted(hardware, told.ar_throughput_tokens_per_s, told.speedup)
 
 
 def _query(pair: "Pair", run: "Run", hardware: str, **more: Any) -> "Query":
@@ -52,7 +52,7 @@ def _tree(query: "Query", parents: tuple[int, ...], tokens_per_iteration: float)
     from perfmodel.answers.query import resolve
     from perfmodel.speculation.tree import Tree
     from perfmodel.speculation.tree_cost import speedup
-    from perfmodel.validate.decoder.topology import widths
+    from perfmodel.speculation.tree_shape import widths
 
     # acceptance is the tree's, by rank; the chain's is not used, and 0 stands in for it
     scenario = resolve(replace(query, tokens_per_iteration=None, alpha=0.0))

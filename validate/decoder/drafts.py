@@ -15,11 +15,18 @@ from perfmodel.validate.decoder.state import State
 
 
 class Draft(Protocol):
-    """Proposes tokens. All of it stays on the device."""
+    """Proposes tokens. All of it stays on the device.
+
+    window: last prompt tokens whose queries, in the target's prefill, `prefill` wants to see.
+    """
 
     gamma: int
     window: int
-    """Last prompt tokens whose queries, in the target's prefill, `prefill` wants to see."""
+
+    @property
+    def models(self) -> tuple["ViewRunner", ...]:
+        """What it runs."""
+        ...
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
         """Prepare for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run."""
@@ -49,10 +56,14 @@ class ViewRunner:
     where `collects`, behind the `collected` [batch] tokens that each sequence has there already.
     own: the runner has a cache of its own (a separate model, or own_prefill), which is written too; else verification
     fills it.
+    behind: tokens that an own cache lacks of the target's: where all drafts were accepted, the last of them was never
+    fed. Two where it collects: all of that may be accepted, and one token more. The first pass of an iteration always
+    takes as many more, so that shapes stay the same.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, own: bool, collects: bool = False) -> None:
         self.runner, self.view, self.own = runner, view, own
+        self.behind = int(own) + int(own and collects)
         layers, batch, heads, _, d = runner.cache.k.shape
         shape = (2, layers, batch, heads, slots, d)
         self._k, self._v = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
@@ -90,33 +101,27 @@ class ViewRunner:
 
 
 class ModelDraft:
-    """gamma passes of a model, reading committed tokens through a view.
+    """gamma passes of a model, reading committed tokens through a view."""
 
-    `takes`: tokens that the first pass of an iteration takes.
-    A cache of its own runs one token behind the target's, and its first pass takes the last two tokens: where all
-    drafts were accepted, the last of them was never fed to it. Always taking two keeps the shapes the same.
-    """
-
-    def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling, takes: int | None = None) -> None:
-        self.passes, self.gamma, self.sampling = passes, gamma, sampling
+    def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling) -> None:
+        self.passes, self.gamma, self.sampling, self.models = passes, gamma, sampling, (passes,)
         self.runner, self.view, self.own = passes.runner, passes.view, passes.own
-        self.takes = takes or (2 if self.own else 1)
         self.window = 0 if self.own else self.view.window
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
-        """A draft with a cache of its own runs the prompts itself, up to the last token but one."""
-        behind, most = lengths - self.takes + 1, tokens.shape[1] - self.takes + 1
+        """A draft with a cache of its own runs the prompts itself, but for the last tokens."""
+        fed, most = lengths - self.passes.behind, tokens.shape[1] - self.passes.behind
         if isinstance(self.view, RollingView):
-            return windowed_prefill(self.runner, self.view, tokens[:, :most], behind)
+            return windowed_prefill(self.runner, self.view, tokens[:, :most], fed)
         if self.own:
-            _, observed = self.runner.prefill(tokens, behind, self.view.window)
-            self.runner.cache.set_lengths(behind, most)
+            _, observed = self.runner.prefill(tokens, fed, self.view.window)
+            self.runner.cache.set_lengths(fed, most)
         self.view.build(observed)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """gamma draft steps."""
         self.view.begin()
-        tokens, used = state.newest(self.takes), 0
+        tokens, used = state.newest(1 + self.passes.behind), 0
         draft_tokens, draft_probs = [], []
         for _ in range(self.gamma):
             logits = self.runner.model.logits(self.passes.run(tokens, used)[:, -1])

@@ -18,6 +18,7 @@ from perfmodel.validate.decoder.speculative import Decoder, check_vocabulary
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeDecoder, TreeDraft
+from perfmodel.validate.decoder.tree_sampling import TreeScript
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder, TwoLevelDraft
 
 
@@ -28,13 +29,18 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
         if each is not None:
             each.pointwise = backends.pointwise(request.pointwise, each.device, each.dtype)
     target = Runner(model, _cache(model, request), attention)
-    script = Script(list(request.script), model.device) if request.script is not None else None
-    draft = _draft(target, request, draft_model) if request.gamma else None
+    draft, sampling = _draft(target, request, draft_model) if request.gamma else None, request.sampling
     if isinstance(draft, TreeDraft):
-        return TreeDecoder(target, draft, request.sampling, request.eos)
+        path = TreeScript(draft.tree, request.script) if request.script is not None else None
+        return TreeDecoder(target, draft, sampling, path, request.eos)
+    script = _script(request.script, model)
     if isinstance(draft, TwoLevelDraft):
-        return TwoLevelDecoder(target, draft, request.sampling, request.eos)
-    return Decoder(target, draft, request.sampling, script, request.eos)
+        return TwoLevelDecoder(target, draft, sampling, script, request.eos)
+    return Decoder(target, draft, sampling, script, request.eos)
+
+
+def _script(frequencies: tuple[float, ...] | None, model: Model) -> Script | None:
+    return None if frequencies is None else Script(frequencies, model.device)
 
 
 def _cache(model: Model, request: Request, rolls: bool = False) -> KVCache:
@@ -93,9 +99,8 @@ def _two_levels(target: Runner, small: ViewRunner, request: Request) -> TwoLevel
             "what it sees would not be exact: use a method that selects before, or temperature 0"
         )
     middle = ViewRunner(target, view, _slots(request), own=False, collects=True)
-    # The small model's cache runs two tokens behind the target's, and each first pass takes three: all that was
-    # collected may be accepted and one token more, while the last that was drafted was never fed.
-    return TwoLevelDraft(middle, ModelDraft(small, request.inner_gamma, sampling, takes=3), request.gamma, sampling)
+    script = _script(request.inner_script, target.model)
+    return TwoLevelDraft(middle, ModelDraft(small, request.inner_gamma, sampling), request.gamma, sampling, script)
 
 
 def _slots(request: Request) -> int:
@@ -117,16 +122,10 @@ def start_random(made: Decoder, context: int, new_tokens: int, seed: int = 0) ->
     length = torch.full((batch,), context, device=model.device)
     state = State.from_tokens(tokens, length, new_tokens, made.gamma, seed)
     _fill(cache, state.length, context, generator)
-    draft = made.draft
-    if isinstance(draft, TwoLevelDraft):
-        view = draft.middle.view
-        view.build(_random_queries(made.target, batch, view.window, generator))
-        draft = draft.small
-    if isinstance(draft, ModelDraft):
-        if draft.own:
-            behind = draft.takes - 1
-            _fill(draft.runner.cache, state.length - behind, context - behind, generator)
-        draft.view.build(_random_queries(draft.runner, batch, draft.view.window, generator))
+    for passes in made.draft.models if made.draft else ():
+        if passes.own:
+            _fill(passes.runner.cache, state.length - passes.behind, context - passes.behind, generator)
+        passes.view.build(_random_queries(passes.runner, batch, passes.view.window, generator))
     state.append(tokens[:, -1:], torch.ones_like(state.length), made.eos)
     return state
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.drafts import ModelDraft
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
@@ -45,9 +44,6 @@ def capture(made: Decoder, state: State) -> None:
 
 def fix_bounds(made: Decoder) -> None:
     """From the next iteration's commit on, passes look at whole caches whatever the lengths: shapes stay the same."""
-    caches = [made.target.cache]
-    if isinstance(made.draft, ModelDraft):
-        caches.append(made.draft.runner.cache)
-    for cache in caches:
+    for cache in made.caches:
         cache.fixed = True
         cache.set_lengths(cache.lengths.clone(), cache.capacity)

@@ -12,6 +12,7 @@ class NGramDraft:
     """Longest match first, up to `longest` tokens; among equals the latest. Without a match, the last token repeats."""
 
     window = 0
+    models = ()
 
     def __init__(self, gamma: int, longest: int = 3) -> None:
         if longest < 1:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 from perfmodel.errors import InputError
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.topology import check_parents, depths
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,9 @@ class Request:
     tree: parents of the nodes of a token tree (see `topology`) of gamma levels below the root, None for a chain.
     middle_kv: the target's sparse cache that stands between a separate draft and the target itself (see `two_levels`),
     drafting gamma tokens from rounds of `inner_gamma` of the draft's; None for one level.
-    script: relative frequencies of 0 .. gamma accepted tokens, None to observe what the models do.
+    script: scripted acceptance, None to observe what the models do: relative frequencies of 0 .. `max_accepted`
+    accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted. inner_script:
+    frequencies of 0 .. inner_gamma accepted tokens of the draft below the sparse cache.
     """
 
     batch: int
@@ -32,28 +35,29 @@ class Request:
     tree: tuple[int, ...] | None = None
     middle_kv: str | None = None
     inner_gamma: int = 0
+    inner_script: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (("batch", self.batch, 1), ("context", self.context, 1), ("gamma", self.gamma, 0)):
             if value < least:
                 raise InputError(f"--{name}: must be {least} or more, given {value}")
-        if self.tree is not None:
-            self._check_tree(self.tree)
         if self.middle_kv is not None:
             self._check_levels()
-        if self.script is not None and len(self.script) != self.gamma + 1:
-            counts = self.gamma + 1
-            raise InputError(f"scripted acceptance: must be gamma + 1 = {counts} counts, given {len(self.script)}")
+        if self.tree is not None:
+            return self._check_tree(self.tree)
+        for script, most in ((self.script, self.max_accepted), (self.inner_script, self.inner_gamma)):
+            if script is not None and len(script) != most + 1:
+                raise InputError(f"scripted acceptance: must be gamma + 1 = {most + 1} counts, given {len(script)}")
 
     def _check_tree(self, parents: tuple[int, ...]) -> None:
         check_parents(parents)
         if self.gamma != depths(parents)[-1]:
             raise InputError(f"--gamma: must be the {depths(parents)[-1]} levels below the root, given {self.gamma}")
         if self.script is not None:
-            raise InputError("--alpha: must not be given with --tree: it is a chain's, and a tree's is observed")
+            TreeAcceptance.of(self.script)
 
     def _check_levels(self) -> None:
-        if self.draft != "model" or self.tree is not None or self.script is not None:
+        if self.draft != "model" or self.tree is not None or (self.script is None) != (self.inner_script is None):
             raise InputError("--middle-kv: must stand over a separate --draft model, without --tree and --alpha")
         if self.inner_gamma < 1 or self.gamma < 1:
             raise InputError(
@@ -63,7 +67,7 @@ class Request:
     def plain(self) -> "Request":
         """The same without speculation."""
         script = None if self.script is None else (1.0,)
-        return replace(self, gamma=0, tree=None, middle_kv=None, script=script)
+        return replace(self, gamma=0, tree=None, middle_kv=None, inner_gamma=0, script=script, inner_script=None)
 
     @property
     def cache_name(self) -> str:

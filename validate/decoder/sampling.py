@@ -1,6 +1,8 @@
 """From logits to tokens, and which draft tokens stand: greedy equality or exact rejection sampling."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -115,20 +117,28 @@ def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
     return count if drafted is None else torch.minimum(count, drafted)
 
 
+class Scripted(Protocol):
+    """Acceptance decided by stated frequencies, at the cost of having judged."""
+
+    def instead_of(self, accepted: Accepted, generator: torch.Generator) -> Accepted:
+        """What is drawn, with the next tokens of `accepted`."""
+        ...
+
+
 class Script:
     """Accepted counts drawn on the device from a stated distribution, whatever the models say."""
 
-    def __init__(self, weights: list[float], device: torch.device) -> None:
+    def __init__(self, weights: Sequence[float], device: torch.device) -> None:
         """weights: relative frequency of 0, 1, ... gamma accepted tokens."""
         if not weights or min(weights) < 0 or sum(weights) <= 0:
             raise InputError(f"scripted acceptance: must be gamma + 1 counts, not all zero, given {weights}")
         share = torch.tensor(weights, dtype=torch.float64)
         self._cumulative = (share.cumsum(0) / share.sum())[:-1].float().to(device)
 
-    def accepted(self, batch: int, generator: torch.Generator) -> Tensor:
-        """Counts [batch], 0 .. gamma."""
-        u = torch.empty(batch, 1, device=self._cumulative.device).uniform_(generator=generator)
-        return (u >= self._cumulative).sum(1)
+    def instead_of(self, accepted: Accepted, generator: torch.Generator) -> Accepted:
+        """Counts of 0 .. gamma, with the next tokens of `accepted`."""
+        u = torch.empty(len(accepted.count), 1, device=self._cumulative.device).uniform_(generator=generator)
+        return Accepted((u >= self._cumulative).sum(1), accepted.next_token)
 
 
 def scripted_weights(alpha: float, gamma: int) -> list[float]:

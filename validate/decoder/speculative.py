@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Draft
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.sampling import Accepted, Sampling, Script, accept_greedy, accept_sampled, draw
+from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, accept_greedy, accept_sampled, draw
 from perfmodel.validate.decoder.state import State, check_prompts
 
 READ_EVERY = 4
@@ -49,7 +50,7 @@ class Generation:
 class Decoder:
     """Target and draft with their caches, made for one batch size.
 
-    script: decide acceptance by stated frequencies instead of by the models, at the same cost (EOS is then ignored).
+    script: decides acceptance instead of the models, at the same cost (EOS is then ignored).
     gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs.
     captured: a state and the replay of `step` on it, where `graphs.capture` made one.
     capturable: whether `step` can be recorded as a CUDA graph.
@@ -63,7 +64,7 @@ class Decoder:
         target: Runner,
         draft: Draft | None = None,
         sampling: Sampling | None = None,
-        script: Script | None = None,
+        script: Scripted | None = None,
         eos: tuple[int, ...] = (),
     ) -> None:
         self.target, self.draft, self.sampling, self.script = target, draft, sampling or Sampling(), script
@@ -89,15 +90,15 @@ class Decoder:
         return self.target.model.logits(hidden)
 
     def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
-        """How many draft tokens stand, and which token follows them."""
+        """How many draft tokens stand, and which token follows them: as the models judge, or as scripted."""
+        accepted = self.judge(state, draft_tokens, draft_probs, logits)
+        return accepted if self.script is None else self.script.instead_of(accepted, state.generator)
+
+    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+        """What the models say."""
         if self.sampling.greedy:
-            accepted = accept_greedy(draft_tokens, logits)
-        else:
-            target_probs = self.sampling.probabilities(logits)
-            accepted = accept_sampled(draft_tokens, draft_probs, target_probs, state.generator)
-        if self.script is None:
-            return accepted
-        return Accepted(self.script.accepted(len(draft_tokens), state.generator), accepted.next_token)
+            return accept_greedy(draft_tokens, logits)
+        return accept_sampled(draft_tokens, draft_probs, self.sampling.probabilities(logits), state.generator)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: Accepted) -> None:
         """Record the tokens and advance the caches; what was refused is rolled back by not advancing over it."""
@@ -152,6 +153,16 @@ class Decoder:
     def counts(self) -> object:
         """What a loop of another kind counted since `start`, beside the histogram; waits for the device."""
         return None
+
+    def tally(self) -> dict[str, int]:
+        """What the host counted so far, where passes and their tokens are not the same in every iteration."""
+        return {}
+
+    @property
+    def caches(self) -> list[KVCache]:
+        """The target's, and those of models that draft."""
+        drafting = self.draft.models if self.draft else ()
+        return [self.target.cache, *(passes.runner.cache for passes in drafting if passes.own)]
 
     def refresh(self) -> None:
         """The draft's periodic work."""

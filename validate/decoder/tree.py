@@ -14,7 +14,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.drafts import ModelDraft, ViewRunner
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import Accepted, Sampling, race
+from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, race
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
@@ -28,7 +28,7 @@ class TreeDraft(ModelDraft):
     """
 
     def __init__(self, passes: ViewRunner, tree: Topology, sampling: Sampling) -> None:
-        vocab, self.lead = passes.runner.model.spec.vocab_size, int(passes.own)
+        vocab, self.lead = passes.runner.model.spec.vocab_size, passes.behind
         if max(tree.max_children) > vocab:
             raise InputError(f"--tree: a node must have at most the {vocab} tokens of the vocabulary as children")
         super().__init__(passes, tree.levels - 1, sampling)
@@ -84,9 +84,14 @@ class TreeDecoder(Decoder):
     """As `Decoder`; `gamma` is the levels below the root, `queries` all nodes."""
 
     def __init__(
-        self, target: Runner, draft: TreeDraft, sampling: Sampling | None = None, eos: tuple[int, ...] = ()
+        self,
+        target: Runner,
+        draft: TreeDraft,
+        sampling: Sampling | None = None,
+        script: Scripted | None = None,
+        eos: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(target, draft, sampling, None, eos)
+        super().__init__(target, draft, sampling, script, eos)
         self.grower, self.tree = draft, draft.tree
         self.queries = self.tree.size
         self._sees = self.tree.sees[None]
@@ -103,7 +108,7 @@ class TreeDecoder(Decoder):
         hidden = self.target.extend(self._nodes(state, draft_tokens), self.tree.depth, self._sees)
         return self.target.model.logits(hidden)
 
-    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedPath:
+    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedPath:
         """The path that stands."""
         nodes = self._nodes(state, draft_tokens)
         if draft_probs is None:

@@ -6,9 +6,11 @@ Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402
 is `sampling.accept_sampled`, from the same random numbers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.validate.decoder.sampling import Accepted, draw
@@ -66,6 +68,27 @@ def accept_tree_sampled(
         rest = torch.where(walking[:, None], _at(target_probs, node), rest)
         path.append(node)
     return AcceptedPath(tree.depth[node], draw(rest, generator), torch.stack(path, 1))
+
+
+class TreeScript:
+    """Paths drawn on the device, whatever the models say: P(a node's k-th child is accepted) is `rates[k]`."""
+
+    def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
+        """rates: 0 or more, at most 1 in sum; children beyond them are never accepted."""
+        padded = F.pad(torch.tensor(rates, dtype=torch.float64), (0, max(0, tree.children.shape[1] - len(rates))))
+        self.tree, self._cumulative = tree, padded.cumsum(0).float().to(tree.rank.device)
+
+    def instead_of(self, accepted: Accepted, generator: torch.Generator) -> AcceptedPath:
+        """A drawn path, with the next tokens of `accepted`."""
+        tree, batch = self.tree, len(accepted.count)
+        u = torch.empty(batch, tree.levels - 1, 1, device=tree.rank.device).uniform_(generator=generator)
+        node, walking = torch.zeros_like(accepted.count), torch.ones_like(accepted.count, dtype=torch.bool)
+        path = [node]
+        for rank in (u >= self._cumulative).sum(2).unbind(1):
+            walking = walking & (rank < tree.num_children[node])
+            node = torch.where(walking, tree.children[node, rank.clamp(max=tree.children.shape[1] - 1)], node)
+            path.append(node)
+        return AcceptedPath(tree.depth[node], accepted.next_token, torch.stack(path, 1))
 
 
 def _proper(left: Tensor, token: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.drafts import ModelDraft, ViewRunner
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.sampling import Accepted, Sampling, accept_greedy, accept_sampled
+from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
@@ -69,13 +69,17 @@ class TwoLevelDraft:
     """The outer level's draft: `small` drafts for `middle`, the target over a sparse cache.
 
     gamma: the most tokens that can be collected. drafted [batch]: how many were, `longest` at most.
-    probs [batch, slots, vocab]: what each of them was drawn from.
+    probs [batch, slots, vocab]: what each of them was drawn from. rounds, verified: inner rounds run so far, and tokens
+    a sequence that the full target was given to verify.
     An iteration waits for the device after each inner round, to see whether another one is needed.
     """
 
-    def __init__(self, middle: ViewRunner, small: ModelDraft, enough: int, sampling: Sampling) -> None:
-        """enough: gamma_2, the tokens at which a sequence waits for its verification."""
+    def __init__(
+        self, middle: ViewRunner, small: ModelDraft, enough: int, sampling: Sampling, script: Scripted | None = None
+    ) -> None:
+        """enough: gamma_2, the tokens at which a sequence waits for its verification. script: of the inner level."""
         self.middle, self.small, self.enough, self.sampling = middle, small, enough, sampling
+        self.script, self.models, self.rounds, self.verified = script, (small.passes, middle), 0, 0
         self.gamma, self.window = enough + small.gamma, middle.view.window
         model, batch = middle.runner.model, len(middle.runner.cache.lengths)
         slots = 0 if sampling.greedy else self.gamma + small.gamma + 1
@@ -98,15 +102,17 @@ class TwoLevelDraft:
             self.drafted = ahead.length - state.length
             ahead.finished.logical_or_(self.drafted >= self.enough)
             done, self.longest = torch.stack((ahead.finished.all().long(), self.drafted.max())).tolist()
+            self.rounds += 1
             if done:
                 break
+        self.verified += self.longest + 1
         self.histogram = ahead.histogram
         index = state.length[:, None] + torch.arange(self.gamma, device=state.length.device)
         return ahead.tokens.gather(1, index), None if self.sampling.greedy else self.probs[:, : self.gamma]
 
     def _fork(self, state: State) -> State:
         """A state that goes ahead: the inner level knows no end. Nothing is collected yet."""
-        for passes in (self.middle, self.small.passes):
+        for passes in self.models:
             assert passes.collected is not None
             passes.collected.zero_()
         return State(
@@ -130,8 +136,10 @@ class TwoLevelDraft:
             cache = self.middle.runner.cache
             self.probs[cache.rows, cache.positions(collected, logits.shape[1])] = probs
             accepted = accept_sampled(draft_tokens, draft_probs, probs, ahead.generator)
+        if self.script is not None:
+            accepted = self.script.instead_of(accepted, ahead.generator)
         count = ahead.take(draft_tokens, accepted, torch.empty(0, dtype=torch.int64, device=logits.device))
-        for passes in (self.middle, self.small.passes):
+        for passes in self.models:
             assert passes.collected is not None
             passes.collected.add_(count)
 
@@ -158,9 +166,14 @@ class TwoLevelDecoder(Decoder):
     capturable = False
 
     def __init__(
-        self, target: Runner, draft: TwoLevelDraft, sampling: Sampling | None = None, eos: tuple[int, ...] = ()
+        self,
+        target: Runner,
+        draft: TwoLevelDraft,
+        sampling: Sampling | None = None,
+        script: Scripted | None = None,
+        eos: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(target, draft, sampling, None, eos)
+        super().__init__(target, draft, sampling, script, eos)
         self.levels = draft
         self._inner = torch.zeros_like(draft.histogram)
         self._outer = torch.zeros(3, dtype=torch.int64, device=target.model.device)
@@ -178,6 +191,11 @@ class TwoLevelDecoder(Decoder):
         return super().verify(state, draft_tokens[:, : self.levels.longest])
 
     def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+        """As `Decoder.accept`; a script knows no sequence's own number."""
+        accepted = super().accept(state, draft_tokens, draft_probs, logits)
+        return Accepted(torch.minimum(accepted.count, self.levels.drafted), accepted.next_token)
+
+    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
         """How many of each sequence's draft tokens stand, and which token follows them."""
         draft_tokens, drafted = draft_tokens[:, : self.levels.longest], self.levels.drafted
         if draft_probs is None:
@@ -192,6 +210,10 @@ class TwoLevelDecoder(Decoder):
         self._outer += torch.stack((on.sum(), (accepted.count * on).sum(), complete.sum()))
         self._inner += self.levels.histogram
         super().commit(state, draft_tokens, accepted)
+
+    def tally(self) -> dict[str, int]:
+        """Inner rounds, and tokens a sequence that were verified."""
+        return {"rounds": self.levels.rounds, "verified": self.levels.verified}
 
     def counts(self) -> LevelCounts:
         """What was counted since `start`; waits for the device."""

@@ -204,10 +204,10 @@ def _check_readable(folder: Path) -> None:
         raise InputError(f"{folder}: hidden_act: must be 'silu' to be run here, given {config['hidden_act']!r}")
     if config.get("quantization_config") is not None:
         raise InputError(f"{folder}: quantization_config: must be absent: weights must be floating-point and unscaled")
-    kinds, layers = config.get("layer_types"), range(config.get("num_hidden_layers", 0))
-    if kinds is not None and kinds != sorted(kinds):  # "full_attention" before "sliding_attention"
-        last = [layer for layer in layers if kinds[layer] != "full_attention"]
-        raise InputError(f"{folder}: layer_types: must have its sliding layers last to be run here, given {last[:8]}")
+    kinds = config.get("layer_types") or []  # names, one a layer: `load_model` has seen to that
+    if kinds != sorted(kinds):  # "full_attention" before "sliding_attention"
+        sliding = [layer for layer, kind in enumerate(kinds) if kind != "full_attention"][:8]
+        raise InputError(f"{folder}: layer_types: must have its sliding layers last to be run here, given {sliding}")
 
 
 class RandomWeights:

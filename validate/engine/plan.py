@@ -15,6 +15,10 @@ SYNTHETIC = 0.8
 
 OWN = ("ngram", "mtp")
 """Methods that need no model beside the target."""
+REPEATS = (
+    "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in their place, "
+    "such as --dataset-name sharegpt --dataset-path FILE"
+)
 SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
 """Method -> --speculative-algorithm."""
 
@@ -47,7 +51,8 @@ def commands(asked: Asked) -> list[str]:
     makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
     if asked.engine not in makers:
         raise unknown_name("--engine", "engine", asked.engine, makers)
-    return [line for gamma in (0, *asked.gammas) for line in makers[asked.engine](asked, gamma)]
+    lines = [line for gamma in (0, *asked.gammas) for line in makers[asked.engine](asked, gamma)]
+    return [REPEATS, *lines] if asked.method == "ngram" and asked.engine == "vllm" else lines
 
 
 def _vllm(asked: Asked, gamma: int) -> list[str]:

@@ -22,6 +22,25 @@ TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
 
 
 @dataclass(frozen=True)
+class Part:
+    """A pass over `tokens` of all sequences, which a quantity holds `times` times.
+
+    The mean over a tree's levels, and an inner round of two levels, have several.
+    """
+
+    machine: Machine
+    ops: list[Op]
+    tokens: Array
+    times: float = 1.0
+
+    def predict(self, calibration: Calibration) -> Array:
+        """Calibrated seconds of all times."""
+        return self.times * np.asarray(
+            replace(self.machine, calibration=calibration).predicted_s(self.ops, self.tokens)
+        )
+
+
+@dataclass(frozen=True)
 class Group:
     """The points that differ in batch, context and gamma alone. `index`: their places among all points."""
 
@@ -29,31 +48,30 @@ class Group:
     index: NDArray[np.intp]
     batch: Array
     context: Array
-    query: Array
-    passes: dict[str, list[Op]]
-
-    def machine(self, quantity: str) -> Machine:
-        """The devices that a pass runs on."""
-        return self.scenario.draft_machine if quantity == "draft_s" else self.scenario.machine
-
-    def tokens(self, quantity: str) -> Array:
-        """Tokens of one pass over all sequences."""
-        return self.batch * self.query if quantity == "verify_s" else self.batch
+    passes: dict[str, list[Part]]
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
         """Calibrated seconds by quantity; only those that the points have a use for."""
         times = {}
-        for name, ops in self.passes.items():
-            machine = replace(self.machine(name), calibration=calibration)
-            times[name] = np.asarray(machine.predicted_s(ops, self.tokens(name)))
+        for name, parts in self.passes.items():
+            times[name] = np.sum([part.predict(calibration) for part in parts], axis=0)
         if "verify_s" in self.passes:
             scenario = with_calibration(self.scenario, calibration)
             times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))
         return times
 
     def pass_time(self, quantity: str) -> PassTime:
-        """All times of one pass under the scenario's own calibration."""
-        return self.machine(quantity).time(self.passes[quantity], self.tokens(quantity))
+        """All times of a quantity under the scenario's own calibration."""
+        found = [(part.times, part.machine.time(part.ops, part.tokens)) for part in self.passes[quantity]]
+        names = [name for name in PassTime.__dataclass_fields__ if name != "terms"]
+        sums = {name: sum(n * getattr(time, name) for n, time in found) for name in names}
+        terms = {name: sum(n * time.terms[name] for n, time in found) for name in found[0][1].terms}
+        return PassTime(**sums, terms=terms)
+
+    def bytes_read(self, quantity: str) -> Array:
+        """Weights and cache that a pass of a quantity reads, the least of its parts."""
+        of = [sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops) for part in self.passes[quantity]]
+        return np.min([np.broadcast_to(bytes_, self.batch.shape) for bytes_ in of], axis=0)
 
 
 class PointSet:
@@ -62,9 +80,10 @@ class PointSet:
     def __init__(self, points: tuple[MeasuredPoint, ...], layout: Calibration) -> None:
         self.points = points
         self.layout = layout
-        by_kind: dict[tuple[str | int | None, ...], list[int]] = {}
+        by_kind: dict[tuple[object, ...], list[int]] = {}
         for i, p in enumerate(points):
-            key = (p.hardware, p.tp, p.target, p.weights, p.kv_dtype, p.draft, p.draft_kv, p.gamma is None)
+            drafted = (p.draft, p.draft_kv, p.gamma is None, p.widths, p.middle_kv, p.gammas)
+            key = (p.hardware, p.tp, p.target, p.weights, p.kv_dtype, *drafted)
             by_kind.setdefault(key, []).append(i)
         self.groups = [_group(points, np.array(index), layout) for index in by_kind.values()]
 
@@ -85,8 +104,8 @@ class PointSet:
 
     def iteration_s(self, times: dict[str, Array]) -> Array:
         """A whole speculative iteration from predicted times."""
-        gamma = np.array([p.gamma or 0 for p in self.points])
-        iteration: Array = gamma * times["draft_s"] + times["verify_s"] + times["overhead_s"]
+        drafts = np.array([p.drafts or 0 for p in self.points])
+        iteration: Array = drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"]
         return iteration
 
     def speedup(self, times: dict[str, Array]) -> Array:
@@ -118,13 +137,32 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
 
 def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: Calibration) -> Group:
     first = points[index[0]]
-    scenario = scenario_of(first, layout)
+    drafting = scenario_of(first, layout)
+    scenario = drafting if first.gammas is None else scenario_of(middle_of(first), layout)
     batch = np.array([points[i].batch for i in index], dtype=float)
     context = np.array([points[i].context for i in index], dtype=float)
-    query = np.array([(points[i].gamma or 0) + 1 for i in index], dtype=float)
-    passes = {"target_s": scenario.target_ops(batch, context)}
+    query = np.array([points[i].query for i in index])
+    passes = {"target_s": [Part(scenario.machine, scenario.target_ops(batch, context), batch)]}
     if first.draft is not None:
-        passes["draft_s"] = scenario.draft_ops(batch, context)
-    if first.gamma is not None:
-        passes["verify_s"] = scenario.target_ops(batch, context, query)
-    return Group(scenario, index, batch, context, query, passes)
+        passes["draft_s"] = [
+            Part(of.draft_machine, of.draft_ops(batch, context, n), batch * n, times)
+            for of, n, times in _draft_passes(first, drafting, scenario)
+        ]
+    if first.gamma is not None or first.widths or first.gammas:
+        passes["verify_s"] = [Part(scenario.machine, scenario.target_ops(batch, context, query), batch * query)]
+    return Group(scenario, index, batch, context, passes)
+
+
+def middle_of(p: MeasuredPoint) -> MeasuredPoint:
+    """The upper of two levels alone: the target drafting for itself."""
+    return replace(p, draft="self", draft_kv=p.middle_kv)
+
+
+def _draft_passes(p: MeasuredPoint, drafting: Scenario, middle: Scenario) -> list[tuple[Scenario, float, float]]:
+    """(whose draft, tokens of a sequence, how often) of what `draft_s` is the time of."""
+    if p.widths:
+        run = p.widths[:-1]
+        return [(drafting, float(width), run.count(width) / len(run)) for width in dict.fromkeys(run)]
+    if p.gammas:
+        return [(drafting, 1.0, float(p.gammas[0])), (middle, p.gammas[0] + 1.0, 1.0)]
+    return [(drafting, 1.0, 1.0)]

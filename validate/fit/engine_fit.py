@@ -20,7 +20,8 @@ ROW, GROUP, MODEL = 0.02, 0.02, 0.02
 MOST_ROWS = 10
 STEP = 1e-3
 """Of a finite difference, in the logarithm of a parameter."""
-ROUNDS = 5
+ROUNDS, EVALUATIONS = 5, 12
+"""Of linearised errors, and of a solution in one of them."""
 SOFT, SOFT_ROW = 2.0, 3.0
 """Standard deviations beyond which an error counts less."""
 
@@ -73,9 +74,9 @@ def _soft(deviations: Array, width: float) -> Array:
 def solve(
     parameters: Sequence[Parameter],
     residual: Callable[[Mapping[str, float]], Array],
-    start: Mapping[str, float] | None = None,
+    start: Mapping[str, float],
 ) -> Found:
-    """Least squares over the logarithms of the parameters, with their expectations beside `residual`."""
+    """Least squares over the logarithms of the parameters from `start`, with their expectations beside `residual`."""
     from scipy.optimize import least_squares
 
     expected = np.log([p.expected for p in parameters])
@@ -86,8 +87,8 @@ def solve(
         values = dict(zip(places, np.exp(x).tolist(), strict=True))
         return np.concatenate([residual(values), (x - expected) / spread])
 
-    first = expected if start is None else np.log([start[place] for place in places])
-    found = least_squares(fun, first, x_scale=spread, max_nfev=40 if start is None else 12)
+    first = np.log([start[place] for place in places])
+    found = least_squares(fun, first, x_scale=spread, max_nfev=EVALUATIONS)
     covariance = np.linalg.pinv(found.jac.T @ found.jac)
     return Found(dict(zip(places, np.exp(found.x).tolist(), strict=True)), covariance)
 
@@ -110,7 +111,7 @@ class Slopes:
         """By finite differences."""
         base = off(values)
         moved = (off({**values, p.place: values[p.place] * np.exp(STEP)}) for p in parameters)
-        return cls(off, parameters, np.stack([(each - base) / STEP for each in moved], axis=-1))
+        return cls(off, parameters, np.stack([(each - base) / STEP for each in moved], axis=1))
 
     def fit(self, weigh: Callable[[Array], Array], start: Mapping[str, float], rounds: int = 2) -> Found:
         """Least squares of `weigh` (of the errors): errors are taken as linear, anew in every round."""

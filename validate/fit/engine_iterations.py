@@ -171,7 +171,10 @@ def off_by(rows: Sequence[Iteration], values: Values) -> Array:
 
 def weigh(rows: Sequence[Iteration], train: NDArray[np.bool_]) -> Callable[[Array], Array]:
     """The two parts of the errors of the rows of `train`."""
-    groups = [[i for i, r in enumerate(rows) if r.group == group and train[i]] for group in {r.group: 0 for r in rows}]
+    groups = [
+        [i for i, r in enumerate(rows) if r.group == group and train[i]]
+        for group in dict.fromkeys(r.group for r in rows)
+    ]
 
     def parts(off: Array) -> Array:
         found = []

@@ -6,13 +6,14 @@ Tables that were collected without CUDA graphs hold the launch in their start, s
 GEMMs; a format whose curve would pass 1 is left to another engine's table of the same device.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.costs.gemms import Experts
+from perfmodel.costs.gemms import touched
 from perfmodel.errors import InputError
 from perfmodel.specs.formats import WEIGHT_FORMATS, weight_format
 from perfmodel.specs.gpu import GPUSpec
@@ -35,11 +36,16 @@ KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
 POPULARITY = 1.2
 """Evenness of routing in the tables' rows "power_law_1.01": that at which their times fit those of balanced routing."""
 SMALL_WEIGHTS, LARGE_WEIGHTS = 1e6, 16e6
-SMALL_CACHE, LARGE_CACHE = 3e5, 1e6
+LARGE_CACHE = 1e6
+HIDDEN_S = 5e-5
+"""A last-level cache that takes longer to read from memory hides what repeated calls read."""
 GRAPHED_START_S = 30e-6
 """A small GEMM that takes longer was not launched from a CUDA graph."""
 WORST_MEDIAN, LEAST_SHARE = 0.25, 0.3
 """A fit worse than this, or a kernel slower, is no kernel that an engine would choose."""
+GEMM_FIRST, ATTENTION_FIRST = (4e-6, 0.7), (1e-5, 0.8)
+EXPERT_FIRST, LATENT_FIRST = (3e-5, 0.8, 0.3), (1e-5, 0.7, 0.5)
+"""Where fits begin: seconds of start, share of the bandwidth (of the roofline), share of the peak."""
 MESSAGES = (16384, 65536, 262144, 1048576, 8388608, 67108864)
 
 
@@ -100,7 +106,7 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
     )
 
 
-def robust(residual: Any, start: list[float]) -> tuple[Array, float]:
+def robust(residual: Any, start: Sequence[float]) -> tuple[Array, float]:
     """Parameters (fitted in logarithms) and the median absolute residual."""
     from scipy.optimize import least_squares
 
@@ -137,7 +143,7 @@ def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str,
             share = np.exp(np.interp(at, np.log(knots), x[1:]))
             return np.log((np.exp(x[0]) + roof / share) / seconds)
 
-        values, median = robust(residual, [4e-6, *[0.7] * len(knots)])
+        values, median = robust(residual, [GEMM_FIRST[0], *GEMM_FIRST[1:] * len(knots)])
         if start <= GRAPHED_START_S and max(values[1:]) <= 1.1:
             shares = tuple(x for pair in zip(knots.tolist(), values[1:].tolist(), strict=True) for x in pair)
             found[name] = Fitted((start, float(values[0]), *shares), median, int(keep.sum()), f"{engine} {version}")
@@ -170,7 +176,7 @@ def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) 
     )
     matrices = 3 * part["hidden_size"] * part["inter_size"] / part["moe_tp_size"]
     form = WEIGHT_FORMATS[name] if name != "int4" else weight_format("int4-g32-sym").base
-    share = np.array([_touched(int(e), int(k), float(t)) for e, k, t in zip(experts, topk, tokens, strict=True)])
+    share = np.array([touched(*call, POPULARITY) for call in zip(experts, topk, tokens, strict=True)])
     loaded = share / degree * matrices * form.bytes_per_value / gpu.memory_bandwidth_bytes_per_s
     computed = tokens * topk / degree * 2 * matrices / peak
     seconds = part["seconds"]
@@ -179,13 +185,8 @@ def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) 
         start, bandwidth, flops = np.exp(x)
         return np.log((start + loaded / bandwidth + computed / flops) / seconds)
 
-    values, median = robust(residual, [3e-5, 0.8, 0.3])
+    values, median = robust(residual, EXPERT_FIRST)
     return Fitted(tuple(values.tolist()), median, len(seconds), source)
-
-
-def _touched(experts: int, topk: int, tokens: float) -> float:
-    form = WEIGHT_FORMATS["bf16"]
-    return float(Experts(form, 1, 2, experts, topk, 0.0, 0.0, 0.0, 0.0, POPULARITY).touched(tokens))
 
 
 def _main_source(part: Table) -> Table:
@@ -232,15 +233,15 @@ def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[
 
 def _uncached(gpu: GPUSpec) -> float:
     """Bytes above which repeated calls do not find the cache in a large last-level cache."""
-    cached = gpu.last_level_cache.si if gpu.last_level_cache else 0.0
-    return cached if cached / gpu.memory_bandwidth_bytes_per_s > 5e-5 else LARGE_CACHE
+    cached = gpu.last_level_cache
+    return cached.si if cached and cached.si / gpu.memory_bandwidth_bytes_per_s > HIDDEN_S else LARGE_CACHE
 
 
 def _line(moved_s: Array, seconds: Array, source: str) -> Fitted:
     def residual(x: Array) -> Array:
         return np.log((np.exp(x[0]) + moved_s / np.exp(x[1])) / seconds)
 
-    values, median = robust(residual, [1e-5, 0.8])
+    values, median = robust(residual, ATTENTION_FIRST)
     return Fitted(tuple(values.tolist()), median, len(seconds), source)
 
 
@@ -272,7 +273,7 @@ def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str
             start, bandwidth, flops = np.exp(x)
             return np.log((start + np.maximum(moved / bandwidth, computed / flops)) / seconds)
 
-        values, median = robust(residual, [1e-5, 0.7, 0.5])
+        values, median = robust(residual, LATENT_FIRST)
         if median <= WORST_MEDIAN and values[1] >= LEAST_SHARE:
             found[word] = Fitted(tuple(values.tolist()), median, int(keep.sum()), f"{name} {newest}")
     return found

@@ -50,11 +50,15 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
 
 
 def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]) -> dict[str, float]:
-    """The factors that bring the points of `train` closest, in logarithms of the times of passes and overhead."""
+    """The factors that bring the points of `train` closest, in logarithms of the times of passes and overhead.
+
+    What is predicted to be 0, as ideal's overhead, no factor brings closer.
+    """
     from scipy.optimize import least_squares
 
     logs = {name: np.log(points.measured(name)) for name in TIMES}
-    rows = {name: train & ~np.isnan(logs[name]) for name in TIMES}
+    plain = points.predict(kernels)
+    rows = {name: train & ~np.isnan(logs[name]) & (plain[name] > 0) for name in TIMES}
 
     def residuals(x: Array) -> Array:
         times = points.predict(scaled(kernels, dict(zip(KINDS, np.exp(x).tolist(), strict=True))))

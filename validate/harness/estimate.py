@@ -1,47 +1,59 @@
 """What the engine says of a plan's points before anything is run: refusals, memory and time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation import capacity, tree_cost
+from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
+from perfmodel.speculation.tree_shape import widths
+from perfmodel.speculation.two_levels import TwoLevels, memory_of_both, predict_two_levels
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.records.plan import Plan, Point, model_reference
+from perfmodel.validate.records.grid import Point
+from perfmodel.validate.records.plan import Plan, model_reference
 
 
-def scenario_of(plan: Plan, point: Point, calibration: str | None = None) -> Scenario:
-    """The question that a point asks; calibration by name or path, the device's own unless given."""
-    return resolve(
-        Query(
-            model=model_reference(point.target),
-            hardware=plan.hardware,
-            batch=point.batch,
-            context=point.context,
-            gamma=point.gamma,
-            tp=plan.tensor_parallel,
-            draft=point.draft if point.draft == "self" else model_reference(point.draft),
-            draft_kv=point.draft_kv,
-            alpha=point.alpha,
-            weights=plan.precision.weights,
-            kv_dtype=plan.precision.kv,
-            calibration=calibration,
-        )
+def scenarios_of(plan: Plan, point: Point, calibration: str | None = None) -> tuple[Scenario, ...]:
+    """The question that a point asks, of two levels the lower one's and the upper one's.
+
+    calibration: by name or path, the device's own unless given.
+    """
+    asked = Query(
+        model=model_reference(point.target),
+        hardware=plan.hardware,
+        batch=point.batch,
+        context=point.context,
+        gamma=point.gamma,
+        tp=plan.tensor_parallel,
+        draft=point.draft if point.draft == "self" else model_reference(point.draft),
+        draft_kv=point.draft_kv,
+        alpha=point.alpha or 0.0,  # a tree's acceptance is by rank
+        weights=plan.precision.weights,
+        kv_dtype=plan.precision.kv,
+        calibration=calibration,
     )
+    if point.middle_kv is None:
+        return (resolve(asked),)
+    small = replace(asked, alpha=point.inner_alpha)
+    return resolve(small), resolve(replace(asked, draft="self", draft_kv=point.middle_kv))
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
     """Refuse (InputError) what could be timed but never compared: a pair that cannot draft, a device without a peak."""
-    for point in {(p.target, p.draft, p.draft_kv): p for p in plan.points()}.values():
-        scenario = scenario_of(plan, point, calibration)
-        own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
-        if own != drafted:
-            raise InputError(
-                f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given {drafted}"
-            )
-        scenario.target_pass_s(1.0, 1.0)
-        scenario.draft_pass_s(1.0, 1.0)
+    for point in {(p.target, p.draft, p.draft_kv, p.middle_kv, p.parents): p for p in plan.points()}.values():
+        for scenario in scenarios_of(plan, point, calibration):
+            own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
+            if own != drafted:
+                raise InputError(
+                    f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given {drafted}"
+                )
+            most = max((point.parents or ()).count(node) for node in {*(point.parents or ())} | {0})
+            if most > own:
+                raise InputError(f"{plan.name}: tree: must have at most {own} children at a node, given {most}")
+            scenario.target_pass_s(1.0, 1.0)
+            scenario.draft_pass_s(1.0, 1.0)
 
 
 def fitting(plan: Plan, calibration: str | None = None) -> Plan:
@@ -68,24 +80,36 @@ class Estimate:
 
 def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
     """All points of a plan. Caches are taken to be filled with random values at the device's bandwidth."""
-    return [_one(plan, point, scenario_of(plan, point, calibration)) for point in plan.points()]
+    return [_one(plan, point, *scenarios_of(plan, point, calibration)) for point in plan.points()]
 
 
-def _one(plan: Plan, point: Point, scenario: Scenario) -> Estimate:
-    gpu = scenario.machine.gpu
-    p = predict(scenario, Workload.of(point.batch, point.context, point.gamma))
-    room = capacity.memory(
-        scenario.target_shard,
-        scenario.draft_shard,
-        scenario.draft,
-        gpu,
-        float(point.batch),
-        float(point.context),
-        float(point.gamma),
-        capacity.DEFAULT_MEMORY_FRACTION,
-    )
+def _one(plan: Plan, point: Point, scenario: Scenario, upper: Scenario | None = None) -> Estimate:
+    batch, context, fraction = float(point.batch), float(point.context), capacity.DEFAULT_MEMORY_FRACTION
+    drafted = point.queries[-1] - 1
+    if upper is None:
+        room = capacity.memory_of(scenario, batch, context, drafted, fraction)
+    else:
+        room = memory_of_both(scenario, upper, batch, context, drafted, fraction)
+    target_s, iteration_s, speedup = _times(point, scenario, upper)
     needed = float(room.weight_bytes + room.kv_bytes + room.draft_weight_bytes + room.draft_kv_bytes)
     protocol = plan.protocol
     loops = (protocol.samples + protocol.warmup) * protocol.iterations * len(protocol.modes)
-    seconds = loops * float(p.target_s + p.iteration_s) + needed / gpu.memory_bandwidth_bytes_per_s
-    return Estimate(point, needed, bool(room.fits), float(p.target_s), float(p.iteration_s), float(p.speedup), seconds)
+    seconds = loops * (target_s + iteration_s) + needed / scenario.machine.gpu.memory_bandwidth_bytes_per_s
+    return Estimate(point, needed, bool(room.fits), target_s, iteration_s, speedup, seconds)
+
+
+def _times(point: Point, scenario: Scenario, upper: Scenario | None) -> tuple[float, float, float]:
+    """T_T, an iteration and the speedup: as `whatif`, `tree` and `hierarchy` have them."""
+    batch, context = float(point.batch), float(point.context)
+    if point.parents is not None:
+        gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
+        shape = Tree(point.parents, widths(point.parents), gained)
+        iteration_s = tree_cost.iteration_s(scenario, batch, context, shape)
+        target_s = scenario.target_pass_s(batch, context)
+        return float(target_s), float(iteration_s), float(gained * target_s / iteration_s)
+    told: Prediction | TwoLevels
+    if upper is not None:
+        told = predict_two_levels(scenario, upper, batch, context, point.inner_gamma or 1, point.gamma)
+    else:
+        told = predict(scenario, Workload.of(batch, context, point.gamma))
+    return float(told.target_s), float(told.iteration_s), float(told.speedup)

@@ -12,7 +12,8 @@ from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, keep_
 from perfmodel.validate.harness.group import Group
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, failure, run_rows
-from perfmodel.validate.records.plan import Mode, Plan, Point
+from perfmodel.validate.records.grid import Point
+from perfmodel.validate.records.plan import Mode, Plan
 from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import RESULTS
 
@@ -94,12 +95,14 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
     protocol = plan.protocol
     seconds: dict[str, list[float]] = {name: [] for name in runner.runs}
     gained: dict[str, list[int]] = {name: [] for name in runner.runs}
+    tallies: dict[str, list[int]] = {name: [] for name in runner.tally()}
     for sample in range(-protocol.warmup, protocol.samples):
         if sample == 0:
             runner.histogram.zero_()
         for name in _in_turn(runner.runs, sample):
             runner.snapshot.restore()
             synchronize(device)
+            before = runner.tally()
             clock.mark()
             runner.runs[name].run(protocol.iterations, protocol.read_every)
             clock.mark()
@@ -107,11 +110,14 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
             if sample >= 0:
                 seconds[name].append(lap)
                 gained[name].append(sum(runner.runs[name].tokens_gained()))
+                if name == "sd":
+                    _count(tallies, before, runner.tally())
     return {
         "iterations": protocol.iterations,
         "samples": {f"{name}_s": values for name, values in seconds.items()},
         "tokens": gained,
         "histogram": runner.histogram.sum(0).tolist(),
+        **tallies,
         "mean_growth_tokens": statistics.fmean(gained["sd"]) / runner.batch / 2,
     }
 
@@ -120,16 +126,26 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
     """Each phase of each iteration between marks on a device that has work already; plain iterations in between."""
     protocol = plan.protocol
     samples: dict[str, list[float]] = {name: [] for name in SAMPLES["phases"]}
+    tallies: dict[str, list[int]] = {name: [] for name in runner.tally()}
     for sample in range(-protocol.warmup, protocol.samples):
         for name in _in_turn(runner.phases, sample):
             runner.snapshot.restore()
             for _ in range(protocol.iterations):
+                before = runner.tally()
                 laps = _phases_once(runner.phases[name], clock, device)
+                if sample >= 0 and name == "sd":
+                    _count(tallies, before, runner.tally())
                 if sample >= 0:
                     for phase, lap in zip(PHASES[name], laps, strict=True):
                         if phase:
                             samples[f"{name}_{phase}_s"].append(lap)
-    return {"iterations": protocol.iterations, "samples": samples}
+    return {"iterations": protocol.iterations, "samples": samples, **tallies}
+
+
+def _count(tallies: dict[str, list[int]], before: dict[str, int], after: dict[str, int]) -> None:
+    """Add what was tallied in between."""
+    for name, counts in tallies.items():
+        counts.append(after[name] - before[name])
 
 
 def _in_turn(names: Iterable[str], sample: int) -> list[str]:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from perfmodel.validate.decoder import graphs
-from perfmodel.validate.decoder.drafts import ModelDraft
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
@@ -17,8 +16,11 @@ from perfmodel.validate.decoder.shard import Shard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.weights import load
-from perfmodel.validate.records.plan import Plan, Point, model_reference
+from perfmodel.validate.records.grid import Point
+from perfmodel.validate.records.plan import Plan, model_reference
 
+CONTENTS = ("kv", "k", "v", "low", "high", "sums", "codes", "scales")
+"""Of a view: what it keeps of the cache, random here, which may stay as it is."""
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -120,10 +122,9 @@ class Snapshot:
     """
 
     def __init__(self, *runs: DecoderRun) -> None:
-        self.runs, draft = runs, runs[0].decoder.draft
-        self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in _caches(runs[0].decoder)]
-        self._view = draft.view if isinstance(draft, ModelDraft) else None
-        self._kept = _counters(self._view) if self._view is not None else {}
+        self.runs, made = runs, runs[0].decoder
+        self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in made.caches]
+        self._views = [(passes.view, _counters(passes.view)) for passes in (made.draft.models if made.draft else ())]
 
     def restore(self) -> None:
         """Back to the start."""
@@ -131,30 +132,24 @@ class Snapshot:
             run.restore()
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
-        for name, value in self._kept.items():
-            if isinstance(value, Tensor):
-                getattr(self._view, name).copy_(value)
-            else:
-                setattr(self._view, name, value)
+        for view, kept in self._views:
+            for name, value in kept.items():
+                if isinstance(value, Tensor):
+                    getattr(view, name).copy_(value)
+                else:
+                    setattr(view, name, value)
 
 
 class PointRunner:
-    """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to fit."""
+    """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to fit.
+
+    graphs: whether speculative iterations are captured ones; plain ones are wherever the plan asks for it.
+    """
 
     def __init__(self, models: LoadedModels, plan: Plan, point: Point) -> None:
         target, draft = models.pair(point)
-        room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.gamma + 1) + 1
-        request = Request(
-            batch=point.batch,
-            context=point.context,
-            new_tokens=room,
-            gamma=point.gamma,
-            draft="self" if draft is None else "model",
-            draft_kv=point.draft_kv,
-            script=tuple(scripted_weights(point.alpha, point.gamma)),
-            attention=plan.attention,
-        )
-        made = make_decoder(target, request, draft)
+        room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.max_accepted + 1) + 1
+        made = make_decoder(target, _request(plan, point, room), draft)
         state = start_random(made, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
         alone = replace(state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device))
@@ -164,30 +159,48 @@ class PointRunner:
             "sd": DecoderRun(made, state),
         }
         self.snapshot = Snapshot(self.runs["sd"], self.runs["ar"])
-        self.graphs = plan.protocol.graphs and target.device.type == "cuda"
-        if self.graphs:
-            for name in ("sd", "ar"):
-                graphs.capture(self.runs[name].decoder, self.runs[name].state)
-                self.snapshot.restore()
-        self.phases = {name: PhaseRunner(run, self.graphs) for name, run in self.runs.items()}
+        captured = plan.protocol.graphs and target.device.type == "cuda"
+        self.graphs = captured and made.capturable
+        for name in ("sd", "ar") if self.graphs else ("ar",) if captured else ():
+            graphs.capture(self.runs[name].decoder, self.runs[name].state)
+            self.snapshot.restore()
+        recorded = {"ar": captured, "sd": self.graphs}
+        self.phases = {name: PhaseRunner(run, recorded[name]) for name, run in self.runs.items()}
 
     @property
     def histogram(self) -> Tensor:
-        """Iterations by accepted drafted tokens, [batch, gamma + 1], over all speculative iterations so far."""
+        """Speculative iterations so far by accepted drafted tokens, [batch, most + 1]."""
         return self.runs["sd"].state.histogram
 
+    def tally(self) -> dict[str, int]:
+        """See `Decoder.tally`."""
+        return self.runs["sd"].decoder.tally()
 
-def _caches(made: Decoder) -> list[Any]:
-    draft = made.draft
-    own = [draft.runner.cache] if isinstance(draft, ModelDraft) and draft.own else []
-    return [made.target.cache, *own]
+
+def _request(plan: Plan, point: Point, new_tokens: int) -> Request:
+    """The point as the decoder is asked, acceptance scripted."""
+    inner = point.inner_gamma or 0
+    return Request(
+        batch=point.batch,
+        context=point.context,
+        new_tokens=new_tokens,
+        gamma=point.gamma,
+        draft="self" if point.draft == "self" else "model",
+        draft_kv=point.draft_kv,
+        script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.max_accepted)),
+        attention=plan.attention,
+        tree=point.parents,
+        middle_kv=point.middle_kv,
+        inner_gamma=inner,
+        inner_script=tuple(scripted_weights(point.inner_alpha or 0.0, inner)) if inner else None,
+    )
 
 
 def _counters(view: Any) -> dict[str, Any]:
-    """A view's counters and small tensors; packed keys and values are random anyway and may stay as they are."""
+    """A view's counters and small tensors."""
     kept: dict[str, Any] = {}
     for name, value in vars(view).items():
-        if isinstance(value, Tensor) and name not in ("kv", "k", "v", "low", "high", "sums"):
+        if isinstance(value, Tensor) and name not in CONTENTS:
             kept[name] = value.clone()
         elif isinstance(value, int) and not isinstance(value, bool):
             kept[name] = value

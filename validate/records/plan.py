@@ -3,19 +3,17 @@
 import hashlib
 import itertools
 import json
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from perfmodel.errors import InputError, unknown_name
-from perfmodel.kv import parse_kv
+from perfmodel.errors import unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.validate.records.grid import Block, Counts, Point, Strict
 
 FOLDER = Path(__file__).parents[1] / "plans"
 SHAPES = FOLDER / "shapes"
@@ -23,15 +21,10 @@ MIN_SAMPLES = 7
 Mode = Literal["end_to_end", "phases"]
 MOST_POINTS = 10_000
 """Points of a plan: beyond this it is a mistake, not a measurement."""
-Counts = Annotated[tuple[Annotated[int, Field(ge=1, le=10**9)], ...], Field(min_length=1)]
 DType = Literal["bf16", "fp16", "fp32"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Precisions(_Strict):
+class Precisions(Strict):
     """Formats of weights (and activations) and of the cache."""
 
     weights: DType = Field(default="bf16", description="of weights and activations")
@@ -44,40 +37,7 @@ class Precisions(_Strict):
         return self
 
 
-class Block(_Strict):
-    """One rectangle of the grid: every batch with every context, gamma and KV method."""
-
-    target: str = Field(description="a model's name, or that of a file in `validate/plans/shapes`")
-    weights: str = Field(default="random:0", pattern=r"^random:\d+$", description="`random:SEED`")
-    draft: str = Field(default="self", description="the same of the draft; `self` is the target itself")
-    draft_weights: str = Field(default="random:1", pattern=r"^random:\d+$", description="of a separate draft")
-    draft_kv: tuple[str, ...] = Field(
-        default=("full",), min_length=1, description="the draft's KV methods, `NAME[:BUDGET]`"
-    )
-    batch: Counts = Field(description="sequences")
-    context: Counts = Field(description="cached tokens per sequence when a sample starts")
-    gamma: Counts = Field(description="drafted tokens per iteration")
-    alpha: float = Field(ge=0, le=1, description="scripted acceptance, at which speculation advances")
-
-    @field_validator("draft_kv")
-    @classmethod
-    def _known(cls, methods: tuple[str, ...]) -> tuple[str, ...]:
-        for text in methods:
-            try:
-                parse_kv(text, "draft_kv")
-            except InputError as error:
-                raise ValueError(str(error)) from None
-        return methods
-
-    def points(self) -> Iterator["Point"]:
-        """Target and context outermost, so that models and caches change as seldom as possible."""
-        for context, batch, kv, gamma in itertools.product(self.context, self.batch, self.draft_kv, self.gamma):
-            yield Point(
-                self.target, self.weights, self.draft, self.draft_weights, kv, batch, context, gamma, self.alpha
-            )
-
-
-class Protocol(_Strict):
+class Protocol(Strict):
     """How each point is timed. Plain and speculative samples take turns, all from the same cache contents."""
 
     modes: tuple[Mode, ...] = Field(
@@ -98,7 +58,7 @@ class Protocol(_Strict):
         return modes
 
 
-class Micro(_Strict):
+class Micro(Strict):
     """Sizes of the microbenchmarks."""
 
     rows: Counts = Field(
@@ -108,7 +68,7 @@ class Micro(_Strict):
     max_bytes: PositiveInt = Field(default=2**31, description="the most memory that is copied and read")
 
 
-class Plan(_Strict):
+class Plan(Strict):
     """What to measure: a YAML file of `validate/plans`, or one of your own."""
 
     schema_version: Literal[1]
@@ -126,7 +86,7 @@ class Plan(_Strict):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        points = sum(math.prod(map(len, (b.context, b.batch, b.draft_kv, b.gamma))) for b in self.grid)
+        points = sum(block.count for block in self.grid)
         if points > MOST_POINTS:
             raise ValueError(f"grid: must be at most {MOST_POINTS} points, given {points}")
         seen: set[str] = set()
@@ -136,11 +96,11 @@ class Plan(_Strict):
             seen.add(key)
         return self
 
-    def points(self) -> list["Point"]:
+    def points(self) -> list[Point]:
         """Every point of every block, in order."""
         return [point for block in self.grid for point in block.points()]
 
-    def only(self, wanted: Callable[["Point"], bool]) -> "Plan | None":
+    def only(self, wanted: Callable[[Point], bool]) -> "Plan | None":
         """The plan with those batches and contexts whose points are all wanted; None where there are none."""
         blocks = [
             block.model_copy(update={"context": (context,), "batch": (batch,)})
@@ -152,7 +112,7 @@ class Plan(_Strict):
             return self
         return self.model_copy(update={"grid": tuple(blocks)}) if blocks else None
 
-    def runs(self) -> list[tuple["Point", Mode]]:
+    def runs(self) -> list[tuple[Point, Mode]]:
         """Every point in every mode: the rows of the record."""
         return [(point, mode) for point in self.points() for mode in self.protocol.modes]
 
@@ -170,30 +130,6 @@ class Plan(_Strict):
         names = {n for block in self.grid for n in (block.target, block.draft) if n != "self"}
         shapes = {name: spec_of(name).model_dump(mode="json", exclude_defaults=True) for name in sorted(names)}
         return {**self.model_dump(mode="json"), "shapes": shapes}
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One point to measure."""
-
-    target: str
-    weights: str
-    draft: str
-    draft_weights: str
-    draft_kv: str
-    batch: int
-    context: int
-    gamma: int
-    alpha: float
-
-    @property
-    def key(self) -> str:
-        """Names the point within its plan."""
-        return f"{self.target}/{self.draft}/{self.draft_kv}/b{self.batch}/s{self.context}/g{self.gamma}/a{self.alpha:g}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the record."""
-        return asdict(self)
 
 
 def model_reference(name: str) -> str:

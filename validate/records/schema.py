@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from perfmodel.specs.model import ModelSpec
+from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.records.plan import Mode, Plan
 
 SCHEMA_VERSION = 2
@@ -21,8 +22,8 @@ SAMPLES: dict[str, dict[str, str]] = {
         "ar_target_s": "one target pass of plain decoding (T_T)",
         "ar_accept_s": "drawing its token",
         "ar_commit_s": "its caches taking the token",
-        "sd_draft_s": "all gamma draft steps of an iteration (gamma x T_D)",
-        "sd_verify_s": "the target's verification of gamma + 1 tokens (T_V)",
+        "sd_draft_s": "all draft passes of an iteration: gamma x T_D, a tree's levels, all inner rounds of two levels",
+        "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, a tree's nodes, or all that was drafted",
         "sd_accept_s": "which drafted tokens are accepted, and the bonus token",
         "sd_commit_s": "caches and the draft's view taking them, periodic work included",
     },
@@ -98,21 +99,36 @@ class PointRow(_Row):
     draft_kv: str = Field(description="the draft's KV method")
     batch: Size = Field(description="sequences")
     context: Size = Field(description="cached tokens per sequence when a sample starts")
-    gamma: int = Field(ge=1, le=4096, description="drafted tokens per iteration")
-    alpha: float = Field(ge=0, le=1, description="scripted acceptance")
+    gamma: int = Field(
+        ge=1, le=4096, description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest"
+    )
+    alpha: float | None = Field(None, ge=0, le=1, description="scripted acceptance; trees have rates")
+    tree: str | None = Field(None, description="the tree as the plan asked for it")
+    parents: tuple[int, ...] | None = Field(
+        None, description="of the tree's nodes, level by level, the root's -1 first"
+    )
+    rates: tuple[float, ...] | None = Field(None, description="scripted acceptance of a node's 1st, 2nd, ... child")
+    middle_kv: str | None = Field(None, description="two levels: KV method over which the target itself drafts")
+    inner_gamma: int | None = Field(None, ge=1, le=4096, description="two levels: the draft's tokens in a round")
+    inner_alpha: float | None = Field(None, ge=0, le=1, description="two levels: their scripted acceptance")
     iterations: Size | None = Field(None, description="iterations in a sample")
     tokens: dict[str, tuple[Count, ...]] = Field(
         {}, description="tokens gained in each sample, all sequences: `ar`, `sd`"
     )
     histogram: tuple[Count, ...] | None = Field(
-        None, description="speculative iterations by accepted drafted tokens, 0 to gamma, over all samples"
+        None,
+        description="speculative iterations by accepted drafted tokens, 0 to the most there can be, over all samples",
     )
+    rounds: tuple[Count, ...] = Field(
+        (), description="two levels: inner rounds, in each sample (`end_to_end`) or iteration (`phases`)"
+    )
+    verified: tuple[Count, ...] = Field((), description="two levels: tokens of a sequence that were verified, likewise")
     mean_growth_tokens: float = Field(
         0.0, ge=0, le=1e12, description="half of what a sequence grows by in a speculative sample"
     )
     peak_memory_bytes: int | None = Field(None, description="largest memory in use on the device")
     attention: str | None = Field(None, description="the attention kernel that ran")
-    graphs: bool | None = Field(None, description="whether captured CUDA graphs were replayed")
+    graphs: bool | None = Field(None, description="whether the speculative iterations were captured CUDA graphs")
 
     @property
     def point_key(self) -> str:
@@ -122,12 +138,28 @@ class PointRow(_Row):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         self._check_samples(self.mode)
-        if self.histogram is not None and len(self.histogram) != self.gamma + 1:
-            raise ValueError(f"histogram: must have gamma + 1 = {self.gamma + 1} counts, given {len(self.histogram)}")
+        self._check_drafted()
+        most = self.gamma + (self.inner_gamma or 0)
+        if self.histogram is not None and len(self.histogram) != most + 1:
+            raise ValueError(f"histogram: must have gamma + 1 = {most + 1} counts, given {len(self.histogram)}")
         outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}
         if len(outside) > 1:
             raise ValueError("samples: sd_accept_s and sd_commit_s must be of the same iterations")
         return self
+
+    def _check_drafted(self) -> None:
+        if self.parents is not None:
+            check_parents(self.parents)
+            if self.gamma != depths(self.parents)[-1]:
+                raise ValueError(f"gamma: must be the {depths(self.parents)[-1]} levels below the tree's root")
+        elif self.alpha is None:
+            raise ValueError("alpha: must be given where there is no tree")
+        if (self.middle_kv is None) != (self.inner_gamma is None):
+            raise ValueError("middle_kv, inner_gamma: must be given together")
+        timed = self.samples.get("sd_s" if self.mode == "end_to_end" else "sd_draft_s", ())
+        for name, counts in (("rounds", self.rounds), ("verified", self.verified)):
+            if len(counts) != (len(timed) if self.middle_kv is not None else 0) or 0 in counts:
+                raise ValueError(f"{name}: must be a count of each of the {len(timed)} samples of two levels")
 
 
 class KernelRow(_Row):

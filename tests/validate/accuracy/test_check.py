@@ -67,10 +67,12 @@ def test_the_limit_is_kept_or_not(folder: Path, capsys: pytest.CaptureFixture[st
     assert "check: PASS; 240 figures of 1 records" in capsys.readouterr().out
     assert check(folder, "--max-error", str(most - 0.001)) == 1
     told = capsys.readouterr()
+    assert "--baseline FILE --write" not in told.err  # whoever states a limit knows what it is for
     worst = max(mape, key=lambda name: mape[name])
     assert f"above the limit: {worst}: mean error {most:.1%} of 40 figures" in told.err
     assert "check: FAIL" in told.out
     assert check(folder) == 1  # 10 % where nothing is said
+    assert capsys.readouterr().err.splitlines()[-1].endswith("--baseline FILE --write once, then --baseline FILE")
     assert check(folder, "--figure", "speedup") == 0
     assert "mean errors up to 10.0%" in capsys.readouterr().out
     assert check(folder, "--figure", "speedup", "--max-error", "1%", "--json") == 1

@@ -15,6 +15,7 @@ from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module
 from perfmodel.validate.accuracy.best_gamma import best_gammas
 from perfmodel.validate.accuracy.compare import Cell, compare, error, partitions, right_side, worst
+from perfmodel.validate.accuracy.report import error_table
 from perfmodel.validate.cli import app
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
@@ -101,6 +102,16 @@ def test_another_calibration_for_every_row() -> None:
     assert error(speedups).bias > 0.4  # always optimistic
     with pytest.raises(InputError, match="--calibration"):
         compare(("magicdec",), "held-out", "ideal")
+
+
+def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:
+    """Tables of a set and of a machine's page leave the figure out."""
+    cells = compare(("magicdec",), calibration="ideal")
+    assert {c.predicted for c in cells if c.quantity == "overhead_s"} == {0.0}
+    assert not [name for name in partitions(cells) if name.endswith("overhead_s")]
+    figures = [row[0] for row in error_table(cells)[1]]
+    assert "speedup" in " ".join(figures)
+    assert not [name for name in figures if "overhead" in name]
 
 
 def test_best_draft_lengths() -> None:

@@ -73,7 +73,7 @@ def test_predicted_stands_beside_measured(folder: str) -> None:
     text = output("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16")
     cells = row(text, "snapkv:40")
     assert float(cells[4]) > 0
-    assert "(predicted " in text
+    assert "(predicted for h100-sxm-80gb: " in text
 
 
 def test_every_prompt_is_continued(folder: str, tmp_path: Path) -> None:
@@ -277,9 +277,9 @@ def test_the_table_says_what_was_predicted(
     target: Model, prompts: list[list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain, runs = compare(target, [Request(4, 70, 20, 2, draft_kv="snapkv:24,window=8")], prompts)
-    table(plain, runs, [Predicted(1234.5, 1.75)])
+    table(plain, runs, [Predicted("h200-sxm-141gb", 1234.56, 1.75)])
     text = capsys.readouterr().out
-    assert "(predicted 1234)" in text
+    assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
     assert " 1.75 " in text
     assert plain.draft_s == 0
     assert runs[0].speedup_from_parts(plain) > 0

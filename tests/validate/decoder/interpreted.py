@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from perfmodel.specs.model import ModelSpec
+from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import triton_attention, triton_pointwise
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.backends import choose
@@ -19,7 +20,6 @@ from perfmodel.validate.decoder.model import Layer, Model
 from perfmodel.validate.decoder.pointwise import Torch
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.shard import Shard
-from perfmodel.validate.decoder.topology import branching
 from perfmodel.validate.decoder.triton_attention import SplitKV
 from perfmodel.validate.decoder.triton_pointwise import Fused
 from perfmodel.validate.decoder.weights import RandomWeights, build

@@ -9,13 +9,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from perfmodel.errors import InputError
+from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.speculative import collect
-from perfmodel.validate.decoder.topology import branching
+from perfmodel.validate.decoder.speculative import Generation, collect
 from tests.validate.decoder.methods import METHODS
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
@@ -61,6 +61,24 @@ def test_replayed_iterations_equal_eager_ones(
     gamma, draft = 0 if kind == "plain" else 3, small if "model" in kind else None
     tree = branching("3x2x1") if "tree" in kind else None
     asked = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
+    one, two = eager_and_replayed(target, draft, asked, prompts)
+    assert one == two
+
+
+@torch.inference_mode()
+def test_scripts_are_drawn_on_the_device(target: Model, prompts: list[list[int]]) -> None:
+    """Each replay draws again, of chains and of trees."""
+    for more in ({"script": (0.2, 0.3, 0.3, 0.2)}, {"tree": branching("3x2x1"), "script": (0.5, 0.3)}):
+        asked = Request(4, 70, 50, 3, draft_kv="streamingllm:24", **more)  # type: ignore[arg-type]
+        one, two = eager_and_replayed(target, None, asked, prompts)
+        assert one == two
+        assert sum(count > 0 for count in one.histogram) > 2
+
+
+def eager_and_replayed(
+    target: Model, draft: Model | None, asked: Request, prompts: list[list[int]]
+) -> tuple[Generation, ...]:
+    """What 18 iterations decode, each by itself and 15 of them as replays of one."""
     results = []
     for replayed in (False, True):
         made = make_decoder(target, asked, draft)
@@ -77,7 +95,7 @@ def test_replayed_iterations_equal_eager_ones(
         for _ in range(15):
             made.iterate(state)
         results.append(collect(state, prompts))
-    assert results[0] == results[1]
+    return tuple(results)
 
 
 def test_graphs_need_cuda(target: Model, prompts: list[list[int]]) -> None:

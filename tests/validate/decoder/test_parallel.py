@@ -13,12 +13,12 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.specs.model import ModelSpec
+from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import Shard
-from perfmodel.validate.decoder.topology import branching
 from perfmodel.validate.decoder.weights import RandomWeights, build
 
 CASES: list[dict[str, Any]] = [

@@ -186,6 +186,9 @@ def test_a_window_shorter_than_an_iteration(make_model: Callable[..., Model]) ->
             | {"use_sliding_window": True},
         ),
         ("its rope_type is 'dynamic'", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+        ("layer_types: must be a list of 2 entries", {"layer_types": 5}),
+        ("layer_types: must be a list of 2 entries", {"layer_types": ["sliding_attention", 5]}),
+        ("num_hidden_layers: must be", {"num_hidden_layers": "2", "layer_types": ["b", "a"]}),
     ],
 )
 def test_what_would_be_computed_otherwise_is_not_ignored(folder: Path, says: str, changes: dict[str, object]) -> None:

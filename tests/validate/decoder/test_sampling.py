@@ -9,10 +9,12 @@ import torch
 from scipy.stats import chisquare
 
 from perfmodel.errors import InputError
+from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import (
+    Accepted,
     Sampling,
     Script,
     accept_greedy,
@@ -21,7 +23,7 @@ from perfmodel.validate.decoder.sampling import (
     race,
     scripted_weights,
 )
-from perfmodel.validate.decoder.topology import Topology, branching, depths
+from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeDecoder
 from perfmodel.validate.decoder.tree_sampling import accept_tree_sampled
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
@@ -249,12 +251,17 @@ def test_accept_greedy_by_hand() -> None:
     assert accepted.next_token.tolist() == [4, 1, 3]
 
 
+def counts_of(script: Script, batch: int) -> torch.Tensor:
+    judged = Accepted(*torch.zeros(2, batch, dtype=torch.int64))
+    return script.instead_of(judged, torch.Generator().manual_seed(0)).count
+
+
 def test_script_has_the_stated_frequencies() -> None:
     weights = scripted_weights(0.8, 4)
     assert weights == pytest.approx([0.2, 0.16, 0.128, 0.1024, 0.4096])
-    drawn = Script(weights, torch.device("cpu")).accepted(20000, torch.Generator().manual_seed(0))
+    drawn = counts_of(Script(weights, torch.device("cpu")), 20000)
     assert agrees(torch.bincount(drawn, minlength=5).numpy(), np.array(weights)) > 1e-3
-    zero = Script([0.0, 0.0, 1.0], torch.device("cpu")).accepted(100, torch.Generator().manual_seed(0))
+    zero = counts_of(Script([0.0, 0.0, 1.0], torch.device("cpu")), 100)
     assert zero.unique().tolist() == [2]
 
 

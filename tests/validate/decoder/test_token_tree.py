@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.speculation.tree import Growth, TreeAcceptance
-from perfmodel.validate.decoder import kv, topology
+from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
+from perfmodel.speculation.tree_shape import branching, depths
+from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.drafts import ModelDraft
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.speculative import Generation
-from perfmodel.validate.decoder.topology import Topology, branching, depths
+from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeDecoder
 from tests.validate.decoder.methods import METHODS
 
@@ -218,7 +219,24 @@ def test_measured_rates_are_what_the_histogram_says(target: Model, small: Model,
     assert set(counts.tried) == {sum(out.histogram)}
     assert sum(counts.taken) == out.histogram[1]
     gained = 1 + out.histogram[1] / sum(out.histogram)
-    assert topology.expectation(branching("7"), counts.rates) == pytest.approx(gained, rel=1e-12)
+    rates = TreeAcceptance((tuple(counts.rates),))
+    assert expected_tokens(branching("7"), rates) == pytest.approx(gained, rel=1e-12)
+
+
+def test_scripted_paths_have_the_stated_rates(target: Model, prompts: list[list[int]]) -> None:
+    """By rank and at every level, whatever the models say; children beyond the rates are never accepted."""
+    rates = (0.5, 0.2, 0.1)
+    request = Request(400, 8, 30, 3, draft_kv="streamingllm:16", tree=branching("4x2x1"), script=rates)
+    made = make_decoder(target, request)
+    assert isinstance(made, TreeDecoder)
+    out = made.generate([prompts[0][:8]] * 400, 30, seed=1)
+    counts = made.counts()
+    assert counts.tried[0] > 4000
+    for rank, rate in enumerate(rates):
+        assert counts.rates[rank] == pytest.approx(rate, abs=4 * (rate / counts.tried[rank]) ** 0.5)
+    assert counts.taken[3] == 0
+    expected = expected_tokens(branching("4x2x1"), TreeAcceptance.of(rates))
+    assert 1 + sum(j * n for j, n in enumerate(out.histogram)) / sum(out.histogram) == pytest.approx(expected, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +244,7 @@ def test_measured_rates_are_what_the_histogram_says(target: Model, small: Model,
     [
         ("--tree: must be grown by a draft that runs a model", {"draft": "ngram"}),
         ("--gamma: must be the 2 levels below the root, given 3", {"gamma": 3}),
-        ("--alpha: must not be given with --tree", {"script": (0.0, 0.0, 1.0)}),
+        ("tree rates: must be 0 or more and at most 1 in sum", {"script": (0.5, 0.6)}),
         ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
     ],
 )

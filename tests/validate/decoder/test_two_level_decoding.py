@@ -10,7 +10,7 @@ from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.sampling import Sampling, scripted_weights
 from perfmodel.validate.decoder.speculative import Generation
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
 from tests.validate.decoder.methods import METHODS, PUBLISHED
@@ -105,6 +105,23 @@ def test_the_small_models_cache_is_that_of_a_fresh_prefill(
                 torch.testing.assert_close(mine[:, row, :, :length], theirs[:, row, :, :length], rtol=1e-9, atol=1e-9)
 
 
+def test_scripts_drive_both_levels(target: Model, small: Model, ragged: list[list[int]]) -> None:
+    """Rates, rounds and tokens are those of the scripts; a sequence never gains more than it has drafted."""
+    inner, outer = scripted_weights(0.6, 2), scripted_weights(0.8, 6)
+    made = levels(target, small, "streamingllm:24", script=tuple(outer), inner_script=tuple(inner))
+    prompts, found = [row[:2] * 2 for row in ragged], []
+    for seed in range(30):
+        before = made.tally()
+        out = made.generate(prompts, NEW, seed)
+        found.append(counts := made.counts())
+        assert counts.complete <= counts.iterations == sum(out.histogram)
+        ran = {name: count - before[name] for name, count in made.tally().items()}
+        assert ran["rounds"] >= counts.rounds * out.iterations, "until the slowest sequence has enough"
+        assert 5 * out.iterations <= ran["verified"] <= 7 * (out.iterations + 3)
+    alphas = [sum(column) / len(found) for column in zip(*(counts.alphas for counts in found), strict=True)]
+    assert alphas == [pytest.approx(0.6, abs=0.04), pytest.approx(0.8, abs=0.04)]
+
+
 def test_one_inner_round_is_the_chain_of_the_middle(target: Model, ragged: list[list[int]]) -> None:
     """A small model that is always right, and gamma_1 + 1 = gamma_2: the sparse target drafts as in one level."""
     made = levels(target, target, "snapkv:70,window=8", inner=3, gamma=4)
@@ -136,6 +153,8 @@ def test_sampling_runs_in_ragged_batches(target: Model, small: Model, ragged: li
     [
         ("must stand over a separate --draft model", {"draft": "self"}),
         ("without --tree and --alpha", {"script": (0.0, 1.0, 0.0)}),
+        ("must be gamma . 1 = 4 counts, given 3", {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
+        ("must be gamma . 1 = 2 counts, given 1", {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
         ("without --tree and --alpha", {"tree": (-1, 0, 1)}),
         ("--inner-gamma, --gamma: must be 1 or more", {"inner_gamma": 0}),
         ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),

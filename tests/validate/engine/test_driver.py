@@ -189,6 +189,13 @@ def test_the_plan_is_commands(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert run(["validate", "engine", *ASK[:6], "--plan", "--engine", engine]) == 0
         lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("#") == (engine == "vllm")  # whose random prompts are random tokens
         assert 5 <= len(lines) <= 11
         assert any(words in line for line in lines)
     assert run(["validate", "engine", *ASK[:6], "--plan", "--engine", "x"]) == 2
+    capsys.readouterr()
+    short = ["-m", "llama-3.3-70b", "--gpu", "h100", "--draft-model", "ngram", "-g", "3"]
+    assert run(["validate", "engine", *short, "--plan"]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("# n-gram drafts what a text repeats, and random prompts repeat nothing")
+    assert second.startswith("vllm serve meta-llama/Llama-3.3-70B-Instruct ")

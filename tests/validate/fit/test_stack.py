@@ -40,6 +40,15 @@ def test_factors_that_made_the_times_are_found(made: tuple[MeasuredPoint, ...]) 
     assert all(found.held_out[name].mape < 1e-3 for name in TIMES)
 
 
+def test_an_overhead_of_nothing_is_left_as_it_is(made: tuple[MeasuredPoint, ...]) -> None:
+    """Ideal passes take a share of the peaks that a factor can say; no factor makes an overhead of 0 longer."""
+    found = fit_stack(made, load_calibration("ideal"))
+    assert found.factors["outside the passes"] == pytest.approx(1.0)
+    assert found.factors["linear ops"] > 1.0
+    assert "overhead_s" not in found.held_out
+    assert found.held_out["target_s"].rows > 0
+
+
 def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
     """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
     odd = folds_of(made, "point") % 2 == 1

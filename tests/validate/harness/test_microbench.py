@@ -15,7 +15,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.harness.estimate import scenario_of
+from perfmodel.validate.harness.estimate import scenarios_of
 from perfmodel.validate.harness.micro.fit import calibration_from
 from perfmodel.validate.harness.micro.grid import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.host import host_spec
@@ -139,7 +139,7 @@ def test_a_pass_never_seen_is_predicted_from_kernels(fitted: Calibration, gpu: G
         point = next(p for p in plan.points() if p.target == target)
         times = []
         for calibration in (truth, fitted):
-            scenario = with_calibration(scenario_of(plan, point), calibration)
+            scenario = with_calibration(scenarios_of(plan, point)[0], calibration)
             times.append(
                 (float(scenario.target_pass_s(3.0, context, query)), float(scenario.draft_pass_s(3.0, context)))
             )

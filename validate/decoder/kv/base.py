@@ -3,7 +3,9 @@
 Every view lives by one contract. `build` runs once the prompts are in the cache; `attend` serves one layer of a draft
 step; `commit` follows a verification. Adding a view is adding a file with the name of its method.
 """
+# ruff: noqa: B027 - what a view has nothing to do for, it leaves as it is
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
@@ -17,7 +19,7 @@ from perfmodel.validate.decoder.cache import KVCache, allocate, pick_tokens, wri
 from perfmodel.validate.decoder.runner import Observed
 
 
-class View:
+class View(ABC):
     """Base of all views. `source` is the cache that the draft's keys and values come from."""
 
     method: ClassVar[str]
@@ -37,9 +39,9 @@ class View:
     def build(self, observed: Observed | None) -> None:
         """Set up from the prompts, which are committed in the source."""
 
+    @abstractmethod
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """As `Attention`, over what this view selects of the committed tokens and over the new ones."""
-        raise NotImplementedError
 
     def begin(self) -> None:
         """Called before the draft steps of an iteration: one span serves all its layers and steps."""

@@ -102,7 +102,7 @@ class KernelFit:
         size, act = self.precision.weights.base.bytes_per_value, self.precision.activation_bytes
         load = (n * k * size + m * (n + k) * act) / self.bandwidth
         compute = 2 * m * n * k / self.peak
-        largest = max(point.batch * (point.gamma + 1) for point in self.plan.points())
+        largest = max(point.batch * point.queries[-1] for point in self.plan.points())
         weight = np.where(m <= largest, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
 
         def model(x: Array) -> Array:

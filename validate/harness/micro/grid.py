@@ -74,10 +74,10 @@ def _heads(spec: ModelSpec, devices: int) -> dict[str, int]:
 
 
 def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
-    blocks = [b for b in plan.grid if spec.name in (b.target, b.draft)]
-    batches = sorted({b for block in blocks for b in block.batch})
-    contexts = sorted({*SMALL_CACHES, *(c for block in blocks for c in block.context)})
-    queries = sorted({1, *(g + 1 for block in blocks for g in block.gamma)})
+    points = [p for p in plan.points() if spec.name in (p.target, p.draft)]
+    batches = sorted({p.batch for p in points})
+    contexts = sorted({*SMALL_CACHES, *(p.context for p in points)})
+    queries = sorted({1, *(n for p in points for n in p.queries)})
     heads = _heads(spec, plan.tensor_parallel)
     return [
         Job("attention", {**heads, "batch": batch, "context": context, "query": query})

@@ -1,0 +1,75 @@
+"""Trees as they are written down and drawn: the parents of their nodes, level by level.
+
+Nodes are numbered by level, the root 0 first (its parent is -1), siblings in order of rank, as in `Tree.parents`.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.speculation.tree import MAX_LEVELS, MAX_SIZE, Growth, TreeAcceptance
+
+
+def check_parents(parents: Sequence[int]) -> None:
+    """Refuse what is no tree in level order, or one without a drafted token."""
+    ordered = all(a <= b for a, b in pairwise(parents))
+    good = ordered and all(0 <= parent < node for node, parent in enumerate(parents[1:], 1))
+    if not (2 <= len(parents) <= MAX_SIZE and parents[0] == -1 and good):
+        raise InputError(
+            f"tree: must be the parents of 2 to {MAX_SIZE} nodes, level by level, the root's -1 first, "
+            f"given {tuple(parents)[:16]}"
+        )
+
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """Of each node, the levels below the root."""
+    depth = [0]
+    for parent in parents[1:]:
+        depth.append(depth[parent] + 1)
+    return depth
+
+
+def widths(parents: Sequence[int]) -> tuple[int, ...]:
+    """Nodes of each level, the root's first."""
+    depth = depths(parents)
+    return tuple(depth.count(level) for level in range(depth[-1] + 1))
+
+
+def sequoia_nodes(text: str, flag: str = "--tree") -> int | None:
+    """N of ``sequoia:N``, None for other text. Raises InputError for an N outside 2 ... `MAX_SIZE`."""
+    kind, _, nodes = text.partition(":")
+    if kind != "sequoia":
+        return None
+    if not nodes.isdecimal() or not 2 <= int(nodes) <= MAX_SIZE:
+        raise refuse(flag, None, f"sequoia:NODES with 2 to {MAX_SIZE} nodes, the root included", text)
+    return int(nodes)
+
+
+def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree") -> tuple[int, ...]:
+    """Parents of the best tree for `rates`, of at most so many nodes and levels, the root's included.
+
+    Raises InputError where no drafted token gains anything, and as `perfmodel.speculation.tree.Growth` does.
+    """
+    levels = min(levels, nodes, rates.max_levels)
+    parents = Growth(rates, nodes, levels).best(nodes, levels).parents
+    if len(parents) < 2:
+        raise refuse(flag, None, "worth drafting: some child is accepted", f"rates {rates.rates[0]}")
+    return parents
+
+
+def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
+    """Parents of the tree in which every node of a level has as many children: ``4x2x1`` is 4, then 2 each, then 1.
+
+    Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
+    """
+    counts = [int(part) if part.isdecimal() else 0 for part in text.split("x")]
+    sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))
+    if not all(counts) or len(sizes) > MAX_LEVELS or sum(sizes) > MAX_SIZE:
+        allowed = f"sequoia:NODES or children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most"
+        raise refuse(flag, None, allowed, text)
+    parents, level = [-1], [0]
+    for count in counts:
+        first = len(parents)
+        parents += [node for node in level for _ in range(count)]
+        level = list(range(first, len(parents)))
+    return tuple(parents)

@@ -1,0 +1,157 @@
+"""The runs that are attacked: what each is asked, what it must leave behind, and what counts as kept."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+from perfmodel.answers.frames import read_frame
+from perfmodel.answers.query import Query, resolve
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.validate.accuracy.check import read_baseline
+from perfmodel.validate.engine.record import EnginePoint, Subject, header, read_engine_record, text_of
+from perfmodel.validate.records.store import read_record
+from tests.validate.tiny_plan import write as write_plan
+
+ROOT = Path(__file__).parents[2]
+Check = Callable[[Path], str | None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command in a folder of its own.
+
+    arguments: of a first and of a further attempt. whole: what is wrong with a finished file. same: whether a run that
+    was interrupted ends with the bytes of one that was not. rows: finished rows that the folder holds.
+    """
+
+    name: str
+    arguments: Callable[[Path, bool], list[str]]
+    result: str
+    whole: Check
+    same: bool
+    rows: Callable[[Path], set[str]] = lambda folder: set()
+    share: float = 1.0
+
+    def results(self, folder: Path) -> list[Path]:
+        """Its finished files."""
+        return sorted(folder.glob(self.result))
+
+
+def _sweep(suffix: str) -> Callable[[Path, bool], list[str]]:
+    def arguments(folder: Path, again: bool) -> list[str]:
+        asked = ["--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "1..16", "--context", "1000..64000+1000"]
+        drafts = ["--draft-kv", "full,streamingllm:512,quest:1024,snapkv:512,tova:512", "--alpha", "0.6,0.8"]
+        output = ["--gamma", "1..3", "-o", str(folder / f"out{suffix}")]
+        resume = again and (folder / f"out{suffix}.part.json").exists()
+        return ["sweep", *asked, *drafts, *output, *(["--resume"] if resume else [])]
+
+    return arguments
+
+
+def _measure(folder: Path, again: bool) -> list[str]:
+    if not (folder / "plan.yaml").exists():
+        write_plan(folder)
+    resume = ["--resume"] if again and any(folder.glob("t-1/*.journal")) else []
+    return ["validate", "measure", str(folder / "plan.yaml"), "--machine", "t-1", "--results", str(folder), *resume]
+
+
+def _engine(url: str) -> Callable[[Path, bool], list[str]]:
+    def arguments(folder: Path, again: bool) -> list[str]:
+        asked = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--calibration", "ideal"]
+        load = [
+            "--batches",
+            "1,2",
+            "--prompts",
+            "8,16",
+            "--new-tokens",
+            "12",
+            "--machine",
+            "t-1",
+            "--results",
+            str(folder),
+        ]
+        resume = ["--resume"] if again and any(folder.glob("t-1/*.journal")) else []
+        return ["validate", "engine", *asked, *load, "--url", url, *resume]
+
+    return arguments
+
+
+def _engine_files(folder: Path, again: bool) -> list[str]:
+    """From a record of an engine a third slower than the roofline, at two batches, contexts and draft lengths."""
+    record = folder / "runs.json"
+    if not record.exists():
+        record.write_text(_runs(), encoding="utf-8")
+    asked = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--calibration", "ideal"]
+    return ["validate", "engine", *asked, "--from", str(record), "--out", str(folder / "out.yaml")]
+
+
+@cache
+def _runs() -> str:
+    query = Query("llama-68m", "h100", 1, 1, draft="ngram", alpha=0.5, calibration="ideal")
+    scenario = resolve(query)
+    points = [
+        EnginePoint(
+            key=f"{batch}-{context}-{gamma}",
+            seconds=4 / 3 * float(scenario.target_pass_s(float(batch), float(context), gamma + 1.0)),
+            batch=batch,
+            context=context,
+            gamma=gamma,
+            tokens_per_iteration=1 + gamma / 4,
+        )
+        for batch, context, gamma in product((1, 64), (512, 65536), (0, 3))
+    ]
+    made = header("t-1", Subject.of(query, "vllm", "9.9"))
+    return text_of(made, [point.model_dump_json(exclude_defaults=True) for point in points])
+
+
+def _check(folder: Path, again: bool) -> list[str]:
+    return [
+        "validate",
+        "check",
+        "--results",
+        str(ROOT / "results/cpu-1"),
+        "--baseline",
+        str(folder / "out.json"),
+        "--write",
+    ]
+
+
+def _read_by(read: Callable[[Path], object]) -> Check:
+    def whole(path: Path) -> str | None:
+        try:
+            read(path)
+        except Exception as error:
+            return f"{path.name} is no whole file: {str(error)[:120]}"
+        return None
+
+    return whole
+
+
+def _calibration(path: Path) -> object:
+    return load_calibration(str(path))
+
+
+def _journalled(folder: Path) -> set[str]:
+    """Rows on the disk, of journals (whole lines) and records."""
+    found: set[str] = set()
+    for path in folder.glob("t-1/*.journal"):
+        found |= {line.partition(b" ")[2].decode() for line in path.read_bytes().split(b"\n")[1:-1]}
+    for path in folder.glob("t-1/*.json"):
+        found |= {
+            line.rstrip(",") for line in path.read_text(encoding="utf-8").split("\n") if line.startswith('{"key"')
+        }
+    return found
+
+
+def jobs(url: str) -> tuple[Job, ...]:
+    """What is attacked."""
+    return (
+        Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(read_frame), True),
+        Job("sweep to Parquet", _sweep(".parquet"), "out.parquet", _read_by(read_frame), True),
+        Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled, 0.6),
+        Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled, 0.6),
+        Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True, share=0.4),
+        Job("check --write", _check, "out.json", _read_by(read_baseline), True, share=0.4),
+    )

@@ -1,0 +1,219 @@
+"""Every op of a tiny model, number by number: two sequences of three tokens each against 100 cached ones."""
+
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from perfmodel.costs import forward, gemm, selection, shard
+from perfmodel.costs.shards import Shard
+from perfmodel.kv import parse_kv
+from perfmodel.operations import Cost, Op
+from perfmodel.specs.formats import WEIGHT_FORMATS, Precision, kv_format, weight_format
+from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.parts import LinearAttention
+
+FULL = parse_kv("full")
+MOE = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 24}
+SHAPE = {
+    "name": "tiny", "title": "tiny", "source": "made up", "model_type": "llama", "num_hidden_layers": 3,
+    "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 80,
+    "vocab_size": 100, "max_position_embeddings": 4096,
+}  # fmt: skip
+
+
+def part(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
+    return shard(ModelSpec(**(SHAPE | shape)), tp, Precision(weight_format(weights), kv_format("bf16")))
+
+
+def ops(p: Shard, **kwargs) -> dict[str, Op]:
+    return {op.name: op for op in forward(p, 2.0, 3.0, 100.0, kwargs.pop("kv", FULL), **kwargs)}
+
+
+def costs(found: dict[str, Op]) -> dict[str, tuple[float, ...]]:
+    """Kernels, FLOPs, bytes of weights, cache and activations."""
+    return {name: (float(op.kernels), *map(float, astuple(op.cost))) for name, op in found.items()}
+
+
+def test_a_dense_pass() -> None:
+    """6 tokens; a query sees 100 cached tokens and those before it: 3 x 100 + 1 + 2 + 3 = 306 pairs."""
+    pairs, layer = 306, 3 * 6  # tokens x layers
+    assert costs(ops(part())) == {
+        "embedding": (1, 0, 0, 0, 6 * 2 * 48 * 2),  # a row read and written
+        "qkv": (3, layer * 2 * 48 * 128, 3 * 48 * 128 * 2, 0, layer * (48 + 128) * 2),
+        "o": (3, layer * 2 * 64 * 48, 3 * 64 * 48 * 2, 0, layer * (64 + 48) * 2),
+        "gate_up": (3, layer * 2 * 48 * 160, 3 * 48 * 160 * 2, 0, layer * (48 + 160) * 2),
+        "down": (3, layer * 2 * 80 * 48, 3 * 80 * 48 * 2, 0, layer * (80 + 48) * 2),
+        # 4 heads, score and value of 16 dimensions; keys and values of 2 heads; queries in, results out, new keys
+        "attention (full)": (
+            3, 2 * 3 * pairs * 2 * 4 * 32, 0, 2 * 3 * 100 * 2 * 32 * 2, 2 * 3 * 3 * (4 * 32 * 2 + 2 * 32 * 2),
+        ),
+        "norms": (7, 0, 0, 0, 6 * 7 * 2 * 48 * 2),
+        "rope": (3, 0, 0, 0, layer * 2 * (64 + 64) * 2),
+        "kv append": (3, 0, 0, 0, layer * 64 * 2),
+        "activation": (3, 0, 0, 0, layer * 3 * 80 * 2),
+        "residual": (6, 0, 0, 0, 6 * 6 * 3 * 48 * 2),
+        "lm_head": (1, 6 * 2 * 48 * 100, 48 * 100 * 2, 0, 6 * (48 + 100) * 2),
+        "cache upkeep": (1, 0, 0, 0, 0),
+    }  # fmt: skip
+    found = ops(part())
+    assert {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"} == {
+        "qkv": (3 * 128, 6), "o": (3 * 48, 6), "gate_up": (3 * 160, 6), "down": (3 * 48, 6), "lm_head": (100, 6),
+    }  # fmt: skip
+    attention = found["attention (full)"]
+    assert (attention.query, attention.work_items, attention.rows, attention.longest) == (3, 2 * 2, 2 * 2, 1)
+    assert part().stored_weight_bytes == 2 * (3 * (48 * 128 + 64 * 48 + 3 * 48 * 80) + 2 * 100 * 48 + 7 * 48)
+
+
+def test_a_dense_pass_on_two_devices() -> None:
+    layer = 3 * 6
+    assert costs(ops(part(2))) == {
+        "embedding": (1, 0, 0, 0, 6 * 2 * 48 * 2),
+        "qkv": (3, layer * 2 * 48 * 64, 3 * 48 * 64 * 2, 0, layer * (48 + 64) * 2),
+        "o": (3, layer * 2 * 32 * 48, 3 * 32 * 48 * 2, 0, layer * (32 + 48) * 2),
+        "gate_up": (3, layer * 2 * 48 * 80, 3 * 48 * 80 * 2, 0, layer * (48 + 80) * 2),
+        "down": (3, layer * 2 * 40 * 48, 3 * 40 * 48 * 2, 0, layer * (40 + 48) * 2),
+        "attention (full)": (
+            3, 2 * 3 * 306 * 2 * 2 * 32, 0, 2 * 3 * 100 * 32 * 2, 2 * 3 * 3 * (2 * 32 * 2 + 32 * 2),
+        ),
+        "norms": (7, 0, 0, 0, 6 * 7 * 2 * 48 * 2),
+        "rope": (3, 0, 0, 0, layer * 2 * (32 + 32) * 2),
+        "kv append": (3, 0, 0, 0, layer * 32 * 2),
+        "activation": (3, 0, 0, 0, layer * 3 * 40 * 2),
+        "residual": (6, 0, 0, 0, 6 * 6 * 3 * 48 * 2),
+        "all-reduce": (6, 0, 0, 0, 0),
+        "lm_head": (1, 6 * 2 * 48 * 50, 48 * 50 * 2, 0, 6 * (48 + 50) * 2),
+        "cache upkeep": (1, 0, 0, 0, 0),
+    }  # fmt: skip
+    assert ops(part(2))["all-reduce"].message_bytes == 6 * 48 * 2
+    # an embedding is cut as the head is, norms are not
+    assert part(2).stored_weight_bytes == 2 * (3 * (48 * 64 + 32 * 48 + 3 * 48 * 40) + 100 * 48 + 7 * 48)
+
+
+def test_experts_beside_a_dense_layer() -> None:
+    """2 of 4 experts a token: six touch 4 (1 - 0.5^6) = 3.9375; a shared expert of 40; the first layer is dense."""
+    model = {"model_type": "qwen3_moe", "moe": MOE | {"shared_intermediate_size": 40, "first_dense_layers": 1}}
+    found = costs(ops(part(**model)))
+    tokens, matrices, touched = 2 * 6, 3 * 48 * 24, 3.9375
+    assert found["gate_up"] == (1, 6 * 2 * 48 * 160, 48 * 160 * 2, 0, 6 * (48 + 160) * 2)
+    assert found["router"] == (2, tokens * 2 * 48 * 4, 2 * 48 * 4 * 2, 0, tokens * (48 + 4) * 2)
+    assert found["shared_gate_up"] == (2, tokens * 2 * 48 * 80, 2 * 48 * 80 * 2, 0, tokens * (48 + 80) * 2)
+    assert found["shared_down"] == (2, tokens * 2 * 40 * 48, 2 * 40 * 48 * 2, 0, tokens * (40 + 48) * 2)
+    assert found["experts"] == pytest.approx(
+        (4, tokens * 2 * 2 * matrices, touched * 2 * matrices * 2, 0, tokens * 2 * (48 + 24 + 48 + 48) * 2)
+    )
+    assert found["routing"] == (4, 0, 0, 0, tokens * 4 * 2)
+    assert found["activation"] == (3, 0, 0, 0, 6 * 3 * (80 + 2 * (2 * 24 + 40)) * 2)
+    op = ops(part(**model))["experts"]
+    assert (op.columns, op.rows, op.expert_layers) == (pytest.approx(touched * 2 * (2 * 24 + 48)), 6, 2)
+    assert ops(part(**model))["routing"].expert_layers == 2
+    alike = ops(part(**model), independent_query=2.0)["experts"]  # 4 tokens that choose on their own
+    assert alike.cost.weight_bytes == pytest.approx(4 * (1 - 0.5**4) * 2 * matrices * 2)
+    assert part(**model).stored_weight_bytes == 2 * (
+        3 * (48 * 128 + 64 * 48) + 3 * 48 * 80 + 2 * (4 * matrices + 48 * 4 + 3 * 48 * 40) + 2 * 100 * 48 + 7 * 48
+    )
+
+
+def test_packed_and_quantised_weights() -> None:
+    """int4 weights are unpacked one by one, fp8 GEMMs quantise their inputs before each kernel."""
+    packed, plain, narrow = (ops(part(weights=form))["qkv"] for form in ("int4", "bf16", "fp8"))
+    assert (packed.packed_weights, packed.quantisations, packed.form) == (3 * 48 * 128, 0, "int4")
+    assert (plain.packed_weights, plain.quantisations, plain.compute) == (0, 0, "bf16")
+    assert (narrow.packed_weights, narrow.quantisations, narrow.compute) == (0, 3, "fp8")
+    assert narrow.cost.activation_bytes == 6 * 3 * (48 * 1 + 128 * 2)
+    bare = gemm("x", 2, Cost(weight_bytes=8.0), WEIGHT_FORMATS["int4"])
+    assert (bare.columns, bare.rows, bare.expert_layers, bare.packed_weights) == (0, 1, 0, 16)
+    assert ops(part(weights="int4", qkv_bias=True))["qkv"].cost.weight_bytes == 3 * 128 * (48 / 2 + 2)
+
+
+def test_layers_of_a_window_beside_full_ones() -> None:
+    """A window of 10 in two layers: each query sees itself and 10 before it; pages of 16 are read whole."""
+    model = ModelSpec(**(SHAPE | {"sliding_window": 10, "num_sliding_layers": 2}))
+    p = shard(model, 1, Precision(weight_format("bf16"), kv_format("bf16")), kv_page=16)
+    found = ops(p)
+    near, far = found["attention (window 10)"], found["attention (full)"]
+    assert (near.kernels, near.cost.flops, near.cost.kv_bytes) == (2, 2 * 2 * 3 * 11 * 256, 2 * 2 * 16 * 128)
+    assert (far.kernels, far.cost.flops, far.cost.kv_bytes) == (1, 2 * 306 * 256, 2 * 112 * 128)
+    assert p.stored_kv_bytes(100.0) == 112 * 128 + 2 * 16 * 128
+    assert p.kv_bytes_per_token == 3 * 128
+    assert ops(p, longest=2.0)["attention (window 10)"].longest == 1.0  # what is longer is not looked at
+    assert ops(p, longest=2.0)["attention (full)"].longest == 2.0
+    assert ops(p, longest=2.0, kv=parse_kv("streamingllm:64"))["attention (full)"].longest == 1.0
+
+
+def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
+    """One full layer and two of a window of 10 at 128 bytes a token: 384 up to 10 tokens, then 128."""
+    p = part(sliding_window=10, num_sliding_layers=2)
+    assert p.context_of(384 * 4.0) == 4.0
+    assert p.context_of(3840.0) == 10.0
+    assert p.context_of(3840.0 + 128 * 7) == 17.0
+    assert part(sliding_window=10, num_sliding_layers=3).context_of(3841.0) is None
+    assert part().context_of(0.0) == 0.0
+
+
+def test_a_recurrent_layer() -> None:
+    """Two of three layers recurrent, by the part's own figures; a state is read once and written as often as kept."""
+    model = load_model("qwen3-next-80b-a3b")
+    state = model.linear_attention
+    assert isinstance(state, LinearAttention)
+    one, two = (shard(model, tp, Precision(weight_format("bf16"), kv_format("bf16"))) for tp in (1, 2))
+    assert one.states is not None
+    assert two.states is not None
+    keys, values = 2 * state.num_key_heads * state.key_head_dim, state.state_values
+    each = values * 4 + state.convolved * (state.conv_kernel - 1) * 2
+    assert one.states.bytes_per_sequence == state.layers * each
+    half = values / 2 * 4 + ((state.convolved - keys) / 2 + keys / 2) * (state.conv_kernel - 1) * 2
+    assert two.states.bytes_per_sequence == state.layers * half
+    name = f"state ({state.kind})"
+    for p, share in ((one, 1), (two, 2)):
+        found = ops(p, kept_states=3.0)
+        assert found[name].cost.kv_bytes == 2 * p.states.bytes_per_sequence * 4
+        assert found[name].cost.flops == 6 * state.layers * state.flops_per_value * values / share
+        moved = 6 * state.layers * (state.convolved + 2 * state.inner) / share * 2
+        assert found[name].cost.activation_bytes == pytest.approx(moved)
+        assert (found[name].kernels, found[name].cache) == (state.layers, "state")
+        assert found["convolution"].cost.activation_bytes == 6 * state.layers * 2 * state.convolved / share * 2
+        assert found["state norm"].cost.activation_bytes == 6 * state.layers * 3 * state.inner / share * 2
+        assert found["convolution"].kernels == found["state norm"].kernels == state.layers
+        width = state.projected / share  # 16 key heads divide too
+        assert found["state_in"].cost.weight_bytes == state.layers * model.hidden_size * width * 2
+        assert found["state_out"].cost.weight_bytes == state.layers * state.inner / share * model.hidden_size * 2
+    assert ops(one)[name].cost.kv_bytes == 2 * one.states.bytes_per_sequence * 2
+    assert one.stored_kv_bytes(10.0, 3.0) - one.stored_kv_bytes(10.0) == 2 * one.states.bytes_per_sequence
+
+
+def test_an_indexer_scores_each_token_for_each_query() -> None:
+    """DeepSeek-V3.2: 64 heads of 128; keys of 132 bytes, queries of 132 a head less the scale and 4 bytes of weight."""
+    p = shard(load_model("deepseek-v3.2"), 8, Precision(weight_format("bf16"), kv_format("bf16"), "fp8"))
+    found = ops(p)["indexer"]
+    assert found.cost.flops == 61 * 2 * 306 * 2 * 64 * 128
+    assert found.cost.kv_bytes == 61 * 2 * 100 * 132
+    assert found.cost.activation_bytes == 61 * 6 * (64 * 132 + 64 * 4 + 132 + 2 * 4 * 100)
+    assert (found.kernels, found.compute) == (122, "fp8")
+    paged = shard(load_model("deepseek-v3.2"), 8, Precision(weight_format("bf16"), kv_format("bf16")), kv_page=64)
+    assert ops(paged)["indexer"].cost.kv_bytes == 61 * 2 * 128 * 132
+
+
+def test_upkeep_of_a_cache_within_and_beyond_a_budget() -> None:
+    contexts = np.array([100.0, 5000.0])
+    for kv, once, kept in (("full", 1.0, [0.0]), ("streamingllm:512", [1, 0], [0, 2 * 3])):
+        op = {op.name: op for op in forward(part(), 2.0, 1.0, contexts, parse_kv(kv))}["cache upkeep"]
+        assert np.all(op.kernels == np.array(once))
+        assert np.all(op.work_items == np.array(kept))
+        assert op.cost.bytes == 0
+
+
+def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
+    """A rebuild of 512 tokens in each of 3 layers, once in 4 iterations; kernels of the full layers alone."""
+    p, kv = part(), parse_kv("retrieval:512,every=4")
+    (step,) = selection(p, 2.0, 4000.0, kv, "iteration")
+    assert step.name == "kv iteration (full)"
+    assert step.kernels == 3 * 3 / 4
+    assert step.cost.kv_bytes == 2 * 3 * (500 * 2 * 16 * 2 + 2 * 512 * 128) / 4
+    assert step.cost.flops == 2 * 3 * 500 * 2 * 4 * 16 / 4
+    (first,) = selection(p, 2.0, 4000.0, kv, "setup")
+    assert first.cost.kv_bytes == 2 * 3 * (4000 * 64 + 500 * 64 + 2 * 512 * 128)
+    (some,) = selection(p, 2.0, np.array([400.0, 4000.0]), kv, "iteration")  # nothing to choose among 400 tokens
+    assert np.asarray(some.kernels).tolist() == [0, 3 * 3 / 4]
+    assert selection(p, 2.0, 4000.0, kv) == []
+    assert selection(p, 2.0, 400.0, kv, "setup") == []

@@ -1,0 +1,369 @@
+"""What `kernels.distil` makes of tables whose times follow its formulas, beside rows that it must leave out."""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.validate.fit import kernels
+from perfmodel.validate.fit.kernels import distil, robust
+
+H100, B200 = load_gpu("h100-sxm-80gb"), load_gpu("b200-sxm-180gb")
+ODD = 1.0
+"""Seconds of a call that must not count."""
+Rows = list[dict[str, Any]]
+
+
+class Held:
+    """Tables in memory: (family, engine, version, name) -> rows."""
+
+    package = "tables 1"
+
+    def __init__(self, held: dict[tuple[str, str, str, str], Rows]) -> None:
+        self.held = held
+
+    def versions(self, family: str, engine: str, name: str) -> list[str]:
+        return sorted(v for f, e, v, n in self.held if (f, e, n) == (family, engine, name))
+
+    def read(self, family: str, engine: str, version: str, name: str) -> dict[str, Any]:
+        rows = self.held[family, engine, version, name]
+        return {column: np.array([row[column] for row in rows]) for column in rows[0]}
+
+
+# GEMMs.
+
+TOKENS = (1, 16, 17, 32, 64, 100, 300, 512, 2000, 4096)
+SHARES = {1: 0.5, 16: 0.6, 17: 0.4, 32: 0.55, 64: 0.7, 512: 0.8, 4096: 0.9}
+SHAPES = tuple(
+    product((4096, 5120, 8192, 12288, 14336, 16384, 24576), (8192, 10240, 11264, 13312, 16384, 20480, 28672))
+)
+
+
+def at_knots(shares: dict[int, float]) -> Callable[[float], float]:
+    """Straight lines between the knots on doubly logarithmic paper."""
+    knots, values = np.log(list(shares)), np.log(list(shares.values()))
+    return lambda m: float(np.exp(np.interp(np.log(m), knots, values)))
+
+
+def gemms(
+    word: str,
+    size: float,
+    inputs: float,
+    peak: float,
+    gpu: Any = H100,
+    start: float = 4.5e-6,
+    tokens: Sequence[int] = TOKENS,
+    shares: dict[int, float] = SHARES,
+    smallest: Sequence[float] = (5e-6, 6e-6, 9e-6),
+    count: int = 500,
+) -> Rows:
+    """`count` calls: some at the ends of what counts and beyond them, the rest in SHAPES."""
+
+    def seconds(m: int, n: int, k: int) -> float:
+        moved = n * k * size + 2 * m * n + inputs * m * k
+        roof = max(moved / gpu.memory_bandwidth_bytes_per_s, 2 * m * n * k / peak)
+        return start + roof / at_knots(shares)(m)
+
+    def row(m: int, n: int, k: int, taken: float) -> dict[str, Any]:
+        return {"m": m, "n": n, "k": k, "gemm_dtype": word, "seconds": taken}
+
+    first, middle, last = smallest
+    rows = [row(1, 500, 1000, first), row(16, 512, 512, middle), row(8, 256, 256, last), row(17, 256, 256, 1e-4)]
+    rows += [row(8192, 4096, 8192, ODD), row(2, 1023, 32768, ODD), row(2, 32768, 1023, ODD), row(2, 2000, 3999, ODD)]
+    edges = ((2, 2000, 4000), (64, 1024, 8192), (4, 8192, 1024))
+    rows += [row(*call, seconds(*call)) for call in (*edges, *((m, *shape) for shape, m in product(SHAPES, tokens)))]
+    return rows[:count]
+
+
+FEW = (2, 3, 5, 16, 20, 64, 100, 500, 1000, 2048)
+BF16 = gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"))
+FP8 = gemms("fp8", 1.0, 1.0, H100.peak_flops("fp8"), tokens=FEW, shares={1: 0.4, 16: 0.5, 64: 0.6, 4096: 0.7})
+
+
+def gemm_fits(rows: Rows, gpu: Any = H100) -> dict[str, kernels.Fitted]:
+    return kernels._gemms(Held({("gemm", "vllm", "1", "gemm_perf"): rows}), gpu, "vllm", "1")  # type: ignore[arg-type]
+
+
+def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
+    slower = [row | {"seconds": 2 * row["seconds"]} for row in BF16]  # another kernel of the same calls
+    found = gemm_fits([*slower, *BF16, *FP8])
+    assert list(found) == ["bf16", "fp8"]
+    start, fixed, *pairs = found["bf16"].values
+    assert start == 6e-6  # the median of the three smallest with at most 16 tokens and 1 MB of weights
+    assert fixed == pytest.approx(4.5e-6, rel=1e-4)
+    assert pairs[::2] == list(SHARES)
+    assert pairs[1::2] == pytest.approx(list(SHARES.values()), rel=1e-4)
+    assert found["bf16"].rows == 492  # 500 less four small and four beyond the ends
+    assert found["bf16"].median_error < 1e-6
+    assert found["bf16"].source == "vllm 1"
+    # fp8: the last knot is always there; half the bytes, so that the three edges weigh less than 16 MB
+    knots = (1, 16, 17, 64, 4096)
+    assert found["fp8"].values[2::2] == knots
+    expected = [at_knots({1: 0.4, 16: 0.5, 64: 0.6, 4096: 0.7})(knot) for knot in knots]
+    assert found["fp8"].values[3::2] == pytest.approx(expected, rel=1e-4)
+    assert found["fp8"].rows == 489  # all of SHAPES
+
+
+@pytest.mark.parametrize(
+    ("given", "there"),
+    [
+        ({}, True),
+        ({"count": 499}, False),
+        ({"smallest": (30e-6, 30e-6, 30e-6)}, True),
+        ({"smallest": (31e-6, 31e-6, 31e-6)}, False),  # not launched from a CUDA graph
+        ({"shares": {1: 0.5, 16: 1.2, 4096: 0.9}}, False),
+        ({"shares": {1: 0.5, 16: 1.05, 4096: 0.9}}, True),
+    ],
+)
+def test_tables_that_are_short_slow_or_too_good_are_left_out(given: dict[str, Any], there: bool) -> None:
+    assert ("bf16" in gemm_fits(gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"), **given))) == there
+
+
+def test_a_format_needs_a_peak_of_the_device() -> None:
+    rows = gemms("nvfp4", 0.5625, 0.5625, B200.peak_flops("fp4"), B200)
+    assert "nvfp4" not in gemm_fits(rows)
+    assert gemm_fits(rows, B200)["nvfp4"].values[1] == pytest.approx(4.5e-6, rel=1e-3)
+
+
+# Experts.
+
+
+def expert_rows(
+    word: str, size: float, peak: float, start: float, bandwidth: float, flops: float, noise: float = 1.0
+) -> Rows:
+    """60 calls; touched experts by the gamma distribution of shape 1.2 that the tables' routing is taken for."""
+    rows = []
+    calls = product((1, 4, 16, 64, 256, 1024), ((64, 4), (128, 8)), ((1, 1), (2, 1), (1, 4), (4, 2), (1, 16)))
+    for i, (tokens, (experts, topk), (tp, ep)) in enumerate(calls):
+        idle = (1 + ((1 - topk / experts) ** (-1 / 1.2) - 1) * tokens) ** -1.2
+        matrices = 3 * 4096 * 1536 / tp
+        loaded = experts * (1 - idle) / ep * matrices * size / H100.memory_bandwidth_bytes_per_s
+        computed = 2 * tokens * topk / ep * matrices / peak
+        rows.append(
+            {
+                "moe_dtype": word, "num_tokens": tokens, "hidden_size": 4096, "inter_size": 1536, "topk": topk,
+                "num_experts": experts, "moe_tp_size": tp, "moe_ep_size": ep, "kernel_source": "fused",
+                "distribution": "power_law_1.01",
+                "seconds": (start + loaded / bandwidth + computed / flops) * noise ** (-1) ** i,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def expert_fits(rows: Rows, version: str = "1") -> dict[str, kernels.Fitted]:
+    held = Held({("moe", "vllm", "1", "moe_perf"): rows})
+    return kernels._experts(held, H100, "vllm", version)  # type: ignore[arg-type]
+
+
+def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
+    first = expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)
+    beyond = ({"num_tokens": 1025}, {"moe_ep_size": 17}, {"distribution": "balanced"})
+    odd = [first[0] | {"seconds": ODD} | change for change in beyond]
+    odd.append(first[0] | {"seconds": 1e-9, "kernel_source": "nongated"})
+    int4 = expert_rows("int4_wo", 0.5 + 2 / 32, H100.peak_flops("bf16"), 1e-5, 0.4, 0.3)
+    noisy = expert_rows("fp8", 1.0, H100.peak_flops("fp8"), 2e-5, 0.7, 0.4, noise=2.0)
+    slow = expert_rows("fp8_block", 1 + 4 / 128**2, H100.peak_flops("fp8"), 2e-5, 0.2, 0.4)
+    short = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)[:59]
+    no_peak = expert_rows("nvfp4", 0.5625, 1e15, 2e-5, 0.7, 0.4)
+    found = expert_fits([*first, *odd, *int4, *noisy, *slow, *short, *no_peak], version="0")  # of the newest there is
+    assert list(found) == ["bf16", "int4"]
+    assert found["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
+    assert found["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
+    assert (found["bf16"].rows, found["bf16"].source) == (60, "vllm 1")
+    assert kernels._experts(Held({}), H100, "vllm", "1") == {}  # type: ignore[arg-type]
+
+
+def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
+    """Two rows of `a`, one of `b` that is faster at the first call and has one of its own."""
+    calls = {"hidden_size": 8, "inter_size": 8, "topk": 2, "num_experts": 4, "moe_tp_size": 1, "moe_ep_size": 1}
+    names, tokens, seconds = ("a", "b", "a", "a", "b"), (1, 1, 2, 3, 4), (5.0, 3.0, 7.0, 8.0, 1.0)
+    part = {name: np.full(5, value) for name, value in calls.items()}
+    part |= {"kernel_source": np.array(names), "num_tokens": np.array(tokens), "seconds": np.array(seconds)}
+    found = kernels._main_source(part)
+    assert found["num_tokens"].tolist() == [1, 2, 3]
+    assert found["seconds"].tolist() == [3.0, 7.0, 8.0]
+
+
+def test_of_equal_calls_the_fastest_is_kept() -> None:
+    part = {"m": np.array([2, 1, 2, 1]), "n": np.array([1, 1, 1, 2]), "seconds": np.array([4.0, 5.0, 3.0, 6.0])}
+    found = kernels._fastest(part, ("m", "n"))
+    assert list(zip(*(found[c].tolist() for c in ("m", "n", "seconds")), strict=True)) == [
+        (1, 1, 5.0),
+        (1, 2, 6.0),
+        (2, 1, 3.0),
+    ]
+
+
+# Attention.
+
+
+def attention_rows(word: str, size: float, start: float, share: float, **more: Any) -> Rows:
+    """100 calls of a cache above 1 MB, 4 query heads a KV head."""
+    rows = []
+    for batch, heads, step, width in product(
+        (1, 16, 64, 256, 200), (16, 32), (4096, 8192, 16384, 32768, 65536), (64, 128)
+    ):
+        cache = batch * heads // 4 * (100 + step) * 2 * width * size
+        moved = cache + 4 * batch * heads * width
+        rows.append(
+            {
+                "batch_size": batch, "num_heads": heads, "num_key_value_heads": heads // 4, "head_dim": width,
+                "isl": 100, "step": step, "window_size": 0, "kv_cache_dtype": word, "kernel_source": "usual",
+                "seconds": start + moved / H100.memory_bandwidth_bytes_per_s / share,
+            }
+            | more
+        )  # fmt: skip
+    return rows
+
+
+def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
+    wide = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    odd = [
+        wide[0] | {"seconds": ODD} | change
+        for change in (
+            {"batch_size": 257}, {"head_dim": 192}, {"window_size": 128}, {"kernel_source": "other"},
+            {"num_heads": 17, "num_key_value_heads": 1, "step": 65536},  # 17 query heads a KV head
+            {"num_key_value_heads": 1, "num_heads": 1, "step": 100, "batch_size": 1, "isl": 0},  # 51 kB
+        )
+    ]  # fmt: skip
+    # KV heads of 0 stand for as many as query heads: 16 x 4196 x 2 x 128 x 2 bytes
+    moved = 16 * (4096 + 100) * 2 * 128 * 2 + 4 * 16 * 128
+    same = wide[0] | {
+        "num_key_value_heads": 0, "head_dim": 128, "seconds": 8e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.75
+    }  # fmt: skip
+    grouped = attention_rows("fp8", 1.0, 9e-6, 0.5, num_heads=16, num_key_value_heads=1)[:100]  # 16 are still in
+    for row in grouped:
+        moved = row["batch_size"] * ((100 + row["step"]) * 2 * row["head_dim"] + 4 * 16 * row["head_dim"])
+        row["seconds"] = 9e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.5
+    held = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *odd, same, *grouped]})
+    found = kernels._attention(held, H100, "vllm", "0")  # type: ignore[arg-type]
+    assert found["bfloat16"].values == pytest.approx((8e-6, 0.75), rel=1e-4)
+    assert (found["bfloat16"].rows, found["bfloat16"].source) == (101, "vllm 1")
+    assert found["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
+    assert found["fp8"].rows == sum(
+        row["batch_size"] * (100 + row["step"]) * 2 * row["head_dim"] > 1e6 for row in grouped
+    )
+    few = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *grouped[:99]]})
+    assert list(kernels._attention(few, H100, "vllm", "1")) == ["bfloat16"]  # type: ignore[arg-type]
+
+
+def test_a_last_level_cache_hides_what_takes_less_than_50_us_to_read() -> None:
+    """L4: 48 MB at 300 GB/s are 160 us; an H100's 50 MB are 15 us."""
+    assert kernels._uncached(load_gpu("l4-24gb")) == 48e6
+    assert kernels._uncached(H100) == 1e6
+    assert kernels._uncached(H100.model_copy(update={"last_level_cache": None})) == 1e6
+
+
+# Latent attention.
+
+
+def latent_rows(word: str, size: float, start: float, share: float, flops: float) -> Rows:
+    rows = []
+    for batch, heads, step in product((1, 8, 64, 256), (16, 128), (2047, 8191, 32767)):
+        tokens, wide = batch * (step + 1), 576 + 512
+        moved = tokens * 576 * size + 2 * batch * heads * wide
+        load = moved / H100.memory_bandwidth_bytes_per_s / share
+        compute = 2 * tokens * heads * wide / H100.peak_flops("bf16") / flops
+        seconds = start + max(load, compute)
+        rows.append(
+            {
+                "num_heads": heads,
+                "batch_size": batch,
+                "isl": 1,
+                "step": step,
+                "kv_cache_dtype": word,
+                "seconds": seconds,
+            }
+        )
+    return rows
+
+
+def test_latent_attention_comes_out() -> None:
+    wide, narrow = latent_rows("bfloat16", 2.0, 1.5e-5, 0.6, 0.45), latent_rows("fp8", 1.0, 1.2e-5, 0.2, 0.4)
+    odd = [wide[0] | {"batch_size": 257, "seconds": ODD}, wide[0] | {"step": 99, "seconds": ODD}]  # 115 kB
+    slower = [row | {"seconds": 3 * row["seconds"]} for row in wide]
+    rows = [*slower, *wide, *odd, *narrow]
+    for engine, version, source in (("vllm", "2", "vllm 2"), ("sglang", "3", "sglang 3"), ("trtllm", "4", "trtllm 4")):
+        held = Held({("mla", engine, version, "generation_mla_perf"): rows})
+        found = kernels._latent(held, H100, "vllm", "2")  # type: ignore[arg-type]
+        assert list(found) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
+        assert found["bfloat16"].values == pytest.approx((1.5e-5, 0.6, 0.45), rel=1e-5)
+        assert (found["bfloat16"].rows, found["bfloat16"].source) == (24, source)
+    noisy = [row | {"seconds": row["seconds"] * 2 ** (-1) ** i} for i, row in enumerate(wide)]
+    held = Held({("mla", "vllm", "2", "generation_mla_perf"): noisy})
+    assert kernels._latent(held, H100, "vllm", "2") == {}  # type: ignore[arg-type]
+    assert kernels._latent(Held({}), H100, "vllm", "2") == {}  # type: ignore[arg-type]
+
+
+# All-reduce, and everything together.
+
+
+def test_an_all_reduce_takes_the_fastest_kernel_of_any_engine_at_each_knot() -> None:
+    """Sizes are in 16-bit values; a knot between two sizes is met on doubly logarithmic paper, and times never fall."""
+
+    def row(devices: int, values: int, seconds: float, op: str = "all_reduce", source: str = "graph") -> dict[str, Any]:
+        return {"op_name": op, "num_gpus": devices, "message_size": values, "seconds": seconds, "kernel_source": source}
+
+    custom = [row(2, 8192, 5e-6), row(2, 32768, 9e-6), row(2, 131072, 8e-6), row(2, 32768, 1e-9, source="eager")]
+    nccl = [row(2, 8192, 7e-6), row(2, 32768, 6e-6), row(2, 2097152, 128e-6), row(4, 8192, 1e-5)]
+    nccl += [row(2, 32768, 1e-9, op="all_gather")]
+    for one in nccl:
+        del one["kernel_source"]
+    old = [row(2, 8192, 1e-9)]
+    held = Held(
+        {
+            ("comm", "vllm", "2", "custom_allreduce_perf"): custom,
+            ("comm", "vllm", "1", "custom_allreduce_perf"): old,
+            ("comm", "nccl", "1", "nccl_perf"): nccl,
+        }
+    )
+    found = kernels._allreduce(held)  # type: ignore[arg-type]
+    sizes, seconds = zip(*found[2], strict=True)
+    assert sizes == (16384, 65536, 262144, 1048576)
+    # 1048576 lies between 262144 (8 us) and 4194304 bytes (128 us), halfway on paper: the geometric mean
+    assert seconds == pytest.approx((5e-6, 6e-6, 8e-6, 32e-6), rel=1e-9)
+    assert found[4] == [(16384.0, pytest.approx(1e-5))]
+    falling = Held({("comm", "vllm", "2", "custom_allreduce_perf"): [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]})
+    assert [s for _, s in kernels._allreduce(falling)[2]] == pytest.approx([9e-6, 9e-6])  # type: ignore[arg-type]
+
+
+def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_version_on_request() -> None:
+    older = [row | {"seconds": row["seconds"] * 1.1} for row in BF16]
+    attention = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    experts = expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)
+    other = expert_rows("int4_wo", 0.5625, H100.peak_flops("bf16"), 1e-5, 0.4, 0.3)
+    held = Held(
+        {
+            ("gemm", "vllm", "1", "gemm_perf"): older,
+            ("gemm", "vllm", "2", "gemm_perf"): BF16,
+            ("gemm", "trtllm", "7", "gemm_perf"): [*older, *FP8],
+            ("gemm", "trtllm", "6", "gemm_perf"): [row | {"seconds": ODD} for row in FP8],
+            ("moe", "vllm", "2", "moe_perf"): experts,
+            ("moe", "sglang", "5", "moe_perf"): [*other, *[row | {"seconds": row["seconds"] * 2} for row in experts]],
+            ("attention", "vllm", "2", "generation_attention_perf"): attention,
+        }
+    )
+    found = distil(held, H100, "vllm")  # type: ignore[arg-type]
+    assert found.source == "tables 1, vllm 2"
+    assert (found.start_s, found.gemm_fixed_s) == pytest.approx((6e-6, 4.5e-6), rel=1e-4)
+    assert {form: fit.source for form, fit in found.gemm.items()} == {"bf16": "vllm 2", "fp8": "trtllm 7"}
+    assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
+    assert (found.latent, found.allreduce) == ({}, {})
+    assert distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3"):
+        distil(held, H100, "vllm", "3")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be one of none for sglang"):
+        distil(held, H100, "sglang")  # type: ignore[arg-type]
+
+
+def test_one_odd_row_counts_linearly_beyond_a_tenth() -> None:
+    """Soft L1: the place where r / sqrt(1 + (r / 0.1)^2) adds up to nothing, and the median of what is left."""
+    data = np.array([0.0, 0.0, 0.01, 2.0])
+    found, median = robust(lambda x: x[0] - data, [1.0])
+    off = np.log(found[0]) - data
+    assert np.sum(off / np.sqrt(1 + (off / 0.1) ** 2)) == pytest.approx(0.0, abs=1e-5)
+    assert median == pytest.approx(np.median(np.abs(off)))

@@ -1,0 +1,76 @@
+"""Where kernel tables are found, and in which order their versions come."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.validate.fit.tables import Tables, _release, device_of, where
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+PLACE = "aiconfigurator/systems/data/h100_sxm"
+
+
+def parquet() -> bytes:
+    held = io.BytesIO()
+    pq.write_table(pa.table({"m": [1, 2], "latency": [2.0, 5.0]}), held)
+    return held.getvalue()
+
+
+@pytest.fixture(params=["folder", "wheel"])
+def given(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Two versions of one table, one of another and of another device, and files that are none."""
+    names = [f"{PLACE}/gemm/vllm/{v}/gemm_perf.parquet" for v in ("0.9.1", "0.10.0", "0.10.0rc2")]
+    names += [f"{PLACE}/moe/vllm/0.9.1/moe_perf.parquet", f"{PLACE}/gemm/sglang/0.5/gemm_perf.parquet"]
+    names += [
+        "aiconfigurator/systems/data/l40s/gemm/vllm/9.9/gemm_perf.parquet",
+        "elsewhere/x.parquet",
+        f"{PLACE}/read.txt",
+    ]
+    names += ["aiconfigurator_core-1.2.3.dist-info/METADATA"]
+    if request.param == "wheel":
+        with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
+            for name in names:
+                archive.writestr(name, parquet())
+        return str(tmp_path / "x.whl")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(parquet())
+    return str(tmp_path)
+
+
+def test_tables_of_one_device(given: str) -> None:
+    found = Tables.of(given, "h100-sxm-80gb")
+    assert found.package == "aiconfigurator-core 1.2.3"
+    assert len(found.files) == 5
+    assert found.versions("gemm", "vllm", "gemm_perf") == ["0.9.1", "0.10.0rc2", "0.10.0"]
+    assert found.versions("moe", "vllm", "moe_perf") == ["0.9.1"]
+    assert found.versions("moe", "vllm", "gemm_perf") == found.versions("moe", "sglang", "moe_perf") == []
+    table = found.read("gemm", "sglang", "0.5", "gemm_perf")
+    assert {name: values.tolist() for name, values in table.items()} == {"m": [1, 2], "seconds": [0.002, 0.005]}
+    assert where(table, np.array([False, True]))["m"].tolist() == [2]
+    with pytest.raises(InputError, match="no device of these tables named 'b200_sxm'"):
+        Tables.of(given, "b200-sxm-180gb")
+
+
+def test_release_candidates_come_before_the_release() -> None:
+    versions = ["1.3.0", "1.3.0rc20", "1.3.0rc9", "1.2.9", "1.3.0.post1", "1.10.0rc1"]
+    assert sorted(versions, key=_release)[:3] == ["1.2.9", "1.3.0rc9", "1.3.0rc20"]
+    assert sorted(versions, key=_release)[-1] == "1.10.0rc1"
+    assert _release("1.3rc9") == [1, 3, 9, 10**6]
+    assert _release("0.20.0") == [0, 20, 0, 10**6]
+
+
+def test_what_holds_no_tables_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "x.whl"
+    broken.write_text("no archive")
+    with pytest.raises(InputError, match="must be a wheel or a folder"):
+        Tables.of(str(broken), "h100-sxm-80gb")
+    for path in (str(tmp_path / "nowhere"), str(tmp_path)):
+        with pytest.raises(InputError, match="must be the package aiconfigurator-core"):
+            Tables.of(path, "h100-sxm-80gb")
+    assert device_of("h100-sxm-80gb") == "h100_sxm"

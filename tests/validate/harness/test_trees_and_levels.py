@@ -1,0 +1,246 @@
+"""Plans of trees and of two levels: one run end to end, what its record holds, predictions that are the engine's."""
+
+import json
+import statistics
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.speculation import tree_cost
+from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
+from perfmodel.speculation.tree_shape import branching
+from perfmodel.speculation.two_levels import predict_two_levels
+from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.validate.accuracy.compare import compare_record
+from perfmodel.validate.fit.counted import PointSet
+from perfmodel.validate.harness.estimate import estimate, scenarios_of
+from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.records.plan import Plan, load_plan
+from perfmodel.validate.records.store import Record, read_record
+from perfmodel.validate.records.summary import points
+from tests.validate.tiny_plan import BLOCK, write
+
+CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}
+TREE = {**CHAIN, "tree": ["2x2x1"], "rates": [0.6, 0.2], "batch": [2]}
+SEQUOIA = {**TREE, "tree": ["sequoia:6"], "gamma": [3]}
+LEVELS: dict[str, Any] = {
+    **BLOCK, "draft": "tiny", "draft_kv": ["full"], "middle_kv": ["streamingllm:32"], "inner_gamma": [2],
+    "inner_alpha": 0.7, "gamma": [4], "batch": [2],
+}  # fmt: skip
+GRID = [TREE, SEQUOIA, LEVELS]
+TREE_KEY, LEVELS_KEY = (
+    "tiny/self/streamingllm:16/b2/s64/g3/t2x2x1/r0.6,0.2",
+    "tiny/tiny/streamingllm:32<full/b2/s64/g4/a0.8/i2/a0.7",
+)
+torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+
+
+def plan_of(folder: Path, *blocks: dict[str, Any], **changes: Any) -> Plan:
+    return load_plan(str(write(folder, grid=list(blocks), **changes)))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trees")
+    plan = str(write(folder, grid=GRID, protocol={"iterations": 2}, hardware="xeon-amx-2core"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+        assert run(["validate", "measure", plan, "--machine", "t-1", "--results", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def record(results: Path) -> Record:
+    (path,) = results.glob("t-1/*.json")
+    return read_record(path)
+
+
+def test_points_are_named_and_shaped(tmp_path: Path) -> None:
+    tree, sequoia, levels = plan_of(tmp_path, *GRID).points()
+    assert (tree.key, levels.key) == (TREE_KEY, LEVELS_KEY)
+    assert (tree.gamma, tree.max_accepted, tree.queries) == (3, 3, (1, 2, 4, 11))
+    assert (levels.max_accepted, levels.queries) == (6, (1, 3, 5, 7))
+    assert sequoia.parents is not None
+    assert len(sequoia.parents) == 6
+    assert sequoia.gamma <= 3
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({**TREE, "gamma": [3]}, "grid.0: gamma: must not be given with trees as drawn"),
+        ({**TREE, "alpha": 0.8}, "alpha: must not be given with trees as drawn"),
+        ({**TREE, "rates": None}, "rates: must be given with trees as drawn"),
+        ({**TREE, "rates": [0.6, 0.5]}, "tree rates: must be 0 or more and at most 1 in sum"),
+        ({**TREE, "tree": ["2y"]}, "tree: must be sequoia:NODES or children by level"),
+        ({**TREE, "tree": ["2x2", "sequoia:6"]}, "must be trees as drawn or sequoia trees, not both"),
+        ({**SEQUOIA, "gamma": None}, "gamma: must be given with sequoia trees"),
+        ({**SEQUOIA, "rates": [0.0]}, "tree: must be worth drafting"),
+        ({**SEQUOIA, "tree": ["sequoia:1"]}, "must be sequoia:NODES with 2 to 1024 nodes"),
+        ({**TREE, "middle_kv": ["full"]}, "middle_kv: must not be given with trees as drawn"),
+        ({**LEVELS, "inner_gamma": None}, "inner_gamma: must be given with two levels"),
+        ({**LEVELS, "draft": "self"}, "middle_kv: must stand over a draft of another model"),
+        ({**LEVELS, "context": [1]}, "contexts of 2 tokens or more"),
+        ({**LEVELS, "middle_kv": ["snapkv"]}, "middle_kv: snapkv needs budget"),
+        ({**BLOCK, "inner_alpha": 0.5}, "inner_alpha: must not be given with chains"),
+        ({**BLOCK, "alpha": None}, "alpha: must be given with chains"),
+        ({**TREE, "trees": ["2"]}, "trees: Extra inputs are not permitted"),
+    ],
+)
+def test_a_bad_block_is_one_line(tmp_path: Path, block: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        plan_of(tmp_path, block)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@torch
+def test_more_children_than_tokens_are_refused_before_anything_is_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(write(tmp_path, grid=[{**TREE, "tree": ["2x300"]}]))
+    assert run(["validate", "measure", plan, "--machine", "t-1", "--results", str(tmp_path / "results")]) == 2
+    assert "tree: must have at most 256 children at a node, given 300" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_dry_run_answers_as_tree_and_hierarchy_do(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, TREE, LEVELS)
+    tree, levels = estimate(plan)
+    (scenario,) = scenarios_of(plan, tree.point)
+    gained = expected_tokens(branching("2x2x1"), TreeAcceptance.of([0.6, 0.2]))
+    assert gained == pytest.approx(1 + 0.8 + 0.8**2 + 0.8**2 * 0.6)
+    shape = Tree(branching("2x2x1"), (1, 2, 4, 4), gained)
+    assert tree.speedup == pytest.approx(float(tree_cost.speedup(scenario, 2.0, 64.0, shape)), rel=1e-12)
+    told = predict_two_levels(*scenarios_of(plan, levels.point), 2.0, 64.0, 2, 4)
+    assert (levels.iteration_s, levels.speedup) == (float(told.iteration_s), float(told.speedup))
+    assert levels.needed_bytes > tree.needed_bytes, "a draft model has weights and a cache of its own"
+
+
+@torch
+def test_every_row_has_times_and_adds_up(record: Record) -> None:
+    assert [row.status for row in record.rows] == ["ok"] * 6
+    for row in record.rows:
+        levels = row.middle_kv is not None
+        timed = len(row.samples["sd_s" if row.mode == "end_to_end" else "sd_draft_s"])
+        assert len(row.rounds) == len(row.verified) == (timed if levels else 0)
+        each = 2 if row.mode == "end_to_end" else 1  # iterations
+        assert all(2 * each <= count <= 4 * each for count in row.rounds), "4 tokens take 2 to 4 rounds of up to 3"
+        assert all(5 * each <= count <= 7 * each for count in row.verified)
+        if row.histogram is not None:
+            assert sum(row.histogram) == 7 * 2 * row.batch
+            assert sum(row.tokens["sd"]) == sum((1 + j) * count for j, count in enumerate(row.histogram))
+            assert len(row.histogram) == (7 if levels else 1 + row.gamma)
+
+
+@torch
+def test_points_of_a_record_by_hand(record: Record) -> None:
+    tree, _, levels = points(record)
+    rows = {row.key: row for row in record.rows}
+    parts, whole = rows[f"{TREE_KEY}/phases"], rows[f"{TREE_KEY}/end_to_end"]
+    assert (tree.tree, tree.widths, tree.gamma, tree.drafted) == ((11, 4), (1, 2, 4, 4), None, "1-2-4-4")
+    assert tree.draft_s == pytest.approx(statistics.median(parts.samples["sd_draft_s"]) / 3)
+    assert tree.speedup == pytest.approx(
+        statistics.median(whole.samples["ar_s"]) / statistics.median(whole.samples["sd_s"]) * tree.tokens_per_iteration  # type: ignore[operator]
+    )
+    parts, whole = rows[f"{LEVELS_KEY}/phases"], rows[f"{LEVELS_KEY}/end_to_end"]
+    assert (levels.gammas, levels.gamma, levels.read) == ((2, 4), None, "streamingllm:32 < full")
+    assert levels.rounds == pytest.approx(sum(whole.rounds) / 14)
+    assert levels.verified == pytest.approx(statistics.fmean(parts.verified))
+    rounds = [s / n for s, n in zip(parts.samples["sd_draft_s"], parts.rounds, strict=True)]
+    assert levels.draft_s == pytest.approx(statistics.median(rounds))
+
+
+@torch
+def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: Path) -> None:
+    """Passes summed here from counted parts, there by the engine; two levels at what is certain: all is accepted."""
+    calibration = load_calibration("h100-sxm-80gb.magicdec")
+    plan = plan_of(tmp_path, TREE, {**LEVELS, "inner_alpha": 1.0})
+    tree, _, levels = (replace(p, hardware="h100-sxm-80gb") for p in points(record))
+    levels = replace(levels, rounds=2.0, verified=7.0)
+    counted = PointSet((tree, levels), calibration)
+    times = counted.predict(calibration)
+    on_tree, *both = (
+        with_calibration(scenario, calibration) for point in plan.points() for scenario in scenarios_of(plan, point)
+    )
+    shape = Tree(branching("2x2x1"), (1, 2, 4, 4), 1.0)
+    told = predict_two_levels(*both, levels.batch, levels.context, 2, 4)
+    wanted = [float(tree_cost.iteration_s(on_tree, tree.batch, tree.context, shape)), float(told.iteration_s)]
+    assert counted.iteration_s(times) == pytest.approx(wanted, rel=1e-12)
+    assert times["draft_s"][1] == pytest.approx(float(told.draft_s) / 2, rel=1e-12)
+    assert times["verify_s"][1] == pytest.approx(float(told.verify_s), rel=1e-12)
+    for group in counted.groups:
+        for quantity, seconds in group.predict(calibration).items():
+            if quantity in group.passes:
+                time = group.pass_time(quantity)
+                assert np.asarray(time.predicted_s) == pytest.approx(seconds, rel=1e-12)
+                assert sum(np.asarray(term).item() for term in time.terms.values()) == pytest.approx(seconds, rel=1e-9)
+
+
+@torch
+def test_every_figure_is_compared_and_the_verbs_take_the_record(
+    results: Path, record: Record, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = compare_record(record, load_calibration("xeon-amx-2core.micro"))
+    figures = {"target_s", "draft_s", "verify_s", "overhead_s", "ar_tpot_s", "sd_tpot_s", "speedup"}
+    for p in points(record):
+        assert {c.quantity for c in cells if c.point == p} == figures
+    for verb in (["check", "--max-error", "900%"], ["compare", "--set", "t-1"], ["report", "t-1"]):
+        assert run(["validate", *verb, "--results", str(results)]) == 0
+    page = (results / "t-1" / "report.md").read_text(encoding="utf-8")
+    assert "| tiny self streamingllm:16 | 2 | 64 | 1-2-4-4 |" in page
+    assert "| tiny tiny streamingllm:32 < full | 2 | 64 | 4 by 2 |" in page
+    assert page.count(".png") == len(list(results.glob("t-1/*.png"))) == 1, "pictures of chains need chains"
+    assert "Best γ" not in page
+    capsys.readouterr()
+
+
+@torch
+def test_an_interrupted_run_goes_on(results: Path, record: Record, tmp_path: Path) -> None:
+    """From a journal with three of six rows: those byte for byte, the others measured."""
+    whole = json.loads(record.path.read_text(encoding="utf-8"))
+    path = tmp_path / "t-1" / f"{record.path.stem}.journal"
+    journal = Journal.begin(path, {key: value for key, value in whole.items() if key != "points"})
+    for row in whole["points"][:3]:
+        journal.add(row)
+    journal.close()
+    again = ["validate", "measure", str(results / "plan.yaml"), "--machine", "t-1", "--results", str(tmp_path)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+        assert run([*again, "--resume"]) == 0
+    now = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert now["points"][:3] == whole["points"][:3]
+    assert [row["key"] for row in now["points"]] == [row["key"] for row in whole["points"]]
+
+
+@torch
+@pytest.mark.parametrize(
+    ("key", "changes", "words"),
+    [
+        (TREE_KEY, {"parents": [-1, 0, 0]}, "gamma: must be the 1 levels below"),
+        (TREE_KEY, {"parents": [-1, 5]}, "tree: must be the parents"),
+        (TREE_KEY, {"parents": None}, "alpha: must be given where there is no tree"),
+        (LEVELS_KEY, {"inner_gamma": None}, "middle_kv, inner_gamma: must be given together"),
+        (LEVELS_KEY, {"rounds": [1]}, "rounds: must be a count of each of the"),
+        (LEVELS_KEY, {"verified": [0] * 14}, "verified: must be a count of each of the 14 samples"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(
+    record: Record, tmp_path: Path, key: str, changes: dict[str, Any], words: str
+) -> None:
+    whole = json.loads(record.path.read_text(encoding="utf-8"))
+    (row,) = (row for row in whole["points"] if row["key"] == f"{key}/phases")
+    row |= changes
+    path = tmp_path / record.path.name
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        read_record(path)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
