@@ -80,7 +80,7 @@ def test_a_captured_bf16_decode_through_triton(make_model: Callable[..., Model],
 def test_a_whole_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both modes of every KV method with captured graphs and device events, as a plan has them."""
     monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
-    methods = ["streamingllm:64", "snapkv:64", "quest:64"]
+    methods = ["streamingllm:64", "streamingllm:64,own_prefill=true", "snapkv:64", "quest:64"]
     plan = write(tmp_path, device="cuda", threads=None, grid=[{**BLOCK, "draft_kv": methods, "context": [256]}])
     path = run_plan(load_plan(str(plan)), "t-1", results=tmp_path)
     assert path is not None

@@ -275,7 +275,8 @@ def test_observed_acceptance_answers_a_whatif(
     """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses some."""
     monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     out = tmp_path / "table.json"
-    kinds = ["--draft-kv", "full", "--draft-kv", "streamingllm:32"]
+    published = "streamingllm:48,own_prefill=true"
+    kinds = ["--draft-kv", "full", "--draft-kv", published, "--draft-kv", "streamingllm:32"]
     sizes = ["--context", "256", "--gamma", "3", "--documents", "3", "--new-tokens", "32", "--threads", "1"]
     assert run(["validate", "acceptance", *kinds, *sizes, "--out", str(out)]) == 0
     rows = {row.draft_kv: Acceptance.from_row(row) for row in read_acceptance(out)}
@@ -292,8 +293,9 @@ def test_observed_acceptance_answers_a_whatif(
     assert run(["whatif", *question, *draft]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(rows["streamingllm"].tokens_per_iteration(3))
+    assert f"{published}; " in answer["acceptance"]["source"], "what a row's name and budget leave open"
     assert "held-out" in answer["acceptance"]["source"]
-    error = table["rows"][1]["standard_error"]["tokens_per_iteration"]
+    error = table["rows"][-1]["standard_error"]["tokens_per_iteration"]
     assert f"tokens per iteration +/- {error:.2g} by 3 documents" in answer["acceptance"]["source"]
 
 

@@ -27,6 +27,7 @@ CASES: list[dict[str, Any]] = [
     {"gamma": 4, "draft_kv": "quest:16,page=4", "shape": {"num_key_value_heads": 1}},
     {"gamma": 4, "draft": "model", "draft_kv": "streamingllm:16", "draft_tp": 1},
     {"gamma": 4, "draft": "model", "draft_kv": "full", "draft_tp": 2},
+    {"gamma": 3, "draft_kv": "streamingllm:16,own_prefill=true"},
     {"gamma": 3, "draft": "ngram"},
     {"gamma": 2, "draft_kv": "snapkv:16,window=8", "tree": branching("3x2"), "temperature": 0.8},
     {"gamma": 3, "draft": "model", "draft_tp": 1, "middle_kv": "snapkv:16,window=8", "inner_gamma": 2},

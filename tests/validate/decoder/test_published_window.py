@@ -1,6 +1,7 @@
 """StreamingLLM as published, against a plain account of it: which tokens are kept, and where in the cache they are."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +20,11 @@ from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.harness.measure import run_plan
+from perfmodel.validate.records.plan import load_plan
+from perfmodel.validate.records.store import read_record
 from tests.validate.decoder.test_views import Reads
+from tests.validate.tiny_plan import BLOCK, write
 
 NEW, GAMMA = 60, 3
 
@@ -203,7 +208,17 @@ def test_a_random_start_reads_and_keeps_the_bytes_predicted(make_model: Callable
     assert int(view.lengths[0]) * view.source.token_bytes == predicted.stored_bytes(float(context), layout)
 
 
-def test_what_is_not_run_yet_is_refused(make_model: Callable[..., Model], target: Model, small: Model) -> None:
+def test_a_plan_times_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+    block = {**BLOCK, "draft_kv": ["streamingllm:16,own_prefill=true"], "batch": [2]}
+    path = run_plan(load_plan(str(write(tmp_path, grid=[block]))), "t-1", results=tmp_path)
+    assert path is not None
+    rows = read_record(path).rows
+    assert [(row.error, row.draft_kv) for row in rows] == [(None, "streamingllm:16,own_prefill=true")] * len(rows)
+    assert {row.mode for row in rows} == {"end_to_end", "phases"}
+
+
+def test_what_is_not_run_is_refused(make_model: Callable[..., Model], target: Model, small: Model) -> None:
     method = "streamingllm:24,own_prefill=true"
     sliding = make_model(sliding_window=24, num_sliding_layers=2)
     with pytest.raises(InputError, match="own_prefill=true cannot be run with the sliding layers of tiny"):

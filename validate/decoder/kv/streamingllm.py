@@ -66,6 +66,7 @@ class RollingView(StreamingView):
     A pass sees sinks, window and its own tokens as if they had followed each other, at 0, 1, ... (Xiao et al. 2023,
     arXiv 2309.17453, section 3.2). Rotated keys know differences of positions alone: those of the window stay as they
     are, and the sinks' are rotated further, by as many positions as tokens were dropped, to stand right before it.
+    LongRoPE's factors stay those of the whole text, however small the window.
     """
 
     own_prefill = True
