@@ -123,7 +123,7 @@ def page() -> str:
             "`rotate` (heads normed, rotated and written into cache and scratch), `split` and `combine` (attention),",
             "`silu_mul`, and `add_norm` twice. A test counts them. Below is what the assembler makes of this project's",
             f"own, at the shapes of Llama-3.1-8B in bf16, without a device; Triton {triton.__version__}.",
-            "Fast on paper only until a GPU has run them: see [what waits for one](gpu-todo.md).",
+            "No GPU has run them yet, so these figures say nothing of speed: see [what waits for one](gpu-todo.md).",
             "",
             f"| kernel | for | launched with | {head} |",
             "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES)),

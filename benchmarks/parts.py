@@ -95,7 +95,7 @@ def decoder() -> Rows:
     phases = (p.gamma or 0) * draft + verify + overhead
     where = f"kv-heavy, batch {p.batch}, {DECODER_CONTEXT:,} cached tokens"
     return [
-        (f"plain decoding, {where}", p.batch / plain, "tokens/s", None),
+        (f"the baseline, {where}", p.batch / plain, "tokens/s", None),
         (f"self-speculation through {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain", None),
         ("deciding and committing, of an iteration", 100 * overhead / iteration, "%", None),
         ("the loop beside its phases, of an iteration", 100 * (iteration / phases - 1), "%", None),

@@ -32,7 +32,7 @@ Work = Callable[[], object]
 
 
 def passes(batch: int, context: int, trees: list[Topology], args: argparse.Namespace) -> list[Work]:
-    """The verification of each tree under its mask, a plain step, and chains of the trees' sizes, over one cache."""
+    """The verification of each tree under its mask, a baseline step, and chains of the trees' sizes, over one cache."""
     device = torch.device(args.device)
     model = load(model_reference(args.model), "random:0", device, DTYPES[args.dtype])
     most = max(tree.size for tree in trees)

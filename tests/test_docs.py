@@ -5,6 +5,7 @@ import importlib.util
 import re
 import shlex
 import subprocess
+import sys
 import types
 from collections.abc import Iterator
 from importlib import import_module
@@ -27,6 +28,7 @@ COMMAND = re.compile(
 
 
 def generator() -> types.ModuleType:
+    sys.path.insert(0, str(ROOT / "docs"))  # as for `python docs/generate.py`
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
@@ -54,6 +56,14 @@ def test_every_page_with_a_command_is_run() -> None:
         assert name in GENERATE.names() or not shown
         assert page.read_text(encoding="utf-8").count("\n```console") == len(blocks(page, "console"))
         assert all(text.startswith("$ ") for text in blocks(page, "console"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|perfmodel|validate|docs|benchmarks)/[\w./-]+\.(?:py|js))`", text)
+    own = {"validate/decoder/kv/strided.py"}  # a name that the page gives to a file of the reader's
+    assert [name for name in named if not (ROOT / name).is_file() and name not in own] == []
 
 
 def test_a_changed_output_would_be_noticed() -> None:

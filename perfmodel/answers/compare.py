@@ -7,11 +7,10 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count
 from perfmodel.answers.batching import (
+    BothWays,
     Chunked,
     Composition,
     Disaggregation,
-    Pass,
-    Speculating,
     both_ways,
     chunked,
     compose,
@@ -69,20 +68,13 @@ class ChunkedPrefill:
     speculating: Chunked
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison(Answer):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Comparison(Answer, BothWays):
     """Speculation or batching at one context (see `BothWays`), and how both compose; composition is None where not
     even one sequence fits.
     """
 
     query: Query
-    speculating: Speculating
-    batching: Pass
-    kv_ratio: float
-    bytes_per_pass_ratio: float
-    bytes_per_token_ratio: float
-    seconds_per_token_ratio: float
-    crossover_context: float | None
     composition: Composition | None
     disaggregated: DecodePool
     idle_tokens: IdleTokens

@@ -189,7 +189,7 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
 
 
 def _time_intervals(scenario: Scenario, p: Prediction, batch: float, context: float, gamma: int) -> tuple[Any, Any]:
-    """(low, high) of a plain step and of an iteration; None where the calibration states no error of a step."""
+    """(low, high) of a baseline step and of an iteration; None where the calibration states no error of a step."""
     off = step_log_error(scenario, batch, context)
     if off is None:
         return None, None

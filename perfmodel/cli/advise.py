@@ -57,7 +57,7 @@ def _in_short(a: Advice) -> str:
         return ""
     p, gain, interval = a.chosen, a.gain(a.chosen), a.robustness.gain_over_baseline_interval
     if not p.gamma:
-        return f": plain decoding, batch {p.batch}"
+        return f": the baseline, batch {p.batch}"
     sure = "" if interval is None else " ({:.2f} to {:.2f} by the calibration's scatter)".format(*interval)
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
     return f": {_draft(p)}, gamma {_length(p)}, batch {p.batch}{over}"

@@ -138,7 +138,7 @@ def _facts(a: WhatIf) -> dict[str, str]:
         "break-even context": tokens(turn.break_even_context),
         "inflection context": inflection,
     }
-    setup = f"{seconds(a.draft_setup_s)} before the first token, {_earned(a.break_even_new_tokens)}"
+    setup = f"{seconds(a.draft_setup_s)} before the first token, {_breaks_even(a.break_even_new_tokens)}"
     rates = (a.ar_throughput_tokens_per_s, a.throughput_tokens_per_s)
     return {
         "time per token": f"{seconds(a.ar_tpot_s)} baseline{between(a.ar_tpot_interval)}, "
@@ -177,10 +177,10 @@ def _memory_bound(context: float | None) -> str:
     return "1 (a step loads longer than it computes at every length)" if context <= 1 else tokens(context)
 
 
-def _earned(new_tokens: int | None) -> str:
+def _breaks_even(new_tokens: int | None) -> str:
     if new_tokens is None:
-        return "never earned back"
-    return f"earned back after {new_tokens} new token{'s' * (new_tokens != 1)}"
+        return "which never breaks even"
+    return f"which breaks even after {new_tokens} new token{'s' * (new_tokens != 1)}"
 
 
 def _memory(m: Room) -> str:

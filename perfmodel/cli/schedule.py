@@ -39,8 +39,9 @@ def _print(a: Schedule) -> None:
         say(f"{where}expected speedup {t.speedup:.3f}x, {t.gain:.3f} times the best single number, {single}")
     for t in tables:
         if (c := t.catch_up) is not None and c.seconds > 0:
-            back = "never made up for" if c.new_tokens is None else f"made up for after {c.new_tokens} new tokens"
-            say(f"on again at batch {c.batch} after {c.missed} tokens off: {seconds(c.seconds)} to catch up, {back}")
+            after = "never" if c.new_tokens is None else f"after {c.new_tokens} new tokens"
+            cost = f"{seconds(c.seconds)} to catch up, breaks even {after}"
+            say(f"on again at batch {c.batch} after {c.missed} tokens off: {cost}")
     if len(tables) == 1:
         for line in (tables[0].export.vllm_line, tables[0].export.sglang_line):
             if line is not None:

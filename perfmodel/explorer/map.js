@@ -28,12 +28,13 @@ const state = {
   cells: [],
 };
 
-// Numbers for people, as the command line prints them (perfmodel/cli/units.py).
+// Numbers for people, as the command line prints them (perfmodel/answers/text.py).
 const whole = (value) => Math.ceil(value).toLocaleString("en-US");
 const times = (value) => `${value.toFixed(2)}x`;
 function seconds(value) {
   if (value < 1e-3) return `${(value * 1e6).toFixed(1)} us`;
-  return value < 1 ? `${(value * 1e3).toFixed(2)} ms` : `${value.toFixed(2)} s`;
+  if (value < 1) return `${(value * 1e3).toFixed(2)} ms`;
+  return value < 1e3 ? `${value.toFixed(2)} s` : `${Math.round(value).toLocaleString("en-US")} s`;
 }
 function short(tokens) {
   return tokens % 512 === 0 ? `${tokens / 1024}k` : tokens.toLocaleString("en-US");

@@ -17,7 +17,7 @@ COVERAGE = 0.90
 Z = 1.6448536269514722
 """Two-sided normal quantile of COVERAGE."""
 Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]
-"""What an error is of; ratio: an iteration over a plain step."""
+"""What an error is of; ratio: an iteration over a baseline step."""
 Relation = Literal["seen", "model", "gpu", "transferred"]
 """What was held out: another degree or draft length of a model that was measured on this engine and device, another
 model, all rows of the device, or the device's kernels (of a ratio: the engine's rows) too."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.reading import read_csv
 from perfmodel.specs import PACKAGE
-from perfmodel.specs.formats import weight_format
+from perfmodel.specs.formats import WeightName
 
 MS = 1e-3
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -27,7 +27,7 @@ HALF_DIGIT = 0.005
 # Per-iteration time outside the drafts and the verification that is plausible for a stack, ms.
 OVERHEAD_RANGE_MS: dict[str, tuple[float, float]] = {"a100-sxm-80gb": (0.0, 3.5), "h100-sxm-80gb": (0.0, 1.2)}
 
-# Share of a plain step that a tree row must leave for its verification: step times are printed once for all tasks.
+# Share of a baseline step that a tree row must leave for its verification: step times are printed once for all tasks.
 LEAST_VERIFICATION = 0.9
 
 
@@ -35,7 +35,7 @@ LEAST_VERIFICATION = 0.9
 class MeasuredPoint:
     """One published measurement, in seconds; None where the source does not give the figure.
 
-    `draft_s` is one draft step, `target_s` one plain decoding step of the target, `context` the cached tokens per
+    `draft_s` is one draft step, `target_s` one baseline step of the target, `context` the cached tokens per
     sequence, and `asked_context` what an own plan asked for, where that differs: samples grow, the more the longer the
     draft. `tree` is (nodes, levels) where the draft is a tree, both counting the root, and `widths` the nodes of each
     level, where they are known; then `gamma` is None and `draft_s` the mean of its passes. Two levels have no `gamma`
@@ -119,7 +119,7 @@ class Row(HasId):
     hardware: Slug
     stack: Slug
     tensor_parallel: PositiveInt
-    weights: str
+    weights: WeightName
     batch: PositiveInt
     notes: str = ""
 
@@ -129,11 +129,6 @@ class Row(HasId):
         if not source.strip():
             raise ValueError("must name where the figure was printed")
         return source
-
-    @field_validator("weights")
-    @classmethod
-    def _known_format(cls, weights: str) -> str:
-        return weight_format(weights, "weights").name
 
 
 class MagicDecRow(Row):
@@ -172,7 +167,7 @@ class MagicDecRow(Row):
         return self
 
     def point(self) -> MeasuredPoint:
-        """In seconds; plain decoding is both the target step and the baseline, the overhead is what is left over."""
+        """In seconds; a step of the baseline is the target step, the overhead is what is left over."""
         return MeasuredPoint(
             **_common("magicdec", self),
             target=self.target,
@@ -224,7 +219,7 @@ class GammaOptimalRow(Row):
 
 
 class GptFastRow(Row):
-    """One plain decoding speed of gpt-fast's README; the device ran at a power limit."""
+    """One baseline speed of gpt-fast's README; the device ran at a power limit."""
 
     power_limit_w: float = Field(gt=0, allow_inf_nan=False)
     model: Slug

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from perfmodel.specs import PACKAGE
-from perfmodel.specs.formats import kv_format, weight_format
+from perfmodel.specs.formats import KVName, WeightName
 from perfmodel.specs.published import AnyRow, HasId, Milliseconds, Slug, Speedup, read_rows
 
 MS = 1e-3
@@ -25,24 +25,14 @@ class EngineRow(HasId):
     engine_version: str = Field(min_length=1)
     hardware: Slug
     tensor_parallel: PositiveInt
-    weights: str
-    kv_dtype: str
+    weights: WeightName
+    kv_dtype: KVName
     batch: PositiveInt
     notes: str = ""
 
-    @field_validator("weights")
-    @classmethod
-    def _known_weights(cls, weights: str) -> str:
-        return weight_format(weights, "weights").name
-
-    @field_validator("kv_dtype")
-    @classmethod
-    def _known_kv(cls, kv_dtype: str) -> str:
-        return kv_format(kv_dtype, "kv_dtype").name
-
 
 class DecodeRow(EngineRow):
-    """One plain decoding step of a batch. context_std_tokens: over the sequences of the batch."""
+    """One baseline step of a batch. context_std_tokens: over the sequences of the batch."""
 
     model: Slug
     expert_parallel: PositiveInt
@@ -68,7 +58,7 @@ class DecodeRow(EngineRow):
 
 
 class EngineSpeculationRow(EngineRow):
-    """One speculating run beside plain decoding. `clean` no: steps with prefill in them are part of the times.
+    """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
 
     A chain drafts `steps` tokens (`topk` 1); otherwise a tree of `verified_tokens`, its root included. Blank cells: the
     source does not say.
@@ -101,7 +91,7 @@ class EngineSpeculationRow(EngineRow):
 
     @property
     def ratio(self) -> float | None:
-        """An iteration over a plain step."""
+        """An iteration over a baseline step."""
         return self.iteration_ms / self.step_ms if self.iteration_ms and self.step_ms else None
 
     @model_validator(mode="after")
@@ -135,7 +125,7 @@ class VerifyAttentionRow(HasId):
 
 
 def engine_decode() -> tuple[DecodeRow, ...]:
-    """Plain decoding steps."""
+    """Baseline steps."""
     return _read("engine_decode", DecodeRow)
 
 

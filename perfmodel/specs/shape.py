@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field, StrictBool, field_validator, model_validator
+from pydantic import Field, StrictBool, model_validator
 
-from perfmodel.specs.formats import kv_format, weight_format
+from perfmodel.specs.formats import KVName, WeightName
 from perfmodel.specs.parts import (
     MLA,
     Heads,
@@ -70,21 +70,11 @@ class ModelSpec(Part):
     indexer: Indexer | None = None
     linear_attention: LinearAttention | None = None
     num_nextn_predict_layers: Layers | None = None
-    weights: str = "bf16"
-    kv_dtype: str = "bf16"
+    weights: WeightName = "bf16"
+    kv_dtype: KVName = "bf16"
     published: Published | None = None
     source: str = Field(min_length=3)
     notes: str = ""
-
-    @field_validator("weights")
-    @classmethod
-    def _known_weights(cls, weights: str) -> str:
-        return weight_format(weights, "weights").name
-
-    @field_validator("kv_dtype")
-    @classmethod
-    def _known_kv_dtype(cls, kv_dtype: str) -> str:
-        return kv_format(kv_dtype, "kv_dtype").name
 
     @model_validator(mode="after")
     def _consistent(self) -> "ModelSpec":

@@ -3,7 +3,7 @@
     iteration = gamma (T_D + T_select) + T_V(gamma) + overhead
     speedup   = tokens_per_iteration * T_T / iteration
 
-(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is plain decoding: speedup exactly 1.
+(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline: speedup exactly 1.
 All functions broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
 """
 
@@ -51,7 +51,7 @@ class Prediction:
 
     @property
     def speedup(self) -> Array:
-        """Against plain decoding of the same batch."""
+        """Against the baseline of the same batch."""
         return self.tokens_per_iteration * self.target_s / self.iteration_s
 
     @property
@@ -61,7 +61,7 @@ class Prediction:
 
     @property
     def ar_tpot_s(self) -> Array:
-        """Time per output token of plain decoding."""
+        """Time per output token of the baseline."""
         return self.target_s
 
     @property
@@ -71,7 +71,7 @@ class Prediction:
 
     @property
     def ar_throughput_tokens_per_s(self) -> Array:
-        """Tokens per second of the whole batch, plain decoding."""
+        """Tokens per second of the whole batch without speculation."""
         return self.batch / self.target_s
 
     @property

@@ -4,7 +4,7 @@
 
 A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1.
 Verification is counted as a chain of n query tokens: a tree's mask hides pairs, but kernels compute the whole block.
-n = 1 is plain decoding: speedup exactly 1. The first-order rule (the largest tree that keeps verification memory-bound)
+n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that keeps verification memory-bound)
 stands beside the search. Chen et al. 2024, arXiv 2402.12374, section 4.1.
 """
 
@@ -27,7 +27,7 @@ DEFAULT_LEVELS = 12
 class TreeChoice:
     """The best tree at each point of ``[batch, context]``; times are calibrated seconds of the whole group.
 
-    size and levels count the root; size 1 is plain decoding. `tokens_per_iteration` is G(size, levels).
+    size and levels count the root; size 1 is the baseline. `tokens_per_iteration` is G(size, levels).
     `rule_size` and `rule_speedup` are the first-order rule's tree of the same acceptance, at its best number of levels.
     """
 
@@ -48,7 +48,7 @@ def growth(acceptance: TreeAcceptance, size: int, levels: int) -> Growth:
 
 
 def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Time of one iteration with this tree; broadcasts over ``[batch, context]``. Plain decoding for a root alone."""
+    """Time of one iteration with this tree; broadcasts over ``[batch, context]``. The baseline for a root alone."""
     check_draftable(scenario, tree.levels)
     if tree.size == 1:
         return scenario.target_pass_s(batch, context)
@@ -57,7 +57,7 @@ def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) 
 
 
 def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Against plain decoding of the same batch; broadcasts over ``[batch, context]``."""
+    """Against the baseline of the same batch; broadcasts over ``[batch, context]``."""
     gained = tree.tokens_per_iteration * scenario.target_pass_s(batch, context)
     return gained / iteration_s(scenario, batch, context, tree)
 
@@ -65,7 +65,7 @@ def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> F
 def surface(
     scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: NDArray[np.int64] | None = None
 ) -> tuple[Array, Array, Array]:
-    """Speedup and iteration time over ``[batch, context, levels, size]``, plain decoding over ``[batch, context]``.
+    """Speedup and iteration time over ``[batch, context, levels, size]``, the baseline over ``[batch, context]``.
 
     sizes: rising sizes from 1 to look at; all of the table's unless given.
     """

@@ -87,7 +87,7 @@ class TwoLevels:
 
     @property
     def speedup(self) -> Floats:
-        """Against plain decoding of the same batch."""
+        """Against the baseline of the same batch."""
         return self.tokens_per_iteration * self.target_s / self.iteration_s
 
 
@@ -135,7 +135,7 @@ def predict_two_levels(
 class BestTwoLevels:
     """The best pair of draft lengths at one batch and context, and the middle level without the small model.
 
-    alone_gamma is the best draft length of the sparse target alone (0: plain decoding), with alone_speedup.
+    alone_gamma is the best draft length of the sparse target alone (0: the baseline), with alone_speedup.
     """
 
     gamma_1: int

@@ -41,7 +41,7 @@ class Interval:
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
     """Interval around a predicted speedup; None where the calibration states no observed error (ideal).
 
-    It ends at the tokens per iteration: no engine verifies in less than a plain step takes.
+    It ends at the tokens per iteration: no engine verifies in less than a baseline step takes.
     """
     error = log_error(scenario, np.asarray(batch), np.asarray(context), np.array([gamma]))
     if error is None:
@@ -70,7 +70,7 @@ def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) ->
 
 
 def ratio_log_error(scenario: Scenario, batch: float, context: float, gamma: int) -> float | None:
-    """Standard deviation of the logarithm of an iteration over a plain step; None where no error was observed."""
+    """Standard deviation of the logarithm of an iteration over a baseline step; None where no error was observed."""
     known = replace(scenario.acceptance, measured_at=float(gamma))
     error = log_error(_with_acceptance(scenario, known), np.asarray(batch), np.asarray(context), np.array([gamma]))
     return None if error is None else float(error[..., 0])
@@ -84,7 +84,7 @@ def _with_acceptance(scenario: Scenario, acceptance: Acceptance) -> Scenario:
 
 
 def step_log_error(scenario: Scenario, batch: Floats, context: Floats) -> Floats | None:
-    """Standard deviation of the logarithm of a plain step's time; None where the calibration states no error of it."""
+    """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no error."""
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu.name)
     if scatter is None:

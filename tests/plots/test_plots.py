@@ -1,12 +1,10 @@
-"""Pictures: they show the engine's numbers, nothing is clipped, equal numbers give equal bytes, the docs' are fresh."""
+"""Pictures: they show the engine's numbers, nothing is clipped, equal numbers give equal bytes."""
 
-import importlib.util
 import itertools
 import re
 import sys
-import types
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,10 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
-import yaml
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from perfmodel import cli, plots
+from perfmodel import plots
 from perfmodel.answers.advise import advise
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.inflection import break_even_context
@@ -32,14 +29,8 @@ from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import compare
+from tests.plots.asked import ASK, LONG, POINTS, REQUEST, SCENARIO
 
-ROOT = Path(__file__).parents[2]
-ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
-LONG = replace(ASK, model="qwen3-235b-a22b", hardware="h200-sxm-141gb", draft_kv="pqcache:1024,subvectors=2,bits=6,"
-               "iterations=10", calibration="ideal")  # fmt: skip
-SCENARIO = resolve(ASK)
-POINTS = [(64, 2048), (64, 8192), (64, 32768)]
-REQUEST = AdviseQuery("llama-3.1-8b", "a100", 32768, batch=(1, 8, 64), tp=8, rate={"self@streamingllm:512": "0.8"})
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),
     "surface": lambda: plots.surface(SCENARIO, gamma=2, points=33, measured=[(64, 32000, 1.28), (32, 100_000, 1.64)]),
@@ -390,78 +381,6 @@ def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
     assert min(plots.surface(SCENARIO, gamma=3, points=17).axes[1].get_ylim()) < 1.0
 
 
-CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
-    "model": ({}, "qwen3-30b-a3b"),
-    "hardware": ({}, "h100"),
-    "batch": ({}, 65),
-    "context": ({}, 32001),
-    "gamma": ({}, 3),
-    "tp": ({}, 4),
-    "draft": ({}, "llama-3.2-1b"),
-    "draft_tp": ({}, 2),
-    "draft_kv": ({}, "streamingllm:513"),
-    "alpha": ({}, 0.8101),
-    "tokens_per_iteration": ({"alpha": None, "tokens_per_iteration": 2.0}, 2.001),
-    "weights": ({}, "int8"),
-    "draft_weights": ({}, "int8"),
-    "kv_dtype": ({}, "fp8"),
-    "draft_kv_dtype": ({}, "fp8"),
-    "kv_reread": ({}, 1.5),
-    "engine": ({}, "sglang"),
-    "calibration": ({}, "ideal"),
-    "context_std": ({}, 4000),
-    "kv_page": ({}, 16),
-    "accounting": ({}, "lock-step"),
-    "new_tokens": ({"accounting": "static"}, 64),
-    "topk_reuse": ({}, 0.5),
-    "state_rollback": ({}, "replay"),
-    "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
-    "batch_range": ({}, (1.0, 8.0)),
-    "memory_fraction": ({}, 0.5),
-}
-
-
-def described(query: Query) -> str:
-    """The caption of a picture of the question, and what its axes say."""
-    figure = plots.surface(
-        resolve(query), gamma=query.gamma, batch=(1, query.batch), context=(1024, query.context),
-        max_gamma=query.max_gamma, batch_range=query.batch_range, memory_fraction=query.memory_fraction, points=3,
-    )  # fmt: skip
-    return f"{figure.get_supxlabel()} {figure.axes[0].get_xlim()} {figure.axes[0].get_ylim()}"
-
-
-def test_every_field_of_a_question_is_tried() -> None:
-    assert {*CHANGES, "acceptance"} == {field.name for field in fields(Query)}
-
-
-@pytest.mark.parametrize("field", CHANGES)
-def test_a_caption_says_what_moves_the_picture(field: str) -> None:
-    base, value = CHANGES[field]
-    asked = replace(ASK, **base)
-    assert described(asked) != described(replace(asked, **{field: value}))
-    assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
-
-
-@pytest.mark.parametrize("field", ["alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "accounting"])
-def test_devices_side_by_side_say_what_was_asked(field: str) -> None:
-    one, two = (plots.devices([whatif(query)]).get_supxlabel()
-                for query in (ASK, replace(ASK, **{field: CHANGES[field][1]})))  # fmt: skip
-    assert one != two
-
-
-def test_the_options_of_a_draft_are_in_the_caption() -> None:
-    medusa = resolve(replace(ASK, draft="medusa:heads=3", draft_kv="full"))
-    assert "drafted by medusa:heads=3 through" in plots_style.caption(medusa)
-
-
-@pytest.mark.parametrize("change", [{"rate": {"eagle": "0.7"}}, {"max_tpot_ms": 20}, {"kv_dtype": "fp8"},
-                                    {"draft_tp": 1}, {"max_gamma": 4}, {"memory_fraction": 0.8},
-                                    {"batch": (1, 8)}])  # fmt: skip
-def test_a_front_says_what_was_asked(change: dict[str, Any]) -> None:
-    one, two = (plots.pareto(advise(r)).get_supxlabel() for r in (REQUEST, replace(REQUEST, **change)))
-    assert one != two
-
-
 def test_the_best_draft_length_is_ringed() -> None:
     axes = plots.gamma_curves(SCENARIO, POINTS).axes[0]
     assert sum(line.get_marker() == "o" and line.get_markerfacecolor() == "none" for line in axes.lines) == len(POINTS)
@@ -481,130 +400,3 @@ def test_importing_the_plots_loads_no_matplotlib_and_a_missing_one_is_told(monke
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"needs matplotlib.*in a clone, pip install '.\[notebooks\]'"):
         plots.surface(SCENARIO)
-
-
-# The command line
-
-MODEL = "--model llama-3.1-8b --hardware a100 --tp 8 --draft-kv streamingllm:512"
-COMMANDS = {
-    "roofline": f"roofline {MODEL} --batch 64 --context 32k --gamma 2",
-    "surface": f"surface {MODEL} --alpha 0.81 --gamma 2 --batch 8..320 --measured",
-    "ratios": f"ratios {MODEL} --gamma 3",
-    "ratios over the batch": f"ratios {MODEL} --gamma 3 --over batch --no-ideal",
-    "breakdown": f"breakdown {MODEL} --batch 1,64 --context 32k",
-    "gamma": f"gamma {MODEL} --alpha 0.8",
-    "gamma map": f"gamma {MODEL} --alpha 0.8 --map",
-    "pareto": "pareto --model llama-3.1-8b --hardware a100 --tp 8 --context 32k --batch 1,64",
-    "residuals": "residuals --set magicdec",
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
-    where = tmp_path / ("picture.svg" if name == "ratios" else "picture.png")
-    assert cli.run(["plot", *COMMANDS[name].split(), "-o", str(where)]) == 0
-    assert where.read_bytes().startswith(b"\x89PNG" if where.suffix == ".png" else b"<?xml")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline?"),
-        (f"surface {MODEL} -o x.png", "--alpha: must be given here"),
-        (f"surface {MODEL} --alpha 0.8 -o x.pdf", "--output: must be a file name ending in .png or .svg"),
-        (
-            f"surface {MODEL} --alpha 0.8 -o none/x.png",
-            "--output: must be a file that can be written, in a folder that exists, given 'none/x.png'",
-        ),
-        (f"surface {MODEL} --alpha 0.8 --batch 4 -o x.png", "--batch: must be a span such as 1..256 here, given '4'"),
-        (f"surface {MODEL} --alpha 0.8 --gamma 0 -o x.png", "--gamma: must be 1 or more, or auto"),
-        (f"surface {MODEL} --alpha 0.8,0.9 -o x.png", "--alpha: must be one value here"),
-        (f"surface {MODEL} --alpha 0.8 --gamma 7 --measured -o x.png", "--measured: nothing was published"),
-        (f"gamma {MODEL} --alpha 0.8 --context 1..50 -o x.png", "--context: must be at most 8 values here"),
-        (f"gamma {MODEL} --alpha 0.8 --batch 1,2,3 -o x.png", "at most 8 lines together, or --map"),
-        (f"ratios {MODEL} --gamma auto -o x.png", "--gamma: must be a whole number from 1 on"),
-        (f"ratios {MODEL} --gamma 2 --over time -o x.png", "--over: no axis named 'time'"),
-        (f"breakdown {MODEL} --batch 1..7 --context 1k --alpha 0.5 -o x.png", "at most 6 points together"),
-        (f"breakdown {MODEL} --batch 1 --context 1k --alpha 0.5 -o x.png", "no draft pays at any of these points"),
-        (f"breakdown {MODEL} --batch 1 --context 8k,32k -o x.png", "--alpha: must be given here"),
-        (
-            "pareto --model llama-3.1-8b --hardware a100 --context 32k --batch 300..301 --rate eagle=0.1 -o x.png",
-            "pareto: no batch asked for fits",
-        ),
-        ("residuals --set nope -o x.png", "--set: no set of times named 'nope'"),
-        ("residuals -o", "requires an argument"),
-    ],
-)
-def test_bad_input_is_one_line(
-    arguments: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.run(["plot", *arguments.split()]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-# The pictures of README and docs
-
-
-def pictures() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "picture.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PICTURE = pictures()
-NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
-
-
-def fresh(one: str, two: str, within: float = 0.5) -> bool:
-    """Are two .svg files alike to half a point? The last digits of a coordinate differ between processors."""
-    made = re.compile(r"Matplotlib v[\d.]+")
-    if made.search(one)[0] != made.search(two)[0]:  # type: ignore[index]
-        pytest.skip("the picture was drawn by another matplotlib: `make docs` redraws it")
-    same = re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", one)) == re.sub(
-        r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", two)
-    )
-    numbers = [np.array([float(x) for x in NUMBER.findall(text)]) for text in (one, two)]
-    return same and numbers[0].size == numbers[1].size and bool(np.all(np.abs(numbers[0] - numbers[1]) < within))
-
-
-@pytest.mark.parametrize("name", PICTURE.PICTURES)
-def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    made, kept = (
-        path.read_text(encoding="utf-8")
-        for path in (PICTURE.drawn(name, tmp_path), ROOT / "docs" / "img" / f"{name}.svg")
-    )
-    assert fresh(made, kept), f"{name}: run `make docs` and commit"
-
-
-def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
-    one, two = (
-        plots.save(plots.surface(resolve(replace(ASK, alpha=alpha)), points=9), tmp_path / f"{alpha}.svg")
-        for alpha in (0.81, 0.83)
-    )
-    assert not fresh(one.read_text(encoding="utf-8"), two.read_text(encoding="utf-8"))
-
-
-def test_every_picture_of_the_docs_has_its_command() -> None:
-    shown = set()
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-            shown.add((page.parent / link).resolve().relative_to(ROOT).as_posix())
-    by_hand = "docs/img/iteration.svg"
-    assert shown == {by_hand, *(f"docs/img/{name}.svg" for name in PICTURE.PICTURES)}
-    assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs" / "img").iterdir()} == shown
-
-
-def test_every_how_to_has_a_picture() -> None:
-    (how_to,) = (
-        part["How to"] for part in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "How to" in part
-    )
-    for entry in how_to:
-        (name,) = entry.values()
-        assert "](img/" in (ROOT / "docs" / name).read_text(encoding="utf-8"), name

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from perfmodel.specs.model import ModelSpec
+from tests.validate.tiny_spec import tiny_spec
 
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Model
@@ -26,26 +27,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def make_spec() -> Callable[..., ModelSpec]:
-    """A tiny Llama; any field can be given."""
-
-    def make(**changes: Any) -> ModelSpec:
-        shape = {
-            "name": "tiny",
-            "title": "tiny",
-            "model_type": "llama",
-            "num_hidden_layers": 2,
-            "hidden_size": 32,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 8,
-            "intermediate_size": 48,
-            "vocab_size": 61,
-            "max_position_embeddings": 2048,
-            "source": "a test",
-        }
-        return ModelSpec(**{**shape, **changes})
-
-    return make
+    return tiny_spec
 
 
 @pytest.fixture(scope="session")

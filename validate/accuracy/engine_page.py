@@ -62,7 +62,7 @@ def _inside(e: Record) -> list[str]:
 
 
 def ratios(found: Record) -> list[str]:
-    """An iteration over a plain step, and the side of 1 that the speedup is on."""
+    """An iteration over a baseline step, and the side of 1 that the speedup is on."""
     rows = []
     for by, words in RATIOS.items():
         for engine, e in found["engines"]["ratios"][by].items():

@@ -32,7 +32,7 @@ from perfmodel.validate.records.summary import points, quiet_line, repeatability
 
 FIGURES = tuple(name for name in LABELS if name != "speedup_alpha")
 MIN_HALVES = 8
-"""Fewer plain passes than this are not split into halves."""
+"""Fewer baseline passes than this are not split into halves."""
 TOLERANCE = 0.03
 """A fall of speedup with batch within this share counts as none: about what repeats differ by."""
 
@@ -185,7 +185,7 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
     return [
         "### Scaled to whole passes",
         "",
-        "Four stack factors fitted on one half of the points (no plain pass on both sides) and judged on the other, "
+        "Four stack factors fitted on one half of the points (no baseline pass on both sides) and judged on the other, "
         f"both ways. On all points they are: {factors}.",
         "",
         *table(["figure", "mean error", "worst", "bias", "points"], rows),

@@ -3,7 +3,7 @@
 A row states enough where batch, accepted length, tree or draft length and device are printed and whatever else it
 leaves open moves its predicted speedup by `SLACK` at most. Accepted lengths are the same study's. The stack is stated
 too, by step times: those that the study prints, or a published law fitted to that stack; what a verification adds to
-a plain step is then the engine's (trees) or the law's (vLLM). `by_calibration` is the speedup from the device's
+a baseline step is then the engine's (trees) or the law's (vLLM). `by_calibration` is the speedup from the device's
 default calibration, which knows nothing of the stack.
 """
 

@@ -24,7 +24,7 @@ SHOWN_TOKENS = 60
 
 @dataclass(frozen=True)
 class Predicted:
-    """The engine's answer for a device: tokens/s of plain decoding, and the speedup."""
+    """The engine's answer for a device: tokens/s of the baseline, and the speedup."""
 
     hardware: str
     plain_tokens_per_s: float
@@ -48,7 +48,7 @@ def table(plain: "Run", runs: "list[Run]", predicted: list[Predicted | None]) ->
     typer.echo(
         f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
         f"draft {request.draft}, {request.sampling}; prefill {plain.prefill_s:.2f} s; "
-        f"plain decoding {plain.tokens_per_s:.1f} tokens/s"
+        f"baseline {plain.tokens_per_s:.1f} tokens/s"
         + (f" (predicted for {told.hardware}: {told.plain_tokens_per_s:.1f})" if told else "")
         + f", T_T {plain.verify_s * 1e3:.2f} ms"
     )
@@ -87,12 +87,12 @@ def _remarks(plain: "Run", runs: "list[Run]") -> list[str]:
     if not request.sampling.greedy or request.script is not None:
         return []
     different = [
-        f"{run.request.cache_name}: differs from plain decoding at token {d.position} of sequence {d.sequence}, "
+        f"{run.request.cache_name}: differs from the baseline at token {d.position} of sequence {d.sequence}, "
         f"where the two scores are {d.margin:.1f} roundings apart"
         for run in runs
         if (d := run.difference) is not None
     ]
-    return different or ["all outputs equal plain decoding, token for token"]
+    return different or ["all outputs equal the baseline, token for token"]
 
 
 def details(runs: "list[Run]", trees: "list[Planned]") -> None:

@@ -129,7 +129,7 @@ def _errors(fitted: Fitted, rows: Rows) -> dict[str, Scatter]:
     for name, chosen in (("target_s", plain), ("speedup", None)):
         if chosen is None:
             logs = speedup_logs(rows, fitted.held_out)
-            if len(logs) < FEW:  # too few plain steps beside speculative ones: both steps of a speedup as any two
+            if len(logs) < FEW:  # too few baseline steps beside speculative ones: both steps of a speedup as any two
                 logs = [np.sqrt(2.0) * log_rms(fitted.held_out, rows.measured)] * len(rows.timings)
         else:
             logs = np.log(fitted.held_out[chosen] / rows.measured[chosen]).tolist()
@@ -178,7 +178,7 @@ def lines(made: Made) -> list[str]:
     values = (f"{n} {getattr(made.calibration, n).value:.4g}" for n in made.fitted.free)
     told.append("fitted: " + (", ".join(values) or "nothing: the rows do not say more than the base"))
     if all(t.gamma for t in made.rows.timings):
-        told.append("no plain step among these rows: a weak prior alone tells it apart from what drafting costs")
+        told.append("no baseline step among these rows: a weak prior alone tells it apart from what drafting costs")
     if made.fitted.pinned:
         told.append("not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned))
     steps = log_rms(made.fitted.held_out, made.rows.measured)

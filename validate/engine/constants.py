@@ -26,8 +26,8 @@ LOWEST_FRACTION = 0.02
 WITHIN, OUTSIDE = 0.5, 0.05
 """Prior widths in median steps: of what a pass may spend beside its kernels, and an iteration outside its passes.
 
-Without a plain step the two cannot be told apart by rows; published engines spend milliseconds within passes and tenths
-of that outside (vLLM 0.22 with EAGLE-3, gpt-oss-120b on H200: 0.55 of 5.5 ms).
+Without a baseline step the two cannot be told apart by rows; published engines spend milliseconds within passes and
+tenths of that outside (vLLM 0.22 with EAGLE-3, gpt-oss-120b on H200: 0.55 of 5.5 ms).
 """
 
 

@@ -95,7 +95,7 @@ def check_enough(timings: Sequence[Timing]) -> None:
     if len(lengths) < 2:
         held = ", ".join(map(str, lengths)) or "none"
         raise InputError(
-            f"--from: must hold two draft lengths or more (plain decoding counts as 0), given {held}: "
+            f"--from: must hold two draft lengths or more (the baseline counts as 0), given {held}: "
             "`perfmodel validate engine --plan` prints the runs worth making"
         )
     if len(places) < 2:

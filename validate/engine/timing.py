@@ -25,7 +25,7 @@ RANGES = (
 class Timing:
     """One measured step of an engine.
 
-    kind: an ``iteration`` of the serving loop (at gamma 0 one plain step), one bare target ``pass`` over gamma + 1
+    kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), one bare target ``pass`` over gamma + 1
     tokens of each sequence, a ``pass_with_draft``, or the ``total`` of a run of `output` tokens, prompt included.
     seconds: of it. batch: sequences decoded together. context: cached tokens of one in the middle of the run.
     tokens_per_iteration: gained by one sequence, bonus token included; 1 at gamma 0. how: what `seconds` was made from.
@@ -58,7 +58,7 @@ class Timing:
     @property
     def name(self) -> str:
         """The point, for a reader."""
-        return f"B={self.batch:g} S={self.context:.0f} " + (f"K={self.gamma}" if self.gamma else "plain")
+        return f"B={self.batch:g} S={self.context:.0f} " + (f"K={self.gamma}" if self.gamma else "baseline")
 
     @property
     def tpot_s(self) -> float:

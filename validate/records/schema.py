@@ -15,11 +15,11 @@ from perfmodel.validate.records.plan import Mode, Plan
 SCHEMA_VERSION = 2
 SAMPLES: dict[str, dict[str, str]] = {
     "end_to_end": {
-        "ar_s": "`iterations` steps of plain decoding, nothing timed inside",
+        "ar_s": "`iterations` steps of the baseline, nothing timed inside",
         "sd_s": "`iterations` speculative iterations from the same cache contents, nothing timed inside",
     },
     "phases": {
-        "ar_target_s": "one target pass of plain decoding (T_T)",
+        "ar_target_s": "one target pass of the baseline (T_T)",
         "ar_accept_s": "drawing its token",
         "ar_commit_s": "its caches taking the token",
         "sd_draft_s": "all draft passes of an iteration: gamma x T_D, a tree's levels, all inner rounds of two levels",

@@ -4,13 +4,14 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perfmodel.cli import run
 from perfmodel.validate.accuracy import report as report_module
 from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record
 from perfmodel.validate.accuracy.grid import inflection_of
-from perfmodel.validate.records.store import Record, read_record, records
+from perfmodel.validate.records.store import RESULTS, Record, read_record, records
 from tests.validate.tiny_plan import BLOCK, write
 
 pytestmark = [
@@ -26,6 +27,31 @@ COMMITTED = [machine for machine in MACHINES if not machine.startswith("local-")
 @pytest.mark.parametrize("machine", COMMITTED)
 def test_the_pages_of_committed_sets_are_up_to_date(machine: str) -> None:
     assert run(["validate", "report", machine, "--check"]) == 0, f"run: perfmodel validate report {machine}"
+
+
+@pytest.mark.parametrize("machine", COMMITTED)
+def test_the_pictures_of_committed_sets_are_up_to_date(machine: str, tmp_path: Path) -> None:
+    shutil.copytree(RESULTS / machine, tmp_path / machine, ignore=shutil.ignore_patterns("*.png"))
+    shutil.copy(RESULTS / "withdrawn.yaml", tmp_path)
+    assert run(["validate", "report", machine, "--results", str(tmp_path)]) == 0
+    made, kept = ({path.name: path for path in (at / machine).glob("*.png")} for at in (tmp_path, RESULTS))
+    assert set(made) == set(kept)
+    for name in kept:
+        assert alike(made[name], kept[name]), f"{name}: run perfmodel validate report {machine}"
+
+
+def test_a_stale_picture_would_be_noticed() -> None:
+    one, two, *_ = sorted(path for machine in COMMITTED for path in (RESULTS / machine).glob("*.png"))
+    assert alike(one, one)
+    assert not alike(one, two)
+
+
+def alike(one: Path, two: Path) -> bool:
+    """Two pictures of the same size that differ in one of a thousand places at most: edges of letters, say."""
+    from matplotlib.image import imread
+
+    a, b = imread(one), imread(two)
+    return a.shape == b.shape and float(np.mean(np.abs(a - b).max(-1) > 0.1)) < 1e-3
 
 
 def test_committed_records_are_named_for_their_machine_and_commit() -> None:

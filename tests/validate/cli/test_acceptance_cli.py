@@ -232,8 +232,6 @@ def test_a_run_that_cannot_end_well_is_refused_before_decoding(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(acceptance, "_observe", lambda *_: pytest.fail("decoded"))
-    if not (CHECKPOINT / "model.safetensors").is_file():
-        pytest.skip("no checkpoint in this tree")
     texts = {"letters": '[1]\n[1, "a"]', "short": "[1, 2, 3]\n[4]", "empty": "\n"}
     for name, text in texts.items():
         Path(f"{name}.jsonl").write_text(text)
@@ -268,7 +266,6 @@ def _import(path: Path, format: str) -> None:
     import_file(path, format, Subject("t", "self", "full", 4096, 3))
 
 
-@pytest.mark.skipif(not (CHECKPOINT / "model.safetensors").is_file(), reason="no checkpoint in this tree")
 def test_observed_acceptance_answers_a_whatif(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

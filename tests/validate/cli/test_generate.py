@@ -64,7 +64,7 @@ def test_every_draft_cache_is_shown(folder: str) -> None:
     text = output("--checkpoint", folder, "--dtype", "fp64", "--gamma", "3")
     for name in kv.names():
         assert f"\n {name}" in text
-    assert "all outputs equal plain decoding, token for token" in text
+    assert "all outputs equal the baseline, token for token" in text
     assert "--- continuation 2 ---" in text
     assert "accepted 0..3" in text
 
@@ -100,7 +100,7 @@ def test_a_hugging_face_folder_with_its_tokenizer(tmp_path: Path, target: Model,
         *("--prompts", str(documents), "--new-tokens", "40"),
         short=False,
     )
-    assert "all outputs equal plain decoding, token for token" in text
+    assert "all outputs equal the baseline, token for token" in text
     assert "batch 2, context 91, " in text
     assert text.count("--- continuation ") == 2
     asked = ("--checkpoint", str(big), "--draft", "ngram")
@@ -132,7 +132,7 @@ def test_token_trees(folder: str) -> None:
     asked = ("--checkpoint", folder, "--draft-kv", "streamingllm:24", "--draft-kv", "snapkv:40", "--dtype", "fp64")
     text = output(*asked, "--tree", "sequoia:12", "--gamma", "3")
     assert ", token trees, draft self" in text
-    assert "all outputs equal plain decoding, token for token" in text
+    assert "all outputs equal the baseline, token for token" in text
     for name in ("streamingllm:24", "snapkv:40"):
         nodes = next(line for line in text.splitlines() if line.startswith(f"{name}: tree of "))
         widths = [int(width) for width in nodes.split(" nodes, ")[1].split()[0].split("-")]
@@ -194,7 +194,7 @@ def test_two_levels(folder: str) -> None:
     text = output(*asked, "--gamma", "3", "--dtype", "fp64", "--draft-kv", "streamingllm:16")
     assert row(text, "snapkv:40 < streamingllm:16")
     assert "accepted 0..5" in text
-    assert "all outputs equal plain decoding, token for token" in text
+    assert "all outputs equal the baseline, token for token" in text
     assert "snapkv:40 < streamingllm:16: gamma 2 below, 3 above; measured (expected of the rates):" in text
     assert "small draft for the sparse target: rate " in text
 

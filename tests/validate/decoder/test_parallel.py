@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.parallel import joined
@@ -20,6 +19,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import Shard
 from perfmodel.validate.decoder.weights import RandomWeights, build
+from tests.validate.tiny_spec import tiny_spec
 
 CASES: list[dict[str, Any]] = [
     {"gamma": 0},
@@ -34,6 +34,8 @@ CASES: list[dict[str, Any]] = [
     {"gamma": 3, "draft_kv": "topk:8", "temperature": 0.8, "shape": {"qkv_bias": True, "qk_norm": True}},
     {"gamma": 2, "shape": {"tie_word_embeddings": True, "output_bias": True, "mlp_bias": True}},
 ]
+EVEN = {"vocab_size": 60}
+"""Two processes have half of the vocabulary each."""
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6] * 5, [7], [8, 2, 8, 1, 8] * 4]
 
 WORKER = """
@@ -48,24 +50,6 @@ with joined(2, torch.device("cpu")) as shard:
 """
 
 
-def specification(**changes: Any) -> ModelSpec:
-    shape = {
-        "name": "tiny",
-        "title": "tiny",
-        "model_type": "llama",
-        "num_hidden_layers": 2,
-        "hidden_size": 32,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "intermediate_size": 48,
-        "vocab_size": 60,
-        "max_position_embeddings": 512,
-        "source": "a test",
-    }
-    return ModelSpec(**{**shape, **changes})
-
-
 def run(case: dict[str, Any], shard: Shard) -> list[list[int]]:
     from perfmodel.validate.decoder.parallel import for_draft
 
@@ -73,11 +57,11 @@ def run(case: dict[str, Any], shard: Shard) -> list[list[int]]:
     shape, draft_tp = case.pop("shape", {}), case.pop("draft_tp", None)
     sampling = Sampling(case.pop("temperature", 0.0))
     weights = RandomWeights(0, torch.device("cpu"), torch.float64, 0.3)
-    model = build(specification(**shape), weights, shard)
+    model = build(tiny_spec(**EVEN, **shape), weights, shard)
     draft = None
     if draft_tp:
         part = for_draft(shard, draft_tp) if shard.size > 1 else shard
-        draft = build(specification(num_hidden_layers=1), weights, part)
+        draft = build(tiny_spec(**EVEN, num_hidden_layers=1), weights, part)
     asked = Request(len(PROMPTS), 40, 40, sampling=sampling, **case)
     prompts = [prompt * 2 if asked.middle_kv and len(prompt) == 1 else prompt for prompt in PROMPTS]
     return make_decoder(model, asked, draft).generate(prompts, 40, seed=1).tokens
@@ -116,7 +100,7 @@ def test_kv_heads_are_split_or_replicated() -> None:
 @pytest.mark.parametrize(("size", "what"), [(3, "num_attention_heads"), (8, "num_attention_heads")])
 def test_a_size_that_does_not_divide_is_refused(size: int, what: str) -> None:
     with pytest.raises(InputError, match=f"--tp: must divide {what} of tiny"):
-        Shard(0, size).check(specification())
+        Shard(0, size).check(tiny_spec())
 
 
 def test_another_number_of_processes_is_refused() -> None:

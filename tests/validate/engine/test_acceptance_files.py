@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
@@ -108,7 +108,9 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates: list[float], short
             if draw.random() >= rates[j]:
                 break
             accepted[j] += 1
-    found = Counters(drafts, tuple(map(float, accepted)), tokens).rates("x", lengths=(short, long))
+    counted = Counters(drafts, tuple(map(float, accepted)), tokens)
+    assume(not counted.one_length)  # 4 and 5 tokens, a tenth of them 4: that is 5 as far as one can tell
+    found = counted.rates("x", lengths=(short, long))
     reached = 1.0
     for rate, said in zip(rates, found["positions"], strict=True):
         left = drafts * reached * min(share, 1 - share)

@@ -53,5 +53,5 @@ def test_some_rows_tell_the_others(seen, asked, mean: float, worst: float) -> No
     )
     assert errors.mean() < mean
     assert errors.max() < worst
-    no_plain = "no plain step among these rows" in "\n".join(lines(made))
+    no_plain = "no baseline step among these rows" in "\n".join(lines(made))
     assert no_plain == all(t.gamma for t in rows if seen(t))

@@ -6,7 +6,7 @@ Its inter-token latency is (request latency - time to first token) / (tokens - 1
 from typing import Any
 
 from perfmodel.errors import refuse
-from perfmodel.validate.engine.formats.fields import interference, middle, number, optional, positive
+from perfmodel.validate.engine.formats.fields import number, of_client, optional, positive
 from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
@@ -23,24 +23,10 @@ def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
     run = data[0]
     prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
     tpot = positive(where, "inter_token_latency", _seconds(where, run, "inter_token_latency"))
-    length, gained = speculation(where, said, _chunk(where, run) if said.gamma else None, None)
+    drafted = speculation(where, said, _chunk(where, run) if said.gamma else None, None)
     batch = needed(where, "batch", _concurrency(run.get("input_config")) or said.batch)
     ttft, prompts = _seconds(where, run, "time_to_first_token"), number(where, run, "request_count.avg")
-    return [
-        Timing(
-            where=where,
-            seconds=gained * tpot,
-            batch=batch,
-            context=middle(prompt, output),
-            gamma=length,
-            tokens_per_iteration=gained,
-            prompt=prompt,
-            output=output,
-            ttft_s=ttft,
-            how="Omega x median TPOT" if length else "median TPOT",
-            prefill_share=interference(batch, prompts, ttft, gained * tpot, output, gained),
-        )
-    ]
+    return [of_client(where, tpot, drafted, batch, (prompt, output), ttft, prompts)]
 
 
 def _chunk(where: str, run: dict[str, Any]) -> float | None:

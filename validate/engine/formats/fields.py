@@ -6,6 +6,7 @@ from typing import Any
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.text import is_count
+from perfmodel.validate.engine.timing import Timing
 
 SHORT_GAP, MOST_SHORT = 0.3, 0.05
 """Gaps below this share of their mean are of pieces read late; above this share of such gaps their median is none."""
@@ -78,6 +79,31 @@ def interference(batch: float, prompts: float, ttft_s: float, step_s: float, out
         return 0.0
     whole = ttft_s + step_s / gained * output
     return min((batch - 1) * ttft_s / whole, 1.0) if whole else 0.0
+
+
+def of_client(
+    where: str, tpot_s: float, drafted: tuple[int, float], batch: float, lengths: tuple[float, float], ttft_s: float,
+    prompts: float,
+) -> Timing:  # fmt: skip
+    """The step of a client that states median times of a token and to the first one: Omega tokens an iteration.
+
+    drafted: draft length and tokens per iteration (`timing.speculation`). lengths: of a prompt and of its answer.
+    prompts: requests of the whole run.
+    """
+    (gamma, gained), (prompt, output) = drafted, lengths
+    return Timing(
+        where=where,
+        seconds=gained * tpot_s,
+        batch=batch,
+        context=middle(prompt, output),
+        gamma=gamma,
+        tokens_per_iteration=gained,
+        prompt=prompt,
+        output=output,
+        ttft_s=ttft_s,
+        how="Omega x median TPOT" if gamma else "median TPOT",
+        prefill_share=interference(batch, prompts, ttft_s, gained * tpot_s, output, gained),
+    )
 
 
 def bunched(gaps: Sequence[float]) -> bool:

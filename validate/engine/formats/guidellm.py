@@ -6,7 +6,7 @@ Its inter-token latency is (last - first token) / (tokens - 1): the TPOT of the 
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.formats.fields import interference, middle, number, optional, positive
+from perfmodel.validate.engine.formats.fields import number, of_client, optional, positive
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "guidellm benchmark run (JSON)"
@@ -32,20 +32,8 @@ def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
 
     prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
     tpot = positive(where, "inter_token_latency_ms", of("inter_token_latency_ms")) / 1e3
-    length, gained = speculation(where, said, None, None)
+    drafted = speculation(where, said, None, None)
     streams = optional(where, run, "config.strategy.streams")
     batch = streams or said.batch or of("request_concurrency", "mean")
     ttft, prompts = of("time_to_first_token_ms") / 1e3, of("prompt_token_count", "count")
-    return Timing(
-        where=where,
-        seconds=gained * tpot,
-        batch=batch,
-        context=middle(prompt, output),
-        gamma=length,
-        tokens_per_iteration=gained,
-        prompt=prompt,
-        output=output,
-        ttft_s=ttft,
-        how="Omega x median TPOT" if length else "median TPOT",
-        prefill_share=interference(batch, prompts, ttft, gained * tpot, output, gained),
-    )
+    return of_client(where, tpot, drafted, batch, (prompt, output), ttft, prompts)

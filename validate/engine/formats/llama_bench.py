@@ -1,4 +1,4 @@
-"""``llama-bench -o json`` and ``llama-batched-bench --output-format jsonl`` of llama.cpp: plain decoding.
+"""``llama-bench -o json`` and ``llama-batched-bench --output-format jsonl`` of llama.cpp: the baseline.
 
 llama-bench decodes one sequence: `n_gen` tokens behind `n_depth` cached ones. The batched bench decodes `pl` sequences
 of `tg` tokens behind `pp`.

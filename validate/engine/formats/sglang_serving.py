@@ -6,7 +6,7 @@
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.formats.fields import interference, middle, number, optional, positive
+from perfmodel.validate.engine.formats.fields import number, of_client, optional, positive
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "sglang.bench_serving --output-file"
@@ -29,23 +29,11 @@ def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
     if served.get("speculative_adaptive"):
         raise InputError(f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one")
     steps = optional(where, served, "speculative_num_draft_tokens") if accepted else None
-    length, gained = speculation(where, said, accepted or None, int(steps) - 1 if steps else None)
+    drafted = speculation(where, said, accepted or None, int(steps) - 1 if steps else None)
     completed = positive(where, "completed", number(where, run, "completed"))
     prompt = number(where, run, "total_input_tokens") / completed
     output = number(where, run, "total_output_tokens") / completed
     tpot = positive(where, "median_tpot_ms", number(where, run, "median_tpot_ms")) / 1e3
     batch = optional(where, run, "max_concurrency") or said.batch or number(where, run, "concurrency")
     ttft = number(where, run, "median_ttft_ms") / 1e3
-    return Timing(
-        where=where,
-        seconds=gained * tpot,
-        batch=min(batch, completed),
-        context=middle(prompt, output),
-        gamma=length,
-        tokens_per_iteration=gained,
-        prompt=prompt,
-        output=output,
-        ttft_s=ttft,
-        how="accept length x median TPOT" if length else "median TPOT",
-        prefill_share=interference(min(batch, completed), completed, ttft, gained * tpot, output, gained),
-    )
+    return of_client(where, tpot, drafted, min(batch, completed), (prompt, output), ttft, completed)

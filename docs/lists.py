@@ -1,0 +1,166 @@
+"""What the code already holds as tables: devices, models, KV methods, calibrations and constants, records, plans."""
+
+import functools
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from perfmodel.cli import calibrations, gpus, kv, models
+from perfmodel.cli.catalogue import Catalogue
+from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.huggingface import SUPPORTED
+from perfmodel.validate.accuracy.markdown import table
+from perfmodel.validate.records import plan, schema
+
+NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
+CATALOGUES = (
+    (
+        "gpus",
+        "Devices",
+        "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; a link is one "
+        "direction; `calibration` is what answers where neither `--engine` nor `--calibration` is given. A file of "
+        "your own works the same: `--hardware ./mine.yaml`.",
+        gpus.CATALOGUE,
+    ),
+    (
+        "models",
+        "Models",
+        "Parameters are computed from the shape; `active` is what one token uses, without the input embedding. KV "
+        "bytes are bf16, of one token in all layers on one device; `weights` is what the checkpoint comes in. A "
+        "Hugging Face id works as a name, with what it was tuned for: `Qwen/Qwen2.5-7B-Instruct`. Any local "
+        f"`config.json` works the same, `--model ./config.json`, of the `model_type`s {', '.join(SUPPORTED)}.",
+        models.CATALOGUE,
+    ),
+    (
+        "kv",
+        "KV methods",
+        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take `k` and `m`. The "
+        "decoder of `perfmodel validate` runs those that are not marked `predicted only`.",
+        kv.CATALOGUE,
+    ),
+    (
+        "calibrations",
+        "Calibrations",
+        "How far a device and software stack are from the ideal roofline. A device without one of its own borrows "
+        "another's; the answer then says `transferred`. `ideal` has every efficiency 1 and no fixed cost.",
+        calibrations.CATALOGUE,
+    ),
+)
+
+
+def _catalogue(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
+    heads = [column.heading for column in catalogue.columns]
+    left = [number for number, column in enumerate(catalogue.columns) if column.left or not number]
+    rows = table(heads, ([f"`{cells[0]}`", *cells[1:]] for cells in catalogue.cells()), left)
+    more = f"`perfmodel {verb} show NAME` has everything, with sources."
+    return f"{NOTE}\n\n# {title}\n\n{text} {more}\n\n" + "\n".join(rows) + "\n"
+
+
+def _methods() -> str:
+    kinds = kv.CATALOGUE.members()
+    return "\n## What each does\n\n" + "\n".join(f"**{kind.name}**: {kv.summary(kind)}\n" for kind in kinds)
+
+
+def _constants() -> str:
+    """Every constant of a calibration, from its declaration."""
+    rows = []
+    for name, c in CONSTANTS.items():
+        optional = "" if Calibration.model_fields[name].is_required() else " (optional)"
+        rows.append([f"`{name}`", c.unit, c.bounds, c.work, c.term or "-", c.meaning + optional])
+    head = ["constant", "unit", "possible", "of", "time it enters", "meaning"]
+    return (
+        "\n## Constants\n\n"
+        "Each is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of this table; without an "
+        "optional one nothing is counted for it. How they make a time is in "
+        "[the model](model.md#2-from-counts-to-seconds); how to add one, in "
+        "[contributing](contributing.md#a-constant).\n\n" + "\n".join(table(head, rows, text_columns=range(6))) + "\n"
+    )
+
+
+def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
+    made = _catalogue(verb, title, text, catalogue)
+    return made + {"kv": _methods, "calibrations": _constants}.get(verb, str)()
+
+
+RECORDS = """# Records of measurements
+
+`perfmodel validate measure`, `microbench` and `run` write one JSON file a run, `results/MACHINE/UTC-COMMIT-PLAN.json`.
+A file is never changed; `results/withdrawn.yaml` lists those that count no longer, each with its reason. Times are raw
+samples in seconds; statistics are made on reading: a point's figures are medians. Units are in the names. A field that
+is not required may be missing, and a reader ignores fields that it does not know.
+
+Version {version} is the newest. A file of version 1 is left as it is and read under the new names:
+
+{renamed}
+"""
+SECTIONS: dict[type[BaseModel], type[BaseModel] | None] = {
+    schema.PointRecord: None,
+    schema.PointRow: None,
+    schema.KernelRecord: schema.PointRecord,
+    schema.KernelRow: None,
+    schema.RecordedProtocol: None,
+    schema.Environment: None,
+    schema.Device: None,
+    schema.RecordedPlan: None,
+    plan.Block: None,
+    plan.Protocol: None,
+    plan.Precisions: None,
+    plan.Micro: None,
+}
+"""Parts of a record -> the part whose fields they have too."""
+
+
+def _records() -> str:
+    """The schema of records and plans, from the models that read them."""
+    old = [[f"`{a}`", f"`{b}`", where] for where, names in schema.RENAMED_IN_2.items() for a, b in names.items()]
+    renamed = "\n".join(table(["in version 1", "since version 2", "where"], old, text_columns=range(3)))
+    parts = [NOTE, "", RECORDS.format(version=schema.SCHEMA_VERSION, renamed=renamed)]
+    for model, like in SECTIONS.items():
+        described = model.model_json_schema()
+        known = like.model_json_schema()["properties"] if like else {}
+        also = f" It has the fields of [{like.__name__}](#{like.__name__.lower()}), and:" if like else ""
+        rows = [
+            [
+                f"`{name}`",
+                _type(field),
+                _default(field, name in described.get("required", ())),
+                field.get("description", ""),
+            ]
+            for name, field in described["properties"].items()
+            if field != known.get(name)
+        ]
+        fields = table(["field", "type", "default", "meaning"], rows, text_columns=range(4))
+        parts += [f"## {model.__name__}", "", described["description"] + also, "", *fields, ""]
+    parts += ["## Samples", "", "Each a list of seconds, by the mode of its row; `kernel` is of a microbenchmark.", ""]
+    rows = [[f"`{name}`", mode, what] for mode, names in schema.SAMPLES.items() for name, what in names.items()]
+    return "\n".join([*parts, *table(["sample", "mode", "what was timed"], rows, text_columns=range(3))]) + "\n"
+
+
+def _default(field: dict[str, Any], required: bool) -> str:
+    default = field.get("default")
+    if required or default is None or isinstance(default, dict):
+        return "required" if required else ""
+    return f"`{json.dumps(default)}`"
+
+
+def _type(field: dict[str, Any]) -> str:
+    """A JSON schema's type in words."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})" if name in [model.__name__ for model in SECTIONS] else f"`{name}`"
+    if "anyOf" in field:
+        return " or ".join(_type(one) for one in field["anyOf"] if one.get("type") != "null")
+    if "const" in field or "enum" in field:
+        return " or ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
+    if "items" in field:
+        return f"list of {_type(field['items'])}"
+    if isinstance(field.get("additionalProperties"), dict):
+        return f"name: {_type(field['additionalProperties'])}"
+    limits = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
+    said = "".join(f" {sign} {field[key]:g}" for key, sign in limits.items() if key in field)
+    return f"{field['type']}{said}"
+
+
+PAGES = {entry[0]: functools.partial(_table, *entry) for entry in CATALOGUES} | {"records": _records}
+"""Page -> what writes all of it."""

@@ -1,0 +1,160 @@
+"""The page of the command line, from the commands themselves: common flags once, then what each verb has of its own."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+from lists import NOTE  # beside this file
+
+from perfmodel import cli
+from perfmodel.validate.accuracy.markdown import table
+
+CATALOGUES = ("gpus", "models", "kv", "calibrations")
+DEMO = (
+    "whatif --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
+    "--draft self --draft-kv streamingllm:512 --gamma 2"
+)
+Cells = tuple[str, ...]
+Flag = tuple[str, Cells]
+"""A name, and how the flag is shown."""
+HEAD = f"""{NOTE}
+
+# Command line
+
+Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is allowed),
+130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas (`1,8,64`) and ranges (`1..16`,
+`1000..9000+500`, `1..256x2`). `perfmodel --install-completion` teaches the shell to complete verbs and flags with the
+tab key.
+
+## Flags of most verbs
+
+They mean the same everywhere; a verb lists what it has beside them or has otherwise, and which it lacks.
+
+"""
+
+
+def page(printed: Callable[[list[str]], str]) -> str:
+    """The whole page. printed: what a command prints."""
+    commands = {name: _command(name) for name in cli.COMMANDS if name != "validate"}
+    shared = [(name, cells) for name, cells in _flags(commands["whatif"]) if name not in ("sensitivity", "verbose")]
+    parts = [f"{HEAD}{_table(shared)}\n"]
+    for name, command in commands.items():
+        if name in CATALOGUES[1:]:
+            parts.append(f"## perfmodel {name}\n\n{cli.COMMANDS[name][1]} See `perfmodel {CATALOGUES[0]}`.\n")
+            own = {verb: of for verb, of in command.commands.items() if verb not in ("list", "show", "check")}
+            parts += _verbs(name, own, shared)
+        elif verbs := getattr(command, "commands", None):
+            known = [*shared, *(_flags(commands["advise"]) if name == "plot" else ())]
+            parts += [f"## perfmodel {name}\n\n{cli.COMMANDS[name][1]}\n", *_group(name, verbs, known)]
+        else:
+            text = f"{_paragraphs(command.help)}\n\n{_lacking(command, shared)}{_list(_own(command, shared))}"
+            parts.append(f"## perfmodel {name}\n\n{text.rstrip()}\n")
+    validate = _command("validate")
+    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]}\n", *_group("validate", validate.commands, [])]
+    return "\n".join([*parts, _contract(printed)])
+
+
+def _group(name: str, verbs: dict[str, Any], known: list[Flag]) -> Iterator[str]:
+    """The flags that several verbs of a group have alike, and a paragraph for each verb."""
+    every = [flag for command in verbs.values() for flag in _own(command, known)]
+    common = [flag for flag in dict.fromkeys(every) if every.count(flag) > 1]
+    if common:
+        yield f"Flags of several of these:\n\n{_table(common)}\n"
+    yield from _verbs(name, verbs, [*known, *common], common)
+
+
+def _verbs(name: str, verbs: dict[str, Any], known: list[Flag], named: Sequence[Flag] = ()) -> Iterator[str]:
+    """A paragraph for each verb of a group, which of the flags `named` it has, and those that are its own."""
+    for verb, command in verbs.items():
+        arguments = [p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument"]
+        also = ", ".join(f"`{_long(flag)}`" for flag, cells in _flags(command) if (flag, cells) in named)
+        said = f"`perfmodel {' '.join((name, verb, *arguments))}`: {_paragraphs(command.help)}"
+        yield f"{said} Also: {also}.\n" if also else f"{said}\n"
+        if own := _own(command, known):
+            yield f"{_list(own)}"
+
+
+def _command(name: str) -> Any:
+    return typer.main.get_command(import_module(cli.COMMANDS[name][0]).app)
+
+
+def _flags(command: Any) -> list[Flag]:
+    return [(p.name, _cells(p)) for p in command.params if p.param_type_name == "option"]
+
+
+def _own(command: Any, known: list[Flag]) -> list[Flag]:
+    """The flags of a command that it has not just as others."""
+    return [flag for flag in _flags(command) if flag not in known]
+
+
+def _long(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _lacking(command: Any, shared: list[Flag]) -> str:
+    """Which of the common flags a command does not have."""
+    names = {param.name for param in command.params}
+    missing = ", ".join(f"`{_long(name)}`" for name, _ in shared if name not in names)
+    return f"Without {missing}.\n\n" if missing else ""
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _table(flags: Iterable[Flag]) -> str:
+    return "\n".join(table(["flag", "value", "default", "what"], [cells for _, cells in flags], text_columns=range(4)))
+
+
+def _list(own: Iterable[Flag]) -> str:
+    """A line for each flag."""
+    lines = []
+    for _, (flags, value, default, what) in own:
+        said = " (required)" if default == "required" else f" (default {default})" if default else ""
+        lines.append(f"- {flags}{f' {value}' if value else ''}: {what}{said}\n")
+    return "".join(lines)
+
+
+def _cells(param: Any) -> Cells:
+    flags = ", ".join(f"`{flag}`" for flag in param.opts)
+    value = _code(param.metavar) if param.metavar else ""
+    shown = param.show_default if isinstance(param.show_default, str) else param.default
+    default = "required" if param.required else "" if shown in (None, False, "") else _code(str(shown))
+    return flags, value, default, param.help or ""
+
+
+def _code(text: str) -> str:
+    """Code in a cell of a table: within back ticks a bar would end the cell, or be printed with its escape."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
+
+
+def _contract(printed: Callable[[list[str]], str]) -> str:
+    return (
+        "## The answer of `perfmodel whatif --json`\n\n"
+        "Names are a contract: fields are added, never renamed. `schema_version` is 2 in the JSON of every verb; where "
+        "there can be several answers, they are `rows`. In Python an answer's `as_dict()` is the same.\n\nTimes (`_s`) "
+        "are seconds of the whole tensor-parallel group, of one pass; bytes are per device, throughput is the group's. "
+        "What there is none of is null. `verdict` is `pays`, `does_not_pay`, `too_close_to_call` or `does_not_fit`. "
+        "`measured` lists published measurements of exactly this question. Several `--batch`, `--context` or `--gamma` "
+        f"values give such answers as `rows`. `perfmodel {DEMO} --json`:\n\n"
+        f"```json\n{_short(json.loads(printed(shlex.split(f'perfmodel {DEMO} --json'))))}\n```\n"
+    )
+
+
+def _short(answer: dict[str, Any]) -> str:
+    """JSON with a line for each field of the answer, folded where it is long; numbers to six digits."""
+    rounded = json.loads(json.dumps(answer), parse_float=lambda text: float(f"{float(text):.6g}"))
+    lines: list[str] = []
+    for name, value in rounded.items():
+        first, *more = re.split(r', (?=")', json.dumps({name: value}, ensure_ascii=False)[1:-1])
+        lines.append(f"  {first}")
+        for part in more:
+            if len(lines[-1]) + len(part) > 116:
+                lines.append(f"    {part}")
+            else:
+                lines[-1] += f", {part}"
+    return "{\n" + ",\n".join(lines) + "\n}"

@@ -1,0 +1,137 @@
+"""Attention: pairs against loops, windows, budgets, pages; FLOPs against torch's own counter."""
+
+import numpy as np
+import pytest
+
+from perfmodel.costs import forward, selection
+from perfmodel.kv import parse_kv
+from perfmodel.specs.model import ModelSpec
+from tests.costs.counting import FULL, count, part, tiny
+
+
+def pairs_by_loop(query: int, context: int, window: int | None) -> int:
+    """Query i of the new tokens sees the cached tokens and new ones up to itself, at most `window` before it."""
+    pairs = 0
+    for i in range(query):
+        position = context + i
+        seen = [key for key in range(position + 1) if window is None or position - key <= window]
+        pairs += len(seen)
+    return pairs
+
+
+@pytest.mark.parametrize("window", [None, 1, 8, 33])
+@pytest.mark.parametrize("context", [0, 5, 8, 100])
+@pytest.mark.parametrize("query", [1, 2, 5, 9, 40])
+def test_attention_pairs_against_loops(query, context, window):
+    spec = tiny() if window is None else tiny(sliding_window=window, num_sliding_layers=3)
+    (op,) = (op for op in forward(part(spec), 2.0, float(query), float(context), FULL) if op.kind == "attention")
+    counted = op.cost.flops / (2 * 3 * 4 * 4 * 16)  # 2 sequences, 3 layers, 4 FLOPs, 4 heads of 16
+    assert counted == pairs_by_loop(query, context, window)
+
+
+def test_prefill_of_a_chunk_equals_its_tokens_one_by_one():
+    p = part(tiny())
+    whole = count(p, batch=2.0, query=30.0, context=0.0)["attention (full)"].cost.flops
+    singly = sum(count(p, batch=2.0, query=1.0, context=float(c))["attention (full)"].cost.flops for c in range(30))
+    assert whole == singly
+
+
+def test_sliding_layers_read_their_window():
+    ops = count(part("gpt-oss-20b"), context=1000.0)
+    assert ops["attention (full)"].cost.kv_bytes == 12 * 1000 * 2 * 8 * 64 * 2
+    assert ops["attention (window 128)"].cost.kv_bytes == 12 * 128 * 2 * 8 * 64 * 2
+    assert count(part("gpt-oss-20b"), context=50.0)["attention (window 128)"].cost.kv_bytes == 12 * 50 * 2048
+
+
+def test_a_sparse_draft_reads_its_budget_in_every_sequence():
+    p, kv = part("llama-3.1-8b"), parse_kv("streamingllm:512")
+    op = count(p, batch=9.0, context=4000.0, kv=kv)["attention (full)"]
+    assert op.cost.kv_bytes == 9 * 512 * 131_072
+    assert op.cost.flops == 9 * 513 * 32 * 4 * 4096
+
+
+def test_selection_multiplies_by_batch_and_layers():
+    p, kv = part("llama-3.1-8b"), parse_kv("quest:1024,page=16")
+    (op,) = selection(p, 9.0, 4096.0, kv)
+    # smallest and largest key of each page: 2 x 8 heads x 128 x 2 bytes
+    assert op.cost.kv_bytes == 9 * 32 * 4096 / 16 * 4096
+    # both scored by 32 query heads of 128, in two kernels a layer
+    assert (op.cost.flops, op.kernels) == (9 * 32 * 4096 / 16 * 2 * (2 * 32 * 128), 64)
+    assert selection(p, 9.0, 4096.0, kv, "iteration") == []
+    assert selection(p, 9.0, 4096.0, FULL) == []
+
+
+def test_selection_in_a_sliding_layer_sees_its_window():
+    # 12 layers choose among 4000 tokens, 12 among 128, which the budget covers: nothing to choose there
+    p, kv = part("gpt-oss-20b"), parse_kv("quest:256,page=16")
+    chosen = {op.name: op.cost.kv_bytes for op in selection(p, 3.0, 4000.0, kv)}
+    assert chosen["kv step (full)"] == 3 * 12 * 4000 / 16 * 2 * 8 * 64 * 2
+    assert chosen.get("kv step (window 128)", 0) == 0
+
+
+def test_pages_round_the_cache_up():
+    p = part("llama-3.1-8b", kv_page=16)
+    # 1000 tokens lie in 63 pages: 1008
+    assert count(p, batch=5.0, context=1000.0)["attention (full)"].cost.kv_bytes == 5 * 1008 * 131_072
+    assert p.stored_kv_bytes(1000.0) == 1008 * 131_072
+    assert p.stored_kv_bytes(np.array([1.0, 16.0, 17.0])).tolist() == [16 * 131_072, 16 * 131_072, 32 * 131_072]
+    # nothing more is computed for it
+    paged, plain = (count(part("llama-3.1-8b", kv_page=page), context=1000.0) for page in (16, 1))
+    assert paged["attention (full)"].cost.flops == plain["attention (full)"].cost.flops
+    # a window of 128 is rounded by layer: 9 pages of 16 hold 130 tokens of a full layer
+    assert part("gpt-oss-20b", kv_page=16).stored_kv_bytes(130.0) == 12 * (144 + 128) * 2048
+
+
+def torch_flops(model: ModelSpec, batch: int, query: int, context: int) -> int:
+    torch = pytest.importorskip("torch")
+    counter = pytest.importorskip("torch.utils.flop_counter")
+    heads, kv_heads, dim, hidden = 4, 2, model.head_dim, model.hidden_size
+
+    def weight(rows: int, columns: int):
+        return torch.randn(rows, columns) * 0.05
+
+    layers = [
+        {
+            "q": weight(hidden, heads * dim),
+            "k": weight(hidden, kv_heads * dim),
+            "v": weight(hidden, kv_heads * dim),
+            "o": weight(heads * dim, hidden),
+            "gate": weight(hidden, model.intermediate_size),
+            "up": weight(hidden, model.intermediate_size),
+            "down": weight(model.intermediate_size, hidden),
+            "cache": torch.randn(2, batch, kv_heads, context, dim),
+        }
+        for _ in range(model.num_hidden_layers)
+    ]
+    table, head = torch.randn(model.vocab_size, hidden), weight(hidden, model.vocab_size)
+    tokens = torch.randint(model.vocab_size, (batch, query))
+    mask = torch.ones(query, context + query).tril(context).bool()
+
+    def split(x, count):
+        return x.view(batch, query, count, dim).transpose(1, 2)
+
+    with counter.FlopCounterMode(display=False) as counted:
+        x = table[tokens]
+        for layer in layers:
+            y = x / x.pow(2).mean(-1, keepdim=True).sqrt()
+            q = split(y @ layer["q"], heads)
+            fresh = torch.stack([split(y @ layer[name], kv_heads) for name in ("k", "v")])
+            k, v = torch.cat([layer["cache"], fresh], dim=-2).repeat_interleave(heads // kv_heads, dim=2)
+            scores = (q @ k.transpose(-1, -2)).masked_fill(~mask, float("-inf"))
+            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, query, heads * dim)
+            x = x + mixed @ layer["o"]
+            x = x + (torch.nn.functional.silu(x @ layer["gate"]) * (x @ layer["up"])) @ layer["down"]
+        logits = x @ head
+    assert logits.isfinite().all()
+    return counted.get_total_flops()
+
+
+@pytest.mark.parametrize(("batch", "query", "context"), [(1, 1, 7), (3, 1, 50), (3, 4, 50), (2, 9, 5), (2, 16, 0)])
+def test_flops_equal_those_torch_counts(batch, query, context):
+    model = tiny()
+    ops = forward(part(model), float(batch), float(query), float(context), FULL)
+    ours = sum(float(op.cost.flops) for op in ops)
+    # torch multiplies masked pairs too: query (query - 1) / 2 a sequence, each 2 FLOPs for the score and 2 for the
+    # value in 4 heads of 16 dimensions and 3 layers
+    masked = batch * query * (query - 1) / 2 * (2 + 2) * 4 * 16 * 3
+    assert ours + masked == torch_flops(model, batch, query, context)

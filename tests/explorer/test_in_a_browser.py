@@ -1,0 +1,267 @@
+"""The page in a real browser: it says what whatif says."""
+
+import itertools
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.text import seconds
+from perfmodel.answers.whatif import whatif
+from perfmodel.costs.roofline import LIMITERS
+from perfmodel.plots import theme
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.workload import Workload
+from tests.explorer.headless import Browser
+from tests.explorer.small import ROOT, ROUNDING, of_pass, queries, written
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ROWS = {
+    **{word: term for term, word in LIMITERS.items()},
+    "lower": "lower_s",
+    "predicted": "predicted_s",
+}
+"""First word of a row of the breakdown -> what it shows of a pass."""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} on PATH (Debian: apt-get install chromium)")
+    opened = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Browser:
+    path = tmp_path / "page.html"
+    written(path)
+    browser.open(path)
+    return browser
+
+
+def spellings(form: Callable[..., str], *values: float) -> set[str]:
+    """How numbers may read after they were kept in 32 bits: as they are, or as their neighbours within `ROUNDING`."""
+    near = ([value * (1 - ROUNDING), value, value * (1 + ROUNDING)] for value in values)
+    return {form(*each) for each in itertools.product(*near)}
+
+
+def shown(browser: Browser) -> dict[str, Any]:
+    """What whatif answers to the question that the page says it shows; the page must show the same."""
+    words = shlex.split(browser.text("command"))
+    assert words[:2] == ["perfmodel", "whatif"]
+    flags = dict(zip(words[2::2], words[3::2], strict=True))
+    found = whatif(**{flag[2:].replace("-", "_"): value for flag, value in flags.items()}).as_dict()
+    assert browser.text("speedup") in spellings("{:.2f}x".format, found["speedup"])
+    query, room = found["query"], found["memory"]
+    point = f"batch {query['batch']}, context {query['context']:,}, gamma {query['gamma']}"
+    assert point in browser.text("subject")
+    names, texts = (browser.texts(f"#facts {kind}") for kind in ("dt", "dd"))
+    facts = dict(zip(names, texts, strict=True))
+    assert facts["time per token"] in spellings(
+        lambda baseline, drafted: f"{seconds(baseline)} baseline, {seconds(drafted)} speculating",
+        found["ar_tpot_s"],
+        found["tpot_s"],
+    )
+    best = found["gamma_optimal"]
+    assert facts["best gamma"] in spellings(lambda gain: f"{best} ({gain:.2f}x)", found["speedup_at_gamma_optimal"])
+    assert facts["memory"].startswith("fits" if room["fits"] else "does not fit")
+    assert facts["memory"].endswith(f"largest batch {room['max_batch']:,} ({room['ar_max_batch']:,} baseline)")
+    assert facts["calibration"] == f"{found['calibration']['name']} ({found['calibration']['kind']})"
+    assert browser.run("document.getElementById('verdict').className") == found["verdict"]
+    if query["gamma"]:
+        about = re.fullmatch(r"about ([\d,]+) at gamma (\d+)", facts["break-even context"])
+        if about:  # read between the grid's contexts
+            assert int(about[2]) == found["query"]["gamma"]
+            assert float(about[1].replace(",", "")) == pytest.approx(found["inflection"]["break_even_context"], rel=0.1)
+        interval = spellings("({:.2f} to {:.2f}, 90 % interval)".format, *found["speedup_interval"])
+        assert browser.text("interval") in interval
+        cells = browser.run(
+            "[...document.querySelectorAll('#terms tr, #totals tr')].map((r) => [...r.cells].map((e) => e.textContent))"
+        )
+        passes = [found[name] for name in ("target_step", "draft_step", "verify_step")]
+        rows = {row[0].split(" ")[0]: row[1:] for row in cells}
+        for name, field in ROWS.items():
+            for cell, one in zip(rows[name][:3], passes, strict=True):
+                assert cell in spellings(seconds, of_pass(one)[field]), name
+        assert rows["limited"][:3] == [LIMITERS[one["limiter"]] for one in passes]
+        assert rows["outside"][3] in spellings(seconds, found["overhead_s"])
+        assert rows["predicted"][3] in spellings(seconds, found["tpot_s"] * found["acceptance"]["tokens_per_iteration"])
+    return found
+
+
+@pytest.mark.slow
+def test_the_page_has_the_colours_of_the_pictures() -> None:
+    folder = ROOT / "perfmodel" / "explorer"
+    script = (folder / "map.js").read_text(encoding="utf-8")
+    for name, ramp in (("SLOWER", theme.BELOW), ("FASTER", theme.ABOVE)):
+        assert f"const {name} = {json.dumps(ramp)}.map(rgbOf);" in script
+    assert f'const UNDRAFTED = rgbOf("{theme.PALE}");' in script
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    for variable, stage in (
+        ("baseline", "baseline"),
+        ("draft", "draft"),
+        ("verify", "verify"),
+        ("outside", "overhead"),
+    ):
+        assert f"--{variable}: {theme.STAGES[stage]};" in style
+
+
+@pytest.mark.xdist_group("browser")
+class TestInABrowser:
+    def test_it_opens_from_disk_and_asks_for_nothing_else(self, opened: Browser) -> None:
+        shown(opened)
+        assert opened.complaints == []
+        assert [url for url in opened.requests if not url.endswith("/page.html")] == []
+        assert opened.run("document.documentElement.scrollWidth <= window.innerWidth")
+
+    @pytest.mark.parametrize("width", [400, 700, 1000, 1600])
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_nothing_is_wider_than_its_place(self, browser: Browser, tmp_path: Path, width: int, scheme: str) -> None:
+        path = tmp_path / "page.html"
+        written(path)
+        browser.open(path, width=width, scheme=scheme)
+        assert browser.run("document.documentElement.scrollWidth <= window.innerWidth")
+        wide = "(e) => e.scrollWidth > e.clientWidth"
+        assert (
+            browser.run(f"[...document.querySelectorAll('th, td, dd, p, li, section > div')].filter({wide}).length")
+            == 0
+        )
+        labels = "[...document.querySelectorAll('#axes text, #scale-ticks span')]"
+        boxes = f"{labels}.map((e) => e.getBoundingClientRect().toJSON())"
+        for one, two in itertools.combinations(browser.run(boxes), 2):
+            beside = one["right"] <= two["left"] or two["right"] <= one["left"]
+            assert beside or one["bottom"] <= two["top"] or two["bottom"] <= one["top"]
+        ink, page = browser.run("['color', 'backgroundColor'].map((name) => getComputedStyle(document.body)[name])")
+        light, dark = (page, ink) if scheme == "light" else (ink, page)
+        assert min(map(int, re.findall(r"\d+", light))) > 220 > 40 > max(map(int, re.findall(r"\d+", dark)))
+
+    @pytest.mark.parametrize("width", [400, 1000])
+    def test_no_line_crosses_a_number_and_baseline_cells_are_blank(
+        self, browser: Browser, tmp_path: Path, width: int
+    ) -> None:
+        path = tmp_path / "page.html"
+        written(path, "--batch", "1..64x2", "--context", "1k..128kx2", "--gamma", "auto", "--hardware", "a100")
+        browser.open(path, width=width)
+        cells = browser.run("state.surface.map(state.alpha, null).flat().map((cell) => cell.gamma)")
+        assert 0 in cells
+        texts = browser.run("[...document.querySelectorAll('#cell-texts text')].map((e) => e.textContent)")
+        assert [bool(text) for text in texts] == [gamma > 0 for gamma in cells]
+        code = """(() => {
+            const texts = [...document.querySelectorAll('#cell-texts text')].filter((e) => e.textContent);
+            const points = ['break-even', 'inflection-line'].flatMap((id) => {
+                const line = document.getElementById(id), all = line.getTotalLength();
+                return Array.from({length: 2000}, (_, i) => line.getPointAtLength(all * i / 2000));
+            });
+            const within = (box) => ({x, y}) => x > box.x && x < box.x + box.width
+                && y > box.y + 0.2 * box.height && y < box.y + 0.8 * box.height;
+            return texts.filter((e) => points.some(within(e.getBBox()))).length;
+        })()"""
+        assert browser.run(code) == 0
+        assert browser.run("document.getElementById('inflection-line').getTotalLength()") > 100
+
+    def test_a_slider_moved_by_key_reads_as_the_engine_answers(self, opened: Browser) -> None:
+        before = shown(opened)
+        opened.focus("alpha")
+        opened.press("ArrowRight", 9)
+        after = shown(opened)
+        assert after["acceptance"]["alpha"] == pytest.approx(0.89)
+        assert after["speedup"] > before["speedup"]
+        opened.focus("gamma")
+        opened.press("ArrowRight", 3)
+        assert shown(opened)["query"]["gamma"] == 3
+        opened.focus("batch")
+        opened.press("Home")
+        opened.focus("context")
+        opened.press("End")
+        corner = shown(opened)
+        assert (corner["query"]["batch"], corner["query"]["context"]) == (1, 102400)
+        opened.focus("alpha")
+        opened.press("Home")
+        assert shown(opened)["speedup"] < 1
+
+    def test_the_mouse_reads_a_cell_and_a_click_stays_there(self, opened: Browser) -> None:
+        box = opened.run("state.cells[2][2].colour.getBoundingClientRect().toJSON()")
+        x, y = box["x"] + 0.9 * box["width"], box["y"] + 0.9 * box["height"]
+        before = shown(opened)["query"]
+        opened.mouse("mouseMoved", x, y)
+        hovered = shown(opened)["query"]
+        assert (hovered["batch"], hovered["context"]) == (48, 102400) != (before["batch"], before["context"])
+        opened.mouse("mouseMoved", 5, 5)
+        assert shown(opened)["query"] == before
+        opened.mouse("mousePressed", x, y)
+        opened.mouse("mouseReleased", x, y)
+        opened.mouse("mouseMoved", 5, 5)
+        assert shown(opened)["query"] == hovered
+        assert opened.text("batch-out") == "48"
+
+    def test_another_model_device_and_method_by_key(self, opened: Browser) -> None:
+        for control in ("model", "device", "method"):
+            opened.focus(control)
+            opened.press("ArrowDown")
+        query = shown(opened)["query"]
+        assert (query["model"], query["hardware"]) == ("qwen3-30b-a3b", "mi300x-192gb")
+        assert query["draft_kv"].startswith("quest:1024")
+        assert "transferred from " in opened.text("notes")
+
+    def test_every_cell_is_what_the_engine_predicts(self, opened: Browser, content: dict[str, Any]) -> None:
+        for number, alpha, gamma in ((0, 0.8, None), (3, 1.0, 2), (5, 0.35, None), (7, 0.0, 6)):
+            code = f"new Surface(content, arrays, {number}).map({alpha}, {json.dumps(gamma)})"
+            cells = opened.run(code)
+            _, query = next(queries(content, content["cases"][number]))
+            scenario = resolve(Query(**{**query.as_dict(), "alpha": alpha, "gamma": None}))
+            batch, context = np.array(content["batch"])[:, None], np.array(content["context"])[None, :]
+            best = predict(scenario, Workload.of(batch, context), 6)
+            gammas = np.array([[cell["gamma"] for cell in row] for row in cells])
+            assert np.array_equal(gammas, best.gamma_optimal if gamma is None else np.full_like(gammas, gamma))
+            found = np.array([[cell["speedup"] for cell in row] for row in cells])
+            expected = predict(scenario, Workload.of(batch, context, gammas), 6).speedup
+            assert found == pytest.approx(np.where(gammas == 0, 1.0, expected), rel=1e-6)
+
+    def test_the_published_acceptance_is_taken_at_a_click(self, opened: Browser) -> None:
+        assert "0.810 (MagicDec" in opened.text("published-text")
+        opened.run("document.getElementById('use-published').click()")
+        assert shown(opened)["acceptance"]["alpha"] == 0.81
+        assert opened.run("document.getElementById('alpha').value") == "0.81"
+
+    def test_the_break_even_line_lies_where_the_engine_breaks_even(self, browser: Browser, tmp_path: Path) -> None:
+        path = tmp_path / "fine.html"
+        axes = ("--batch", "16,64", "--context", "8000..24000+500", "--gamma", "2", "--hardware", "a100",
+                "--engine", "magicdec")  # fmt: skip
+        written(path, *axes)
+        browser.open(path)
+        for place, batch in enumerate((16, 64)):
+            found = browser.run(f"state.surface.breakEven(0.8, {place}, 2)")
+            query = Query("llama-3.1-8b", "a100", batch, 8000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8,
+                          engine="magicdec")  # fmt: skip
+            exact = whatif(query).inflection.break_even_context
+            assert 8000 < exact < 24000
+            assert found == pytest.approx(exact, rel=1e-3)
+        assert len(browser.run("document.getElementById('break-even').getAttribute('d')")) > 20
+
+    def test_the_largest_batch_fits_and_one_more_does_not(self, browser: Browser, tmp_path: Path) -> None:
+        query = Query("llama-3.1-8b", "a100", 1, 100_000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8)
+        largest = whatif(query).memory.max_batch
+        path = tmp_path / "full.html"
+        axes = ("--batch", f"{largest},{largest + 1}", "--context", "100000", "--gamma", "2", "--hardware", "a100")
+        written(path, *axes)
+        browser.open(path)
+        browser.focus("batch")
+        for key, batch, fits in (("Home", largest, True), ("End", largest + 1, False)):
+            browser.press(key)
+            found = shown(browser)
+            assert (found["query"]["batch"], found["memory"]["fits"]) == (batch, fits)
+            assert ("does not fit" in browser.text("notes")) != fits
+
+    def test_of_equal_draft_lengths_the_shorter_is_best(self, opened: Browser) -> None:
+        code = "Object.assign(new Surface(content, arrays, 0), { speedup: () => 1 })"
+        assert [opened.run(f"{code}.best(0.5, 0, 0, {start})") for start in (0, 1)] == [0, 1]

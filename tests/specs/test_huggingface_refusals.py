@@ -1,0 +1,156 @@
+"""Hugging Face config files: what cannot be held is refused by its key, whatever the key holds."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs.huggingface import from_config
+from perfmodel.specs.model import load_model
+from tests.specs.configs import DEEPSEEK_V3, GEMMA3, LLAMA, PUBLISHED, TABLE, Config, shape
+
+NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+JUNK = (None, "32", 1.5, True, 0, -1, 10**30, float("nan"), float("inf"), [], {})
+
+
+@pytest.mark.parametrize("family", [f for f in PUBLISHED if f not in ("gemma3", "mistral3")])
+def test_a_needed_key_is_never_defaulted(family: str) -> None:
+    config = PUBLISHED[family][1]
+    optional = {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "rope_scaling", "attention_bias"}
+    optional |= {"torch_dtype", "quantization_config", "num_nextn_predict_layers", "moe_layer_freq", "layer_types"}
+    optional |= {"norm_topk_prob", "decoder_sparse_step", "mlp_only_layers", "use_sliding_window", "max_window_layers"}
+    if family in ("llama", "phi3", "deepseek_v2", "deepseek_v3"):
+        optional.add("num_key_value_heads")
+    if family in ("mixtral", "phi3", "qwen2", "qwen3"):
+        optional.add("sliding_window")
+    for key in config.keys() - optional:
+        with pytest.raises(InputError, match=f"^m/config.json: {key}: must be .*missing$"):
+            from_config({k: v for k, v in config.items() if k != key}, "m/config.json")
+
+
+@pytest.mark.parametrize("key", NEEDED)
+@pytest.mark.parametrize("junk", JUNK, ids=str)
+@pytest.mark.parametrize("family", ["llama", "deepseek_v3", "gpt_oss"])
+def test_junk_sizes_are_refused_in_one_line(family: str, key: str, junk: object) -> None:
+    with pytest.raises(InputError, match=f"m.json: {key}: must be a whole number from 1 to") as error:
+        from_config(PUBLISHED[family][1] | {key: junk}, "m.json")
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "says"),
+    [
+        ("llama", {"model_type": "mamba"}, "model_type: must be one of .*gpt_oss.*, given 'mamba'"),
+        ("llama", {"model_type": None}, "model_type"),
+        ("llama", {"model_type": ["llama"]}, "model_type"),
+        ("llama", {"model_type": "a\nb"}, "model_type"),
+        ("llama", {"num_key_value_heads": 7}, "num_key_value_heads must divide"),
+        ("llama", {"num_attention_heads": 48, "num_key_value_heads": 48}, "head_dim: .*does not divide hidden_size"),
+        ("llama", {"attention_bias": "no"}, "attention_bias: must be true or false"),
+        ("llama", {"tie_word_embeddings": 1}, "tie_word_embeddings: must be true or false"),
+        ("llama", {"rope_theta": -1}, "rope_theta: must be a number above 0"),
+        ("llama", {"rope_scaling": "llama3"}, "rope_scaling: must be a mapping"),
+        ("llama", {"rope_scaling": {"rope_type": "magic", "factor": 2}}, "rope_scaling.rope_type: must be one of"),
+        ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "rope_scaling.original_max"),
+        ("llama", {"rope_scaling": {"type": "linear"}}, "rope_scaling.factor.*missing"),
+        ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step: must be such that the dense layers come first"),
+        ("qwen3_moe", {"mlp_only_layers": [3]}, "mlp_only_layers: must be such that"),
+        ("qwen3_moe", {"mlp_only_layers": "0"}, "mlp_only_layers: must be a list"),
+        ("qwen3_moe", {"use_sliding_window": True}, "use_sliding_window: must be false"),
+        ("qwen3_moe", {"num_experts_per_tok": 200}, "experts_per_token must be at most num_experts"),
+        ("deepseek_v3", {"moe_layer_freq": 2}, "moe_layer_freq: must be such that"),
+        ("deepseek_v3", {"attention_bias": True}, "attention_bias: must be false"),
+        ("deepseek_v3", {"first_k_dense_replace": 62}, "first_k_dense_replace: must be a whole number from 0 to 61"),
+        ("gpt_oss", {"layer_types": ["full_attention"]}, "layer_types: must be a list of 24 entries"),
+        ("gpt_oss", {"layer_types": ["linear_attention"] * 24}, "layer_types: must be a list of 24 entries"),
+        ("gemma3", {"text_config": None}, "text_config: must be a mapping"),
+        ("gemma3", {"text_config": {}}, "text_config"),
+        ("gemma3", {"text_config": GEMMA3 | {"hidden_size": None}}, "text_config.hidden_size"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(base: str, changes: Config, says: str) -> None:
+    with pytest.raises(InputError, match=says) as error:
+        from_config(PUBLISHED[base][1] | changes, "m.json")
+    assert str(error.value).startswith("m.json: ")
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("base", "key", "value"),
+    [
+        ("llama", "index_topk", 2048),
+        ("llama", "sparse_attention_config", {"sparse_topk_blocks": 16}),
+        ("llama", "linear_attn_config", {"kda_layers": [1]}),
+        ("llama", "num_local_experts", 8),
+        ("llama", "sliding_window", 4096),
+        ("llama", "kv_lora_rank", 512),
+        ("llama", "block_configs", [{"ffn": {"ffn_mult": 2.6}}]),
+        ("llama", "head_dims_by_layer", [64]),
+        ("deepseek_v3", "index_n_heads", 64),
+        ("deepseek_v3", "compress_ratios", [4, 128]),
+        ("deepseek_v3", "hc_mult", 4),
+        ("qwen3_moe", "moe_latent_size", 1024),
+        ("qwen3_moe", "shared_expert_frequency", 2),
+        ("gpt_oss", "swa_num_key_value_heads", 4),
+        ("gemma3_text", "num_kv_shared_layers", 10),
+        ("gemma3_text", "hidden_size_per_layer_input", 256),
+        ("qwen3", "layer_types", ["linear_attention"] * 36),
+    ],
+)
+def test_a_key_that_changes_the_cost_and_is_not_read_is_refused(base: str, key: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"m.json: {key}: must be (absent for model_type {base}|a list of)"):
+        from_config(PUBLISHED[base][1] | {key: value}, "m.json")
+
+
+@pytest.mark.parametrize("value", [None, False, 0, [], {}, ""])
+def test_a_key_that_says_nothing_is_no_obstacle(value: object) -> None:
+    assert shape(from_config(LLAMA | {"index_topk": value}, "m.json")) == shape(load_model("llama-3.1-8b"))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["initializer_range", "router_aux_loss_coef", "moe_router_dtype", "bos_token_id", "pretraining_tp", "n_group",
+     "topk_method", "norm_topk_prob", "routed_scaling_factor", "rope_interleave", "embd_pdrop", "hidden_act"],
+)  # fmt: skip
+def test_keys_that_move_no_byte_are_left_alone(key: str) -> None:
+    assert shape(from_config(DEEPSEEK_V3 | {key: 3}, "m.json")) == shape(load_model("deepseek-v3"))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("glm-5.2", {"indexer_types": ["full"]}, "indexer_types: must be a list of 78 entries out of full, shared"),
+        ("glm-5", {"index_topk_pattern": "FS"}, "index_topk_pattern: must be null"),
+        (
+            "glm-5",
+            {"layer_types": ["full_attention"] * 78},
+            "layer_types: must be a list of 78 entries out of deepseek",
+        ),
+        ("glm-5", {"mlp_layer_types": ["sparse"] * 78}, "mlp_layer_types: must be dense for the first"),
+        ("minimax-m2.7", {"attn_type_list": [0] * 62}, "attn_type_list: must be a list of ones"),
+        ("nemotron-h-56b", {"hybrid_override_pattern": "MX"}, "hybrid_override_pattern: must be a pattern of M"),
+        ("nemotron-3-ultra-550b-a55b", {"layers_block_type": ["moe", 3]}, "layers_block_type: must be a list out of"),
+        ("mimo-v2-flash", {"hybrid_layer_pattern": [2] * 48}, "hybrid_layer_pattern: must be a list of 48 zeros"),
+        ("mimo-v2-flash", {"moe_layer_freq": [0]}, "moe_layer_freq: must be a list of 48 zeros"),
+    ],
+)
+def test_what_the_newer_families_cannot_hold_is_refused(name: str, changes: Config, says: str) -> None:
+    with pytest.raises(InputError, match=f"^m.json: {says}"):
+        from_config(TABLE[name]["config"] | changes, "m.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "said"),
+    [
+        ("nemotron_h", "num_hidden_layers", 7, ", as many as there are blocks, given 7"),
+        ("deepseek_v32", "indexer_types", [["full"]] * 61, "indexer_types: must be a list of 61 entries"),
+    ],
+)
+def test_lists_of_layers_that_fit_no_model(tmp_path: Path, kind: str, key: str, value: object, said: str) -> None:
+    config = next(entry["config"] for entry in TABLE.values() if entry["config"]["model_type"] == kind)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {key: value}))
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_model(str(path))
