@@ -41,7 +41,7 @@ class Experts:
     expert_columns: float
     flops_per_token: float
     activation_bytes_per_token: float
-    popularity: float = 0.0
+    popularity: float
 
     def touched(self, tokens: Floats) -> Floats:
         """Expected distinct experts that independently routed tokens touch."""
@@ -169,7 +169,7 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
             yield linear("latent_out", routed, (moe.latent_size, hidden), precision)
 
 
-def experts(model: ModelSpec, n: int, precision: Precision, popularity: float = 0.0) -> Experts | None:
+def experts(model: ModelSpec, n: int, precision: Precision, popularity: float) -> Experts | None:
     """The routed experts, each cut across all `n` devices. popularity: see `Experts`."""
     moe, layers = model.moe, model.num_moe_layers
     if not moe:

@@ -81,8 +81,8 @@ class Shard:
     index: Index | None
     states: States | None
     stored_weight_bytes: float
-    kv_page: int = 1
-    graph_tokens: tuple[int, int] | None = None
+    kv_page: int
+    graph_tokens: tuple[int, int] | None
 
     def rows(self, tokens: Floats) -> Floats:
         """Tokens that the kernels of a pass run for: those of the next larger graph."""

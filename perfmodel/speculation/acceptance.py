@@ -21,6 +21,8 @@ MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""
 
 _QUADRATURE_NODES = 48
+_STEPS, _ENOUGH = 200, 1e-15
+"""Of Newton's method: at most so many, and until they are this small."""
 
 
 def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:
@@ -49,11 +51,11 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
     order = np.arange(1.0, gamma.max() + 1)
     used = order <= gamma[..., None]
     alpha = np.ones_like(omega)
-    for _ in range(200):
+    for _ in range(_STEPS):
         powers = used * alpha[..., None] ** (order - 1)
         step = (1 + alpha * powers.sum(-1) - omega) / (powers @ order)
         alpha = np.clip(alpha - step, 0.0, 1.0)
-        if np.max(np.abs(step), initial=0.0) <= 1e-15:
+        if np.max(np.abs(step), initial=0.0) <= _ENOUGH:
             break
     return alpha[()]
 

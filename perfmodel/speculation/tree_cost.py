@@ -73,7 +73,7 @@ def surface(
     at = np.arange(1, table.size + 1) if sizes is None else sizes
     verify = np.asarray(scenario.target_pass_s(b, c, at.astype(float)))
     widths = table.widths[:, at - 1]
-    each = np.asarray(scenario.draft_pass_s(b, c, np.arange(1.0, int(widths.max(initial=1)) + 1)))
+    each = np.asarray(scenario.draft_pass_s(b, c, 1.0 + np.arange(int(widths.max()), dtype=float)))
     overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)
     drafts = np.stack([each @ _passes(of, each.shape[-1]).T for of in widths], axis=-2)
     total = drafts + verify[..., None, :] + overhead[..., None]

@@ -40,9 +40,9 @@ def sequoia_nodes(text: str, flag: str = "--tree") -> int | None:
     kind, _, nodes = text.partition(":")
     if kind != "sequoia":
         return None
-    if not nodes.isdecimal() or not 2 <= int(nodes) <= MAX_SIZE:
+    if not 2 <= _count(nodes) <= MAX_SIZE:
         raise refuse(flag, None, f"sequoia:NODES with 2 to {MAX_SIZE} nodes, the root included", text)
-    return int(nodes)
+    return _count(nodes)
 
 
 def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree") -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
 
     Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
     """
-    counts = [int(part) if part.isdecimal() else 0 for part in text.split("x")]
+    counts = [_count(part) for part in text.split("x")]
     sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))
     if not all(counts) or len(sizes) > MAX_LEVELS or sum(sizes) > MAX_SIZE:
         allowed = f"sequoia:NODES or children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most"
@@ -73,3 +73,8 @@ def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
         parents += [node for node in level for _ in range(count)]
         level = list(range(first, len(parents)))
     return tuple(parents)
+
+
+def _count(text: str) -> int:
+    """A number of at most four digits, 0 for other text: nothing here is larger than `MAX_SIZE`."""
+    return int(text) if text.isdecimal() and len(text) <= 4 else 0

@@ -26,7 +26,7 @@ FOLDERS = {
     "validate/fit": "tests/validate/fit",
 }
 """Code -> its own tests, and no others."""
-TIMES = 5
+TIMES = 3
 """A run that takes so many times as long as that of the code as it is does not end: that is seen too."""
 CRASHED = 77
 """Exit status where the tests could not be run at all: that is no mutant killed."""

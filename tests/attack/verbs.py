@@ -1,6 +1,7 @@
 """Every command and every option of the command line, with one to three values that nobody should give."""
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -209,12 +210,17 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
 
 @contextlib.contextmanager
 def _no_work() -> Iterator[None]:
-    """End a command with status 0 where its work would begin."""
+    """End a command with status 0 where its work would begin, and let no host be found."""
 
     def begun(*_: Any, **__: Any) -> None:
         raise typer.Exit(0)
 
+    def nowhere(host: Any, *_: Any, **__: Any) -> None:
+        str(host).encode("idna")
+        raise socket.gaierror("no network here")
+
     with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch("socket.getaddrinfo", nowhere))
         for name in WORK:
             stack.enter_context(mock.patch(f"perfmodel.validate.{name}", begun))
         yield

@@ -38,6 +38,8 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
     tokens = np.array([1, 2, 3, 4, 5, 8, 9, 17, 512, 513.0])
     assert part.rows(tokens).tolist() == [1, 2, 4, 4, 8, 8, 16, 24, 512, 513]
     assert shard(load_model("llama-3.1-8b"), 1, PLAIN).rows(9.0) == 9.0
+    wide = shard(load_model("llama-3.1-8b"), 1, PLAIN, graph_tokens=(16, 500))
+    assert wide.rows(np.array([4, 5, 500, 501.0])).tolist() == [4, 16, 512, 501]
     # 3 sequences of 3 query tokens: 9 rows fill up to 16, so that attention is cut for 16/3 sequences of 8 KV heads
     (attention,) = (op for op in forward(part, 3.0, 3.0, 100.0, Full()) if op.kind == "attention")
     assert (attention.work_items, attention.rows) == (3 * 8, 16 / 3 * 8)

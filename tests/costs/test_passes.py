@@ -107,6 +107,7 @@ def test_experts_beside_a_dense_layer() -> None:
     op = ops(part(**model))["experts"]
     assert (op.columns, op.rows, op.expert_layers) == (pytest.approx(touched * 2 * (2 * 24 + 48)), 6, 2)
     assert ops(part(**model))["routing"].expert_layers == 2
+    assert ops(part(**model))["norms"].expert_layers == ops(part(**model))["router"].expert_layers == 0
     alike = ops(part(**model), independent_query=2.0)["experts"]  # 4 tokens that choose on their own
     assert alike.cost.weight_bytes == pytest.approx(4 * (1 - 0.5**4) * 2 * matrices * 2)
     assert part(**model).stored_weight_bytes == 2 * (
@@ -217,3 +218,24 @@ def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
     assert np.asarray(some.kernels).tolist() == [0, 3 * 3 / 4]
     assert selection(p, 2.0, 4000.0, kv) == []
     assert selection(p, 2.0, 400.0, kv, "setup") == []
+
+
+@pytest.mark.parametrize(("tp", "heads"), [(1, 4), (2, 2)])
+def test_a_latent_cache(tp: int, heads: int) -> None:
+    """A latent of 32 and 8 rotary values, one for all heads and on every device; queries through a rank of 24."""
+    mla = {"q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
+    found, layer = costs(ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))), 3 * 6
+
+    def linear(inputs: int, outputs: int, weights: int | None = None) -> tuple[float, ...]:
+        held = inputs * outputs if weights is None else weights
+        return 3, layer * 2 * held, 3 * held * 2, 0, layer * (inputs + outputs) * 2
+
+    assert found["qkv_down"] == linear(48, 40 + 24)
+    assert found["q_up"] == linear(24, heads * 24)
+    assert found["absorb_k"] == linear(heads * 16, heads * 32, heads * 16 * 32)
+    assert found["absorb_v"] == linear(heads * 32, heads * 12, heads * 12 * 32)
+    assert found["o"] == linear(heads * 12, 48)
+    moved = 2 * 3 * 3 * (heads * (40 + 32) * 2 + 40 * 2)
+    assert found["attention (full)"] == (3, 2 * 3 * 306 * 2 * heads * (40 + 32), 0, 2 * 3 * 100 * 40 * 2, moved)
+    attention = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))["attention (full)"]
+    assert (attention.work_items, attention.cache) == (2, "latent")

@@ -15,7 +15,7 @@ from perfmodel.operations import Cost, Op
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.constants import AllReduce
-from perfmodel.specs.engine_constants import ExpertKernel
+from perfmodel.specs.engine_constants import Curves, ExpertKernel
 from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS
 from perfmodel.specs.gpu import load_gpu
 
@@ -127,6 +127,75 @@ def test_lower_is_the_larger_and_serial_the_sum() -> None:
     assert t.lower_s == pytest.approx(3.0 + 5.0)
     assert t.serial_s == pytest.approx(4.0 + 7.0)
     assert (t.param_load_s, t.kv_load_s, t.flop_s) == pytest.approx((3.0, 2.0, 6.0))
+
+
+def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
+    """3 s of weights beside 1 s of compute, 2 s of activations, 10 messages of 1 s; nothing of the three overlaps."""
+    small = Op("norms", "small", 1, Cost(activation_bytes=2 * BW))
+    sent = Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK)
+    t = machine(2).time([linear(3.0, 1.0), small, sent, attention(0.5, 0.25)], 1.0)
+    assert (t.param_load_s, t.kv_load_s, t.activation_s, t.flop_s) == pytest.approx((3.0, 0.5, 2.0, 1.25))
+    assert (t.lower_s, t.serial_s, t.comm_s) == pytest.approx((3 + 2 + 10 + 0.5, 4 + 2 + 10 + 0.75, 10.0))
+    assert machine(2).op_lower_s(sent) == pytest.approx(10.0)
+    assert machine(2).op_lower_s(small) == pytest.approx(2.0)
+
+
+def test_loading_and_computing_at_calibrated_rates() -> None:
+    """1 s of weights at a half and 2 s of cache at a quarter of the bandwidth; 3 s and 4 s at fifths and tenths."""
+    m = machine(
+        gemm_bandwidth_fraction=0.5, gemm_flops_fraction=0.2, attention_bandwidth_fraction=0.25,
+        attention_flops_fraction=0.1, gemm_fixed_s=9.0,
+    )  # fmt: skip
+    small = Op("norms", "small", 1, Cost(activation_bytes=BW))
+    load, compute = m.load_and_compute_s([linear(1.0, 3.0, 5), attention(2.0, 4.0), small])
+    assert (load, compute) == pytest.approx((1 / 0.5 + 2 / 0.25, 3 / 0.2 + 4 / 0.1))
+
+
+@pytest.mark.parametrize(
+    ("form", "cache", "share"),
+    [
+        ("bf16", "heads", 0.8), ("fp16", "heads", 0.8), ("fp8", "heads", 0.4), ("bf16", "latent", 0.2),
+        ("fp8", "latent", 0.1), ("bf16", "state", 0.8), ("fp8", "state", 0.4),
+    ],
+)  # fmt: skip
+def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str, share: float) -> None:
+    op = replace(attention(1.0), form=form, cache=cache)
+    shares = {"attention_bandwidth_fraction": 0.8, "attention_bandwidth_fraction_fp8": 0.4}
+    latent = {"latent_bandwidth_fraction": 0.2, "latent_bandwidth_fraction_fp8": 0.1}
+    assert machine(**shares, **latent).op_predicted_s(op) == pytest.approx(1 / share)
+    assert machine(attention_bandwidth_fraction=0.8).op_predicted_s(op) == pytest.approx(1 / 0.8)
+    assert machine(attention_bandwidth_fraction=0.8, attention_bandwidth_fraction_fp8=1.05).op_predicted_s(
+        replace(op, form="fp8", cache="heads")
+    ) == pytest.approx(1.0)  # no kernel passes the device
+
+
+@pytest.mark.parametrize(("cache", "further"), [("heads", 0.0), ("latent", 0.02), ("state", 0.3)])
+def test_a_layer_with_a_latent_or_a_state_starts_later(cache: str, further: float) -> None:
+    op = replace(attention(1.0, kernels=7), cache=cache)
+    added = {"attention_fixed_s": 0.1, "latent_layer_s": 0.02, "state_layer_s": 0.3}
+    assert machine(**added).op_predicted_s(op) == pytest.approx(1 + 7 * (0.1 + further))
+
+
+def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
+    """0.5 of the roofline at 8 rows; fp8 times its own factor as well; 1.6 times 0.8 is 1. fp8 has no peak on A100."""
+    h100 = load_gpu("h100-sxm-80gb")
+    curves = Curves(knots={"bf16": ((1.0, 0.5), (16.0, 0.5)), "fp8": ((1.0, 0.4), (16.0, 0.4))}, source="by hand")
+    plain = calibrated(gemm_factor=1.2, gemm_factor_fp8=1.5, quantise_s=0.25).model_copy(
+        update={"gemm_efficiency": curves}
+    )
+    byte_s = 1 / h100.memory_bandwidth_bytes_per_s
+
+    def seconds(compute: str, c: Calibration = plain, **kind) -> float:
+        op = Op("x", "linear", 1, Cost(weight_bytes=1 / byte_s), compute=compute, form=compute, rows=8.0, **kind)
+        return float(Machine(h100, c).op_predicted_s(op))
+
+    assert seconds("bf16") == pytest.approx(1 / (0.5 * 1.2))
+    assert seconds("fp8") == pytest.approx(1 / (0.4 * 1.2 * 1.5))
+    assert seconds("fp8", quantisations=2) == pytest.approx(1 / (0.4 * 1.2 * 1.5) + 0.5)
+    fast = plain.model_copy(update={"gemm_factor": plain.gemm_factor.model_copy(update={"value": 3.0})})
+    assert seconds("bf16", fast) == pytest.approx(1.0)
+    flops = Op("x", "linear", 1, Cost(flops=h100.peak_flops("fp8")), compute="fp8", form="fp8", rows=0.5)
+    assert float(Machine(h100, plain).op_predicted_s(flops)) == pytest.approx(1 / (0.4 * 1.2 * 1.5))
 
 
 @pytest.mark.parametrize(("power", "expected"), [(1.0, 7.0), (2.0, 5.0), (3.0, 91 ** (1 / 3)), (float("inf"), 4.0)])
@@ -313,6 +382,15 @@ def test_attention_in_waves() -> None:
     for pieces, factor in ((3.0, 1.0), (215.0, 1.0), (216.0, 1.0), (220.0, 324 / 220), (350.0, 1.0), (432.0, 1.0)):
         op = replace(attention(1.0), work_items=pieces)
         assert m.op_predicted_s(op) == pytest.approx(factor), pieces
+
+
+def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longest_sequence() -> None:
+    bare = A100.model_copy(update={"multiprocessors": None})
+    c = calibrated(attention_blocks_per_multiprocessor=2.0, multiprocessor_bandwidth=0.5)
+    op = replace(attention(1.0), work_items=220.0, rows=220.0)
+    assert Machine(bare, c).op_predicted_s(op) == pytest.approx(1.0)
+    assert Machine(A100, c).op_predicted_s(op) > 1.4
+    assert Machine(A100, IDEAL).tensor_parallel == 1
 
 
 def test_waves_slow_down_what_is_moved_and_not_what_is_computed() -> None:

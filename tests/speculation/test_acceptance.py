@@ -195,6 +195,13 @@ def test_values_at_the_very_ends_are_taken():
     assert acc.accept_rate_from_tokens(2.0, 1) == 1
     assert acc.sigma_from_tokens(1.0, 0) == 1
     assert acc.tokens_from_sigma(1 / 3, 2) == 1
+    assert 1 / 49 * 49 < 1  # rounded to a hair under one token
+    assert acc.tokens_from_sigma(1 / 49, 48) == 1.0
+    with pytest.raises(InputError, match="sigma: must be in"):
+        acc.tokens_from_sigma((1 - 1e-9) / 49, 48)
+    with pytest.raises(InputError, match="new tokens"):
+        acc.static_batch_tokens_per_iteration([1, 0.5], 1, 100_001)
+    assert acc.conditional_from_survival([1, 0.5, 0, 0]).tolist() == [0.5, 0, 0]
     assert acc.tokens_from_accept_rate(1, 1) == 2
     assert acc.tokens_from_accepted(0) == acc.accepted_from_tokens(2) == 1
     assert acc.lockstep_tokens_per_iteration([1, 0.5], 1) == 1.5

@@ -97,6 +97,28 @@ def test_more_of_anything_never_fits_better():
         np.testing.assert_array_equal(m.fits, m.max_batch >= 8)
 
 
+def test_what_does_not_fit_is_said():
+    # 72 GB less 16.06 GB of weights, 131 072 bytes for each of 100 001 tokens: 4.27 sequences
+    few, many = (ask(batch, 100_000, 0, draft_kv="full") for batch in (4, 5))
+    assert few.max_batch == many.max_batch == 4
+    assert few.shortage(4) == []
+    assert many.shortage(5) == ["batch 5 does not fit in 72.0 GB; the largest that does is 4"]
+
+
+def test_recurrent_states_and_windows_that_a_draft_keeps():
+    # a self-draft shares the target's states; a separate recurrent model keeps its own, and sliding layers a window
+    s = resolve(Query("qwen3-next-80b-a3b", "h200", 1, 1, alpha=0.8, draft="self", draft_kv="streamingllm:512", tp=8))
+    states = s.draft_shard.states.bytes_per_sequence
+    layout = s.draft_shard.attentions[0]
+    assert (
+        capacity.draft_stored_bytes(s.draft_shard, s.draft, 4000.0) == layout.layers * 512 * layout.layout.token_bytes
+    )
+    own = resolve(Query("llama-3.1-70b", "h200", 1, 1, alpha=0.8, draft="qwen3-next-80b-a3b", tp=8))
+    cached = own.draft_shard.attentions[0]
+    kept = capacity.draft_stored_bytes(own.draft_shard, own.draft, 4000.0)
+    assert kept == cached.layers * 4000 * cached.layout.token_bytes + states
+
+
 def test_what_cannot_fit_at_all():
     m = ask(1, 1000, 3, model="llama-3.1-405b", tp=8)
     assert not m.fits

@@ -113,6 +113,36 @@ def test_alpha_may_differ_from_point_to_point_within_a_block():
         assert whole.speedup[at] == pytest.approx(float(single.speedup), rel=1e-12)
 
 
+def test_blocks_take_whole_trailing_axes_first():
+    def cut(shape: tuple[int, ...], limit: int) -> list[tuple[tuple[int, int], ...]]:
+        return [tuple((s.start, s.stop) for s in block) for block in speculative._blocks(shape, limit)]
+
+    assert cut((), 5) == [()]
+    assert cut((2, 3), 6) == [((0, 2), (0, 3))]
+    assert cut((2, 3), 4) == [((0, 1), (0, 3)), ((1, 2), (0, 3))]
+    assert cut((2, 3), 2) == [((0, 1), (0, 2)), ((0, 1), (2, 4)), ((1, 2), (0, 2)), ((1, 2), (2, 4))]
+    assert cut((2,), 0) == cut((2,), 1) == [((0, 1),), ((1, 2),)]
+    assert cut((5, 2), 4) == [((0, 2), (0, 2)), ((2, 4), (0, 2)), ((4, 6), (0, 2))]
+    assert cut((0, 3), 4) == []
+
+
+def test_a_draft_makes_as_many_tokens_as_it_has_heads():
+    medusa = resolve(Query("llama-3.1-8b", "h100", 1, 1, draft="medusa:heads=3", alpha=0.8)).draft
+    speculative.check_draft_length(medusa, 3)
+    with pytest.raises(InputError, match="--gamma: must be at most 3 with medusa, given 4"):
+        speculative.check_draft_length(medusa, 4)
+    speculative.check_draft_length(scenario().draft, 1000)
+
+
+def test_figures_of_a_prediction_by_hand():
+    """Three tokens drafted at 2 s, verified in 12 s, 2 s beside: 20 s for 2.5 tokens where a plain step takes 10 s."""
+    one = np.array(1.0)
+    p = Prediction(4 * one, np.array(3), 10 * one, 2 * one, 12 * one, 2 * one, 2.5 * one, np.array(3), one)
+    assert (p.iteration_s, p.speedup, p.tpot_s, p.ar_tpot_s) == (20, 1.25, 8, 10)
+    assert (p.throughput_tokens_per_s, p.ar_throughput_tokens_per_s) == (0.5, 0.4)
+    assert (p.draft_to_target, p.verify_to_target) == (0.2, 1.2)
+
+
 # An iteration, from its parts.
 
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.query import Query, resolve
+from perfmodel.costs import forward
+from perfmodel.kv.full import Full
 from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 BANDWIDTH = 2.039e12
 KEY = 8 * 128 * 2
@@ -54,6 +57,43 @@ def test_selection_stays_where_only_matrices_and_cache_are_counted() -> None:
     names = [op.name for op in quest.draft_ops(64.0, 32000.0)]
     assert "kv step (full)" in names
     assert not {"norms", "cache upkeep"} & set(names)
+
+
+def test_an_iteration_costs_a_time_of_its_own_and_one_for_each_sequence() -> None:
+    """1 ms and 10 us each; a rebuild of 512 tokens every 4 iterations is beside it."""
+    plain = scenario(draft_kv="full")
+    added = with_values(plain.machine.calibration, {"iteration_fixed_s": 1e-3, "iteration_sequence_s": 1e-5})
+    assert float(with_calibration(plain, added).overhead_s(8.0, 4000.0)) == pytest.approx(1e-3 + 8e-5)
+    fixed = with_values(plain.machine.calibration, {"iteration_fixed_s": 1e-3})
+    assert float(with_calibration(plain, fixed).overhead_s(8.0, 4000.0)) == pytest.approx(1e-3)
+    rebuilt = with_calibration(scenario(draft_kv="retrieval:512,every=4"), added)
+    moved = 8 * 32 * (500 * KEY + 2 * 512 * 2 * KEY) / 4
+    assert float(rebuilt.overhead_s(8.0, 4000.0)) == pytest.approx(1e-3 + 8e-5 + moved / BANDWIDTH)
+
+
+@pytest.mark.parametrize("what", ["target_pass_s", "draft_pass_s", "target_step", "draft_step"])
+def test_a_pass_costs_a_time_for_each_of_its_tokens(what: str) -> None:
+    """1 ms a token: 8 sequences of 4 tokens take 32 ms more, of one token 8 ms."""
+    plain = scenario(draft="llama-3.2-1b", draft_kv="full")
+    costly = with_calibration(plain, with_values(plain.machine.calibration, {"token_s": 1e-3}))
+    for query, tokens in ((4.0, 32), (1.0, 8)):
+        times = [getattr(s, what)(8.0, 4000.0, query) for s in (plain, costly)]
+        before, after = (float(getattr(t, "predicted_s", t)) for t in times)
+        assert after - before == pytest.approx(tokens * 1e-3)
+
+
+def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
+    """Llama-3.2-1B: SnapKV scores 2,000 keys of 8 heads of 64 with 32 queries in 16 layers and copies 512 tokens."""
+    full, snap = (scenario(draft="llama-3.2-1b", draft_kv=kv) for kv in ("full", "snapkv:512"))
+    flops = 2000 * 2 * 32 * 64 * 32 + 2000 * 32 * (32 + 7)
+    moved = 2000 * 1024 + 4 * 4 * 2000 * 32 + 2 * 512 * 2048
+    choosing = 8 * 16 * max(flops / 312e12, moved / BANDWIDTH)
+    assert float(snap.setup_s(8.0, 2000.0) - full.setup_s(8.0, 2000.0)) == pytest.approx(choosing, rel=1e-6)
+    prefill = forward(full.draft_shard, 8.0, 2000.0, 0.0, Full(), head_query=1.0)
+    costly = with_values(full.machine.calibration, {"token_s": 1e-3, "pass_fixed_s": 0.5})
+    alone = float(full.draft_machine.predicted_s(prefill, 8.0))
+    assert float(full.setup_s(8.0, 2000.0)) == pytest.approx(alone)
+    assert float(with_calibration(full, costly).setup_s(8.0, 2000.0)) == pytest.approx(alone + 0.5 + 8e-3)
 
 
 def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:

@@ -135,6 +135,9 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
     fast, _, _ = surface(s, batch, context, Growth(acceptance, 64, 8))
     np.testing.assert_array_equal(found.speedup, fast.max((-2, -1)))
     assert np.all(found.speedup >= np.maximum(found.rule_speedup, 1.0))
+    for at in np.ndindex(found.rule_size.shape):
+        assert found.rule_speedup[at] == fast[at][:, found.rule_size[at] - 1].max()
+    assert len(np.unique(found.rule_size)) > 1
     np.testing.assert_allclose(
         found.tokens_per_iteration * found.target_s / found.iteration_s, found.speedup, rtol=1e-12
     )
@@ -174,6 +177,7 @@ def test_levels_left_open_go_as_far_as_the_draft() -> None:
         (lambda: Growth(TreeAcceptance.of([0.5]), 8, 3).best(9, 3), "at most 8 nodes"),
         (lambda: TreeAcceptance.chain(Acceptance.from_alpha(0.5), 0), "from 1 to 63"),
         (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0), "once per level"),
+        (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 2), "once per level"),
         (lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 4), "at most 3"),
         (lambda: choose(scenario(accounting="lock-step"), TreeAcceptance.of([0.5]), 1.0, 64.0), "--accounting"),
     ],

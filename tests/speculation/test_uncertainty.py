@@ -12,14 +12,18 @@ from perfmodel.answers.sensitivity import sensitivity
 from perfmodel.answers.whatif import whatif
 from perfmodel.specs.calibration import Calibration, load_calibration, over_host
 from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import Scatter, Z
+from perfmodel.specs.fits import Fit, Scatter, Z
 from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,
     correlation,
+    interval_of,
+    is_transferred,
     log_error,
     parameter_variance,
+    ratio_log_error,
     speedup_interval,
     step_log_error,
     with_calibration,
@@ -203,6 +207,66 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
     np.testing.assert_allclose(more[1:] ** 2, own[1] ** 2 + (off * np.log([2.0, 4.0])) ** 2, rtol=0.05)
     by_position = replace(carried, acceptance=Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3)))
     assert np.all(acceptance_log_error(by_position, at[2]) == 0)
+
+
+def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
+    """The stated error and the constants'; where acceptance is carried from one token to three, ln 2 of its own too."""
+    carried = resolve(SERVED)
+    at = np.asarray(16.0), np.asarray(8192.0), np.array([3])
+    stated = carried.machine.calibration.error("speedup", "gpt-oss-120b", "h200-sxm-141gb")
+    assert stated is not None
+    known = math.sqrt(float(parameter_variance(carried, *at)[0]) + stated.deviation**2)
+    assert ratio_log_error(carried, 16.0, 8192.0, 3) == pytest.approx(known)
+    more = math.sqrt(known**2 + (engines().acceptance.deviation * math.log(2)) ** 2)
+    assert float(log_error(carried, *at)[0]) == pytest.approx(more)
+    ideal = resolve(replace(SERVED, calibration="ideal"))
+    assert ratio_log_error(ideal, 16.0, 8192.0, 3) is None
+    assert step_log_error(ideal, 16.0, 8192.0) is None
+    assert float(log_error(carried, *at[:2], np.array([0]))[0]) == 0.0
+
+
+def test_intervals_by_hand() -> None:
+    """Errors of 0.03 and 0.04 are one of 0.05; an interval ends at the tokens per iteration and holds its middle."""
+    found = interval_of(2.0, 0.03, 0.04)
+    assert (found.low, found.high) == pytest.approx((2 * math.exp(-0.05 * Z), 2 * math.exp(0.05 * Z)))
+    scenario = resolve(ASKED)
+    stated = {"speedup": Scatter(log_rms=0.2, rows=10, source="by hand")}
+    exact = scenario.machine.calibration.model_copy(update={"fit": None, "observed_error": stated})
+    wide = with_calibration(scenario, exact)
+    ends = speedup_interval(wide, 64, 32000, 3, 2.5)
+    assert ends is not None
+    assert (ends.low, ends.high) == pytest.approx((2.5 * math.exp(-0.2 * Z), 2.95))
+    above = speedup_interval(wide, 64, 32000, 3, 3.5)
+    assert above is not None
+    assert above.high == 3.5
+
+
+def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
+    """Against a difference of its own, of a time (up) and of a share of the bandwidth (down), and of both together."""
+    scenario = resolve(ASKED)
+    c = scenario.machine.calibration
+    at = np.asarray(64.0), np.asarray(32000.0), np.array([3])
+
+    def slope(name: str, step: float) -> float:
+        moved = with_calibration(scenario, with_values(c, {name: getattr(c, name).value + step}))
+        return float(np.log(speedups(moved, *at) / speedups(scenario, *at))[0]) / abs(step)
+
+    names = ("small_kernel_s", "attention_bandwidth_fraction")
+    errors = [getattr(c, name).stderr for name in names]
+    slopes = [slope(names[0], 0.25 * errors[0]), -slope(names[1], -0.25 * errors[1])]
+    for parameters, rows, expected in (
+        (names[:1], ((1.0,),), (slopes[0] * errors[0]) ** 2),
+        (names[1:], ((1.0,),), (slopes[1] * errors[1]) ** 2),
+        (names, ((1.0,), (-0.5, 1.0)), sum((s * e) ** 2 for s, e in zip(slopes, errors, strict=True))
+         - slopes[0] * errors[0] * slopes[1] * errors[1]),
+    ):  # fmt: skip
+        fitted = c.model_copy(update={"fit": Fit(parameters=parameters, correlation=rows)})
+        found = parameter_variance(with_calibration(scenario, fitted), *at)
+        assert float(found[0]) == pytest.approx(expected, rel=1e-6)
+    none = c.model_copy(update={"fit": None})
+    assert float(parameter_variance(with_calibration(scenario, none), *at)[0]) == 0.0
+    assert is_transferred(resolve(replace(ASKED, hardware="h800-sxm-80gb")))
+    assert not is_transferred(scenario)
 
 
 def test_a_step_over_pcie_errs_by_its_messages_too() -> None:

@@ -42,11 +42,6 @@ class KVCache:
         self.fixed = False
         self.rows = torch.arange(batch, device=device)[:, None]
 
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of one cached token in one layer."""
-        return 2 * self.k.shape[2] * self.k.shape[4] * self.k.element_size()
-
     def span(self, first: Tensor | None = None, window: int | None = None) -> Span:
         """The committed tokens, or those from `first` [batch, n] on that queries with a sliding window see."""
         if first is None:

@@ -15,37 +15,17 @@ from perfmodel.validate.decoder.state import State
 
 
 class Draft(Protocol):
-    """Proposes tokens. All of it stays on the device.
-
-    window: last prompt tokens whose queries, in the target's prefill, `prefill` wants to see.
-    """
+    """Proposes tokens. All of it stays on the device."""
 
     gamma: int
-    window: int
 
     @property
     def models(self) -> tuple["ViewRunner", ...]:
-        """What it runs."""
-        ...
-
-    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
-        """Prepare for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run."""
+        """What it runs; the decoder keeps their caches and views up to date."""
         ...
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, gamma], and the draft_probs they were drawn from [batch, gamma, vocab], if any."""
-        ...
-
-    def commit(self, count: Tensor) -> None:
-        """The target committed `count` [batch] tokens (its cache has advanced already)."""
-        ...
-
-    def refresh(self) -> None:
-        """Periodic work that the host decides on."""
-        ...
-
-    def tighten(self) -> None:
-        """Bring host-side bounds down; may wait for the device."""
         ...
 
 
@@ -67,7 +47,7 @@ class ViewRunner:
         layers, batch, heads, _, d = runner.cache.k.shape
         shape = (2, layers, batch, heads, slots, d)
         self._k, self._v = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
-        self.collected = torch.zeros_like(runner.cache.lengths) if collects else None
+        self.collects, self.collected = collects, torch.zeros_like(runner.cache.lengths)
 
     def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
@@ -75,22 +55,22 @@ class ViewRunner:
         ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
         """
         cache, n = self.runner.cache, tokens.shape[1]
-        start = cache.lengths + used if self.collected is None else cache.lengths + used + self.collected
+        start = cache.lengths + used + self.collected if self.collects else cache.lengths + used
         slots = cache.positions(start, n)
         positions = slots if ahead is None else cache.lengths[:, None] + ahead
         spans, end = Spans(cache, positions), used + n
         scratch, written = slots - cache.lengths[:, None], cache.slot(slots)
-        if self.collected is not None:
+        if self.collects:
             end = self._k.shape[3]
             sees = torch.arange(end, device=slots.device) <= scratch[:, :, None]
 
         def attend(index: int, projected: Projected) -> Tensor:
             k, v, own = self._k[index], self._v[index], cache.at(index, written) if self.own else None
-            if self.collected is None:
-                q, _, _ = projected.rotate((k[:, :, used:end], v[:, :, used:end]), own)
-            else:
+            if self.collects:
                 q, *new = projected.rotate(None, own)
                 Slots(k, v, cache.rows, scratch).write(*new)
+            else:
+                q, _, _ = projected.rotate((k[:, :, used:end], v[:, :, used:end]), own)
             k, v, window = k[:, :, :end], v[:, :, :end], projected.layer.window
             if window is None:
                 return self.view.attend(index, q, k, v, sees)
@@ -99,6 +79,26 @@ class ViewRunner:
 
         return self.runner.model(tokens, positions, attend)
 
+    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
+        """Prepare for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run.
+
+        An own cache is filled by running the prompts, but for the last tokens.
+        """
+        fed, most = lengths - self.behind, tokens.shape[1] - self.behind
+        if isinstance(self.view, RollingView):
+            return windowed_prefill(self.runner, self.view, tokens[:, :most], fed)
+        if self.own:
+            _, observed = self.runner.prefill(tokens, fed, self.view.window)
+            self.runner.cache.set_lengths(fed, most)
+        self.view.build(observed)
+
+    def commit(self, count: Tensor) -> None:
+        """The target committed `count` [batch] tokens (its cache has advanced already)."""
+        cache = self.runner.cache
+        if self.own:
+            cache.advance(count, self.view.max_accepted + 1)
+        self.view.commit(cache.lengths - count, count)
+
 
 class ModelDraft:
     """gamma passes of a model, reading committed tokens through a view."""
@@ -106,17 +106,6 @@ class ModelDraft:
     def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling) -> None:
         self.passes, self.gamma, self.sampling, self.models = passes, gamma, sampling, (passes,)
         self.runner, self.view, self.own = passes.runner, passes.view, passes.own
-        self.window = 0 if self.own else self.view.window
-
-    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
-        """A draft with a cache of its own runs the prompts itself, but for the last tokens."""
-        fed, most = lengths - self.passes.behind, tokens.shape[1] - self.passes.behind
-        if isinstance(self.view, RollingView):
-            return windowed_prefill(self.runner, self.view, tokens[:, :most], fed)
-        if self.own:
-            _, observed = self.runner.prefill(tokens, fed, self.view.window)
-            self.runner.cache.set_lengths(fed, most)
-        self.view.build(observed)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """gamma draft steps."""
@@ -134,23 +123,6 @@ class ModelDraft:
             draft_tokens.append(token)
             tokens = token[:, None]
         return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None
-
-    def commit(self, count: Tensor) -> None:
-        """Advance the own cache, then let the view take what was committed."""
-        cache = self.runner.cache
-        if self.own:
-            cache.advance(count, self.view.max_accepted + 1)
-        self.view.commit(cache.lengths - count, count)
-
-    def refresh(self) -> None:
-        """Periodic rebuilds of the view."""
-        self.view.refresh()
-
-    def tighten(self) -> None:
-        """Bounds of the view, and of the own cache."""
-        if self.own:
-            self.runner.cache.tighten()
-        self.view.tighten()
 
 
 def windowed_prefill(runner: Runner, view: RollingView, tokens: Tensor, lengths: Tensor) -> None:

@@ -122,7 +122,7 @@ def start_random(made: Decoder, context: int, new_tokens: int, seed: int = 0) ->
     length = torch.full((batch,), context, device=model.device)
     state = State.from_tokens(tokens, length, new_tokens, made.gamma, seed)
     _fill(cache, state.length, context, generator)
-    for passes in made.draft.models if made.draft else ():
+    for passes in made.models:
         if passes.own:
             _fill(passes.runner.cache, state.length - passes.behind, context - passes.behind, generator)
         passes.view.build(_random_queries(passes.runner, batch, passes.view.window, generator))

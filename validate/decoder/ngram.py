@@ -4,23 +4,18 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.runner import Observed
 from perfmodel.validate.decoder.state import State
 
 
 class NGramDraft:
     """Longest match first, up to `longest` tokens; among equals the latest. Without a match, the last token repeats."""
 
-    window = 0
     models = ()
 
     def __init__(self, gamma: int, longest: int = 3) -> None:
         if longest < 1:
             raise InputError(f"--draft: ngram must match 1 or more tokens, given {longest}")
         self.gamma, self.longest = gamma, longest
-
-    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
-        """Nothing to prepare: the state holds all tokens."""
 
     def propose(self, state: State) -> tuple[Tensor, None]:
         """Continue each sequence as it continued before; a match near the end is continued with its own period."""
@@ -36,12 +31,3 @@ class NGramDraft:
         found = torch.where(best.values >= 0, best.indices, last - 1)
         follow = torch.arange(self.gamma, device=tokens.device) % (last - found)
         return tokens.gather(1, found + 1 + follow), None
-
-    def commit(self, count: Tensor) -> None:
-        """The state holds all tokens."""
-
-    def refresh(self) -> None:
-        """Nothing is kept."""
-
-    def tighten(self) -> None:
-        """Nothing is bounded."""

@@ -17,16 +17,16 @@ def local_device(kind: str) -> torch.device:
 
 
 @contextmanager
-def joined(size: int, device: torch.device) -> Iterator[Shard]:
+def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Shard]:
     """The shard of this process among the `size` that torchrun started; one process needs no launcher.
 
-    Raises InputError where the launcher started another number.
+    Raises InputError where the launcher started another number than `what` asks for.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != size:
-        launcher = f"torchrun --nproc-per-node {size} -m perfmodel validate generate ..."
+        launcher = f"torchrun --nproc-per-node {size} -m perfmodel validate ..."
         raise InputError(
-            f"--tp: must be the number of processes ({started}), given {size}; start them with: {launcher}"
+            f"{what}: must be the number of processes ({started}), given {size}; start them with: {launcher}"
         )
     if size == 1:
         yield Shard()

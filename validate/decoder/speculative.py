@@ -9,7 +9,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Draft
-from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, accept_greedy, accept_sampled, draw
 from perfmodel.validate.decoder.state import State, check_prompts
 
@@ -51,7 +51,8 @@ class Decoder:
     """Target and draft with their caches, made for one batch size.
 
     script: decides acceptance instead of the models, at the same cost (EOS is then ignored).
-    gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs.
+    gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models: those
+    that draft.
     captured: a state and the replay of `step` on it, where `graphs.capture` made one.
     capturable: whether `step` can be recorded as a CUDA graph.
     Nothing in an iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
@@ -68,7 +69,7 @@ class Decoder:
         eos: tuple[int, ...] = (),
     ) -> None:
         self.target, self.draft, self.sampling, self.script = target, draft, sampling or Sampling(), script
-        self.gamma = draft.gamma if draft else 0
+        self.gamma, self.models = (draft.gamma, draft.models) if draft else (0, ())
         self.queries = self.gamma + 1
         self.captured: tuple[State, Callable[[], object]] | None = None
         self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
@@ -104,8 +105,8 @@ class Decoder:
         """Record the tokens and advance the caches; what was refused is rolled back by not advancing over it."""
         count = state.take(draft_tokens, accepted, self.eos)
         self.target.cache.advance(count, self.gamma + 1)
-        if self.draft:
-            self.draft.commit(count)
+        for passes in self.models:
+            passes.commit(count)
 
     @torch.inference_mode()
     def generate(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> Generation:
@@ -121,17 +122,14 @@ class Decoder:
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
         longest = state.tokens[:, : max(map(len, prompts))]
-        hidden, observed = self.target.prefill(longest, state.length, self.draft.window if self.draft else 0)
-        self._open(state, longest, hidden, observed)
-        return state
-
-    def _open(self, state: State, prompts: Tensor, hidden: Tensor, observed: Observed | None) -> None:
-        if self.draft:
-            self.draft.prefill(prompts, state.length, observed)
-        logits = self.target.model.logits(hidden)
-        greedy = self.sampling.greedy
+        window = max((passes.view.window for passes in self.models if not passes.own), default=0)
+        hidden, observed = self.target.prefill(longest, state.length, window)
+        for passes in self.models:
+            passes.prefill(longest, state.length, observed)
+        logits, greedy = self.target.model.logits(hidden), self.sampling.greedy
         first = logits.argmax(-1) if greedy else draw(self.sampling.probabilities(logits), state.generator)
         state.append(first[:, None], torch.ones_like(state.length), self.eos)
+        return state
 
     @torch.inference_mode()
     def finish(self, state: State, after_each: Callable[[], object] = lambda: None) -> None:
@@ -161,19 +159,19 @@ class Decoder:
     @property
     def caches(self) -> list[KVCache]:
         """The target's, and those of models that draft."""
-        drafting = self.draft.models if self.draft else ()
-        return [self.target.cache, *(passes.runner.cache for passes in drafting if passes.own)]
+        return [self.target.cache, *(passes.runner.cache for passes in self.models if passes.own)]
 
     def refresh(self) -> None:
-        """The draft's periodic work."""
-        if self.draft:
-            self.draft.refresh()
+        """Periodic work of the views."""
+        for passes in self.models:
+            passes.view.refresh()
 
     def tighten(self) -> None:
         """Bring host-side bounds down to what was really accepted; waits for the device."""
-        self.target.cache.tighten()
-        if self.draft:
-            self.draft.tighten()
+        for cache in self.caches:
+            cache.tighten()
+        for passes in self.models:
+            passes.view.tighten()
 
 
 def collect(state: State, prompts: list[list[int]]) -> Generation:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.drafts import ModelDraft, ViewRunner
-from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
@@ -80,18 +80,13 @@ class TwoLevelDraft:
         """enough: gamma_2, the tokens at which a sequence waits for its verification. script: of the inner level."""
         self.middle, self.small, self.enough, self.sampling = middle, small, enough, sampling
         self.script, self.models, self.rounds, self.verified = script, (small.passes, middle), 0, 0
-        self.gamma, self.window = enough + small.gamma, middle.view.window
+        self.gamma = enough + small.gamma
         model, batch = middle.runner.model, len(middle.runner.cache.lengths)
         slots = 0 if sampling.greedy else self.gamma + small.gamma + 1
         exact = torch.float64 if model.dtype == torch.float64 else torch.float32
         self.probs = torch.zeros((batch, slots, model.spec.vocab_size), dtype=exact, device=model.device)
         self.drafted, self.longest = torch.zeros_like(middle.runner.cache.lengths), 0
         self.histogram = torch.zeros(batch, small.gamma + 1, dtype=torch.int64, device=model.device)
-
-    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
-        """The small model runs the prompts; the target's sparse view is built."""
-        self.small.prefill(tokens, lengths, None)
-        self.middle.view.build(observed)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, gamma], of which `drafted` are meant, and draft_probs [batch, gamma, vocab]."""
@@ -113,7 +108,6 @@ class TwoLevelDraft:
     def _fork(self, state: State) -> State:
         """A state that goes ahead: the inner level knows no end. Nothing is collected yet."""
         for passes in self.models:
-            assert passes.collected is not None
             passes.collected.zero_()
         return State(
             tokens=F.pad(state.tokens, (0, self.small.gamma + 1)),
@@ -131,33 +125,14 @@ class TwoLevelDraft:
         if self.sampling.greedy:
             accepted = accept_greedy(draft_tokens, logits)
         else:
-            probs, collected = self.sampling.probabilities(logits), self.middle.collected
-            assert collected is not None
-            cache = self.middle.runner.cache
-            self.probs[cache.rows, cache.positions(collected, logits.shape[1])] = probs
+            probs, cache = self.sampling.probabilities(logits), self.middle.runner.cache
+            self.probs[cache.rows, cache.positions(self.middle.collected, logits.shape[1])] = probs
             accepted = accept_sampled(draft_tokens, draft_probs, probs, ahead.generator)
         if self.script is not None:
             accepted = self.script.instead_of(accepted, ahead.generator)
         count = ahead.take(draft_tokens, accepted, torch.empty(0, dtype=torch.int64, device=logits.device))
         for passes in self.models:
-            assert passes.collected is not None
             passes.collected.add_(count)
-
-    def commit(self, count: Tensor) -> None:
-        """The full target committed `count` [batch] tokens."""
-        view = self.middle.view
-        view.commit(view.source.lengths - count, count)
-        self.small.commit(count)
-
-    def refresh(self) -> None:
-        """Periodic rebuilds of both views."""
-        self.middle.view.refresh()
-        self.small.refresh()
-
-    def tighten(self) -> None:
-        """Bounds of both views, and of the small model's cache."""
-        self.middle.view.tighten()
-        self.small.tighten()
 
 
 class TwoLevelDecoder(Decoder):

@@ -48,7 +48,8 @@ class Server:
         """Refuses (InputError) what is not an http(s) URL with a host, or has a user name or key in it."""
         parts = urlsplit(url if "//" in url else f"http://{url}")
         try:
-            known = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+            host = (parts.hostname or "").encode("idna")  # as a resolver will want it
+            known = parts.scheme in ("http", "https") and host and (parts.port or True)
         except ValueError:
             known = False
         if not known or parts.username or parts.password or parts.query:

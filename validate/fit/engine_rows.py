@@ -43,11 +43,7 @@ class Setting:
         """kernels_of: another device whose kernels stand in for this one's."""
         kernels = load_kernels(f"{kernels_of or hardware}.{engine}")
         scopes = ("all", architecture_of(hardware), engine, f"{engine}.{architecture_of(hardware)}")
-        ordered = sorted(
-            parameters, key=lambda p: scopes.index(s) if (s := p.place.rpartition(".")[0]) in scopes else -1
-        )
-        chosen = {p.name: p for p in ordered if p.place.rpartition(".")[0] in scopes}
-        return cls(kernels, chosen)
+        return cls(kernels, {p.name: p for scope in scopes for p in parameters if p.place == f"{scope}.{p.name}"})
 
     def calibration(self, values: Mapping[str, float]) -> Calibration:
         """With these values by place."""

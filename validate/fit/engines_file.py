@@ -67,7 +67,7 @@ def render(
         for parameter, deviation in zip(parameters, np.sqrt(np.diag(found.covariance)).tolist(), strict=True):
             _put(data, parameter, found.values[parameter.place], deviation, source)
     shape = np.sqrt(np.outer(np.diag(iteration.covariance), np.diag(iteration.covariance)))
-    correlation = np.clip(iteration.covariance / shape, -1.0, 1.0)
+    correlation = iteration.covariance / shape
     data["fit"] = {
         "parameters": [p.place for p in SPECULATING],
         "correlation": [[*(round(float(v), 3) for v in row[:i]), 1] for i, row in enumerate(correlation)],

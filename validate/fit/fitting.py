@@ -19,6 +19,8 @@ WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
 """The overhead is a difference of printed figures and a twentieth of an iteration: it counts for less."""
 SOFT = 0.05
 """Log ratio from which a residual counts linearly (soft L1), so that one odd row does not bend the fit."""
+ENOUGH = 1e-8
+"""Relative change of parameters or cost below which a fit is done."""
 AT_BOUND = 1e-6
 """Distance from a bound, in the parameter's scale, that counts as being at it."""
 
@@ -94,7 +96,7 @@ def fit(
         return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items() if m.any()])
 
     found = least_squares(
-        residuals, np.clip(first, low, high), bounds=(low, high), loss="soft_l1", f_scale=SOFT, xtol=1e-8, ftol=1e-8
+        residuals, np.clip(first, low, high), bounds=(low, high), loss="soft_l1", f_scale=SOFT, xtol=ENOUGH, ftol=ENOUGH
     )
     edge = np.minimum(found.x - low, high - found.x) < AT_BOUND
     inner = ~edge

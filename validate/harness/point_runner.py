@@ -124,7 +124,7 @@ class Snapshot:
     def __init__(self, *runs: DecoderRun) -> None:
         self.runs, made = runs, runs[0].decoder
         self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in made.caches]
-        self._views = [(passes.view, _counters(passes.view)) for passes in (made.draft.models if made.draft else ())]
+        self._views = [(passes.view, _counters(passes.view)) for passes in made.models]
 
     def restore(self) -> None:
         """Back to the start."""

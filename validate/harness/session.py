@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 
+from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.clock import clock_for, overhead_s
 from perfmodel.validate.harness.group import Group
@@ -42,8 +43,8 @@ def run_rows(
     if plan.threads:
         torch.set_num_threads(plan.threads)
     device = environment.device_of(plan.device)
-    with Group.join(plan.tensor_parallel, device) as group:
-        recorder = None
+    with joined(plan.tensor_parallel, device, "tensor_parallel") as shard:
+        group, recorder = Group(shard), None
         if group.rank == 0:
             clock = clock_for(device)
             timer = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}

@@ -63,7 +63,9 @@ def test_branching(text: str, parents: tuple[int, ...]) -> None:
     assert branching(text) == parents
 
 
-@pytest.mark.parametrize("text", ["", "x", "2x", "0", "-1", "2x0x1", "1.5", "four", "32x32", "x".join("1" * 64)])
+@pytest.mark.parametrize(
+    "text", ["", "x", "2x", "0", "-1", "2x0x1", "1.5", "four", "32x32", "x".join("1" * 64), "9" * 5000]
+)
 def test_bad_branching(text: str) -> None:
     with pytest.raises(InputError, match="--tree: must be sequoia:NODES or children by level"):
         branching(text)

@@ -118,6 +118,11 @@ def test_scripts_drive_both_levels(target: Model, small: Model, ragged: list[lis
         ran = {name: count - before[name] for name, count in made.tally().items()}
         assert ran["rounds"] >= counts.rounds * out.iterations, "until the slowest sequence has enough"
         assert 5 * out.iterations <= ran["verified"] <= 7 * (out.iterations + 3)
+        with torch.inference_mode():
+            state = made.start(prompts, NEW, seed)
+            drafted, probs = made.propose(state)
+            count = made.accept(state, drafted, probs, made.verify(state, drafted)).count
+            assert (count <= made.levels.drafted).all()
     alphas = [sum(column) / len(found) for column in zip(*(counts.alphas for counts in found), strict=True)]
     assert alphas == [pytest.approx(0.6, abs=0.04), pytest.approx(0.8, abs=0.04)]
 

@@ -313,7 +313,7 @@ def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
     wanted = predicted.read_bytes(context, layout) + predicted.select_step(context, layout).bytes
     assert sum(reads.bytes.values()) / BATCH == wanted
     if isinstance(made, Packed):
-        held = int(made.lengths[0]) * source.token_bytes
+        held = int(made.lengths[0]) * source.kv[:, 0, 0, :, 0].nbytes
         means = made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH if isinstance(made, RetrievalView) else 0
         assert held + means == predicted.stored_bytes(context, layout)
 

@@ -22,6 +22,12 @@ ONE_EACH = ("median time between chunks", "stretch over its chunks")
 """How a step was made where every chunk is one: by the median, or on a busy machine, which reads late, by the mean."""
 
 
+@pytest.mark.parametrize("url", ["9" * 400, "http://a..b:1", "http://", "ftp://x", "http://x:99999", "http://u:p@x"])
+def test_what_no_resolver_takes_is_no_url(url: str) -> None:
+    with pytest.raises(InputError, match="--url: must be http://HOST:PORT"):
+        Server.at(url)
+
+
 def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
     engine = Engine()
     with serving(engine) as url:

@@ -145,6 +145,28 @@ def test_a_file_of_folds_that_cannot_be_read_is_refused(
         kept()
 
 
+def test_everything_is_made_from_all_rows_and_without_each_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps first; their constants price the ratios. A transfer has the constants of the device left out."""
+    row = SimpleNamespace(group="g", study="s", engine="vllm")
+    monkeypatch.setattr(engine_make, "rows_of", lambda relation: relation)
+    monkeypatch.setattr(engine_make, "fit", lambda rows: (SimpleNamespace(values=f"all of {rows}"), "slopes"))
+    monkeypatch.setattr(engine_make, "refits", lambda rows, slopes, by, whole: (rows, slopes, by, whole))
+    ratios = SimpleNamespace(
+        iterations=lambda values: [row],
+        fit=lambda rows: (SimpleNamespace(values="all ratios"), "ratio slopes"),
+        refits=lambda rows, slopes, keys, whole: (slopes, keys, whole),
+    )
+    monkeypatch.setattr(engine_make, "ratios", ratios)
+    made: Any = engine_make.make()
+    assert (made.steps.values, made.iteration.values) == ("all of seen", "all ratios")
+    assert made.step_folds == {
+        **{by: ("seen", "slopes", by, "all of seen") for by in ("seen", "model", "gpu")},
+        "transferred": ("seen", "slopes", "gpu", "all of seen"),
+    }
+    keys = {"seen": "g", "model": "s", "transferred": "vllm"}
+    assert made.ratio_folds == {by: ("ratio slopes", [key], "all ratios") for by, key in keys.items()}
+
+
 def test_folds_of_a_transfer_are_those_of_devices(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "engines.json"
     place.write_text(json.dumps({"schema_version": 1, "step_folds": {"gpu": {"h100": {"x": 1}}}}))
