@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from perfmodel.errors import refuse
+from perfmodel.errors import InputError, refuse
 
 MAX_VALUES = 1_000_000
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
@@ -51,6 +51,8 @@ def parse_count(given: object, flag: str, least: int = 1, allowed: str = _ONE) -
     Raises InputError for anything else and below `least`.
     """
     number = _exact(given) if isinstance(given, str) else _real(given)
+    if number is None and (several := len(items(given))) > 1:
+        raise InputError(f"{flag}: must be one value here, given {several}; `perfmodel sweep` takes lists")
     if number is None or number != math.floor(number) or number < least:
         raise refuse(flag, None, allowed if least else allowed.replace("positive ", ""), given)
     return int(number)

@@ -250,7 +250,7 @@ def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
         ({"draft_kv": 512}, "draft_kv: must be text, given 512"),
         ({"batch": True}, "batch: must be a positive whole number such as 8 or 32k (32768), given True"),
         ({"batch": 1.5}, "batch: must be a positive whole number such as 8 or 32k (32768), given 1.5"),
-        ({"batch": [1, 2]}, "batch: must be a positive whole number such as 8 or 32k (32768), given [1, 2]"),
+        ({"batch": [1, 2]}, "batch: must be one value here, given 2; `perfmodel sweep` takes lists"),
         ({"gamma": 2.5}, "gamma: must be a whole number such as 8 or 32k (32768), given 2.5"),
         ({"alpha": math.nan}, "alpha: must be a finite number, given nan"),
         ({"alpha": False}, "alpha: must be a finite number, given False"),

@@ -227,7 +227,7 @@ NAN, INF = float("nan"), float("inf")
 BAD = [
     ({"batch": INF}, "batch: must be a positive whole number such as 8 or 32k (32768), given inf"),
     ({"batch": 10**400}, "batch: must be a positive whole number"),
-    ({"batch": [1, 2]}, "batch: must be a positive whole number such as 8 or 32k (32768), given [1, 2]"),
+    ({"batch": [1, 2]}, "batch: must be one value here, given 2; `perfmodel sweep` takes lists"),
     ({"context": NAN}, "context: must be a positive whole number"),
     ({"context": 1e300}, "context: must be numbers from 1"),
     ({"gamma": 1.5}, "gamma: must be a whole number"),
