@@ -77,6 +77,9 @@ def test_drafts_hold_what_is_theirs():
     own = ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b")
     assert own.draft_weight_bytes == 2 * 1_235_814_400
     assert own.draft_kv_bytes == 9000 * 32_768
+    plain = ask(1, 9000, np.array([0, 1]), draft_kv="full", draft="llama-3.2-1b")
+    assert plain.draft_weight_bytes.tolist() == [0, 2 * 1_235_814_400]  # nothing of a draft without one
+    assert plain.draft_kv_bytes.tolist() == [0, 9000 * 32_768]
     # on one of two devices it is still held whole there
     assert ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b", draft_tp=1, tp=2).draft_weight_bytes == 2_471_628_800
 

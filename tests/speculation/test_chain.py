@@ -354,3 +354,10 @@ def test_an_answer_that_is_not_finite_is_none() -> None:
     wrong = with_values(load_calibration("a100-sxm-80gb.magicdec"), {"pass_fixed_s": math.nan})
     with pytest.raises(InputError, match=r"_s: the answer is not a finite number; check the files of .*a100-sxm-80gb"):
         predict(with_calibration(scenario(), wrong), Workload.of(8.0, 8000.0, 2))
+
+
+def test_one_figure_of_many_that_is_not_finite_is_enough() -> None:
+    """Without a draft there is no overhead; with one it never ends."""
+    endless = with_values(scenario().machine.calibration, {"iteration_fixed_s": math.inf})
+    with pytest.raises(InputError, match="overhead_s: the answer is not a finite number"):
+        predict(with_calibration(scenario(), endless), Workload.of(8.0, 8000.0, [0, 2]))

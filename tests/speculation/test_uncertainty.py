@@ -17,6 +17,7 @@ from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.uncertainty import (
+    Interval,
     acceptance_log_error,
     correlation,
     interval_of,
@@ -82,6 +83,7 @@ def test_wider_where_less_is_known() -> None:
 def test_ideal_has_no_interval_and_gamma_zero_no_doubt() -> None:
     ideal = whatif(ASKED, calibration="ideal")
     assert ideal.speedup_interval is None
+    assert speedup_interval(resolve(replace(ASKED, calibration="ideal")), 64, 32000, 0, 1.0) == Interval(1.0, 1.0, 0.9)
     plain = whatif(ASKED, gamma=0, tokens_per_iteration=None, alpha=0.8)
     assert plain.speedup_interval == (1.0, 1.0)
 
