@@ -168,7 +168,7 @@ def test_what_does_not_fit_never_pays() -> None:
     assert found.reason.startswith(f"would pay: at most batch {found.memory.max_batch} fits; an iteration saves")
     assert pm.whatif(batch=found.memory.max_batch, **asked).verdict == "pays"
     assert pm.whatif(batch=found.memory.max_batch + 1, **asked).verdict == "does_not_fit"
-    poor = pm.whatif(batch=32, gamma=2, **asked | {"alpha": 0.05})
+    poor = pm.whatif(batch=32, gamma=6, **asked | {"alpha": 0.05})
     assert (poor.verdict, poor.reason.startswith("would not pay: at most batch")) == ("does_not_fit", True)
 
 
@@ -185,7 +185,7 @@ def test_the_command_line_says_that_it_does_not_fit(capsys: pytest.CaptureFixtur
     text = run(capsys, *asked, "-b", "32")
     assert "Does not fit in memory; would pay: at most batch 6 fits" in text
     assert "pays" not in text
-    rows = [line.split() for line in run(capsys, *asked, "-b", "2,32").splitlines() if line.startswith((" 2 ", " 32 "))]
+    rows = [line.split() for line in run(capsys, *asked, "-b", "6,32").splitlines() if line.startswith((" 6 ", " 32 "))]
     assert [row[3] for row in rows] == ["yes", "no"]
     assert rows[1][4] == "fit"
 

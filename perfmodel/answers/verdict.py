@@ -3,6 +3,7 @@
 The only place where verdicts are worded: the command line, the explorer and the notebooks take their words from here.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -43,6 +44,7 @@ RESTS_ON: dict[Relation, str] = {
     "model": "steps of other models on this device",
     "gpu": "this device's kernels, and steps on other devices",
     "transferred": "another device's kernels",
+    "maker": "the kernels of another maker's device",
 }
 """What of an engine was measured that is nearest to the question -> in words."""
 
@@ -64,7 +66,7 @@ class Calibrated:
     def of(cls, scenario: Scenario) -> "Calibrated":
         """The scenario's; `kind` is ``transferred`` where it is another device's, else what its file says."""
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
-        rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu.name)] if c.errors else None
+        rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
         return cls(c.name, c.stack, "transferred" if is_transferred(scenario) else c.kind, c.fitted_on, rests_on)
 
 
@@ -138,6 +140,10 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
     if is_transferred(scenario):
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
+        error = c.error("target_s", target.name, gpu)
+        if error and c.errors and c.relation("target_s", target.name, gpu) == "maker":
+            factor = math.exp(error.log_rms)
+            notes.append(f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}")
     return tuple(notes)
 
 

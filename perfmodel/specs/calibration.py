@@ -13,6 +13,7 @@ from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Sea
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of
 from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
+from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 
 class Calibration(EngineConstants):
@@ -162,14 +163,14 @@ class Calibration(EngineConstants):
         """Names of the constants that this calibration does not state."""
         return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, ONE, None)}
 
-    def relation(self, quantity: Quantity, model: str, gpu: str) -> Relation:
+    def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
         """What rows say of a model on a device: see `fits.Relation`."""
-        if self.gpu is not None and self.gpu != gpu:
-            return "transferred"
+        if self.gpu is not None and self.gpu != gpu.name:
+            return "transferred" if load_gpu(self.gpu).vendor == gpu.vendor else "maker"
         known = self.measured_models if quantity == "target_s" else self.speculating_models
         return "seen" if model in known else "model" if known else "gpu"
 
-    def error(self, quantity: Quantity, model: str, gpu: str) -> Scatter | None:
+    def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
         """The error to expect of a model on a device; None where none was ever seen (ideal).
 
         An engine's speedup at known acceptance is off by what its ratio of an iteration to a step is.
@@ -177,7 +178,7 @@ class Calibration(EngineConstants):
         if self.errors:
             figure: Quantity = "ratio" if quantity == "speedup" else quantity
             return self.errors[self.relation(figure, model, gpu)].get(figure)
-        return self.transfer_error if self.gpu not in (None, gpu) else self.observed_error.get(quantity)
+        return self.transfer_error if self.gpu not in (None, gpu.name) else self.observed_error.get(quantity)
 
     @model_validator(mode="after")
     def _ideal_is_ideal(self) -> "Calibration":

@@ -57,7 +57,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     None where the calibration states no observed error (ideal).
     """
     machine = scenario.machine
-    scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu.name)
+    scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
     variance = parameter_variance(scenario, batch, context, gammas) + scatter.deviation**2
@@ -86,7 +86,7 @@ def _with_acceptance(scenario: Scenario, acceptance: Acceptance) -> Scenario:
 def step_log_error(scenario: Scenario, batch: Floats, context: Floats) -> Floats | None:
     """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no error."""
     machine = scenario.machine
-    scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu.name)
+    scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
     if not machine.over_host:

@@ -130,7 +130,7 @@ def test_context_ranges_that_gain_nothing_apart_are_one() -> None:
 
 def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of its own."""
-    s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.6)
+    s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.5)
     table = length_table(s, (1024.0,), 256, 5)
     assert table.ranges[-1].tokens == 0
     last = table.ranges[-2]
@@ -148,7 +148,7 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     assert longer.seconds > 2 * found.seconds
     assert catch_up(s, table, 1024.0, 0).seconds == 0.0
     for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
-        views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.6)
+        views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.5)
         assert catch_up(views, table, 1024.0, 256).seconds == 0.0
     assert catch_up(s, length_table(s, (1024.0,), 4, 3), 1024.0, 256) is None
     with pytest.raises(InputError, match="--missed"):

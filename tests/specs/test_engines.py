@@ -2,6 +2,7 @@
 
 import csv
 import io
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.calibration import load_bundled, over_host, read_kernels
 from perfmodel.specs.engines import architecture_of, engines
+from perfmodel.specs.fits import Relation
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published import read_rows
 from perfmodel.specs.published_engines import (
@@ -81,14 +83,15 @@ def test_engines_that_cannot_be(gpu: str, engine: str, calibration: str | None, 
 
 def test_every_engine_says_what_an_error_rests_on() -> None:
     c = load_bundled("h200-sxm-141gb.vllm")
-    assert c.relation("target_s", "gpt-oss-120b", "h200-sxm-141gb") == "seen"
-    assert c.relation("target_s", "qwen3-8b", "h200-sxm-141gb") == "model"
-    assert c.relation("target_s", "gpt-oss-120b", "h20-sxm-96gb") == "transferred"
-    assert load_bundled("h100-sxm-80gb.vllm").relation("target_s", "gpt-oss-120b", "h100-sxm-80gb") == "gpu"
+    assert c.relation("target_s", "gpt-oss-120b", load_gpu("h200-sxm-141gb")) == "seen"
+    assert c.relation("target_s", "qwen3-8b", load_gpu("h200-sxm-141gb")) == "model"
+    assert c.relation("target_s", "gpt-oss-120b", load_gpu("h20-sxm-96gb")) == "transferred"
+    assert c.relation("target_s", "gpt-oss-120b", load_gpu("mi300x-192gb")) == "maker"
+    assert load_bundled("h100-sxm-80gb.vllm").relation("target_s", "gpt-oss-120b", load_gpu("h100-sxm-80gb")) == "gpu"
     for engine in SERVED:
         stated = engines().engines[engine].errors
         for quantity in ("target_s", "ratio"):
-            widths = [stated[r][quantity].deviation for r in ("seen", "model", "gpu", "transferred")]
+            widths = [stated[r][quantity].deviation for r in get_args(Relation)]
             assert widths == sorted(widths)
             assert widths[0] > 0.01
     assert set(SERVED) < set(ENGINES)

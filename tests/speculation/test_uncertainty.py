@@ -215,7 +215,7 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     """The stated error and the constants'; where acceptance is carried from one token to three, ln 2 of its own too."""
     carried = resolve(SERVED)
     at = np.asarray(16.0), np.asarray(8192.0), np.array([3])
-    stated = carried.machine.calibration.error("speedup", "gpt-oss-120b", "h200-sxm-141gb")
+    stated = carried.machine.calibration.error("speedup", "gpt-oss-120b", carried.machine.gpu)
     assert stated is not None
     known = math.sqrt(float(parameter_variance(carried, *at)[0]) + stated.deviation**2)
     assert ratio_log_error(carried, 16.0, 8192.0, 3) == pytest.approx(known)
@@ -275,7 +275,8 @@ def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
     """The calibration's error and the boxes' by the share of the step that is messages, at a right angle."""
     asked = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, tp=4, draft="eagle", alpha=0.7, weights="fp8")
     scenario = resolve(asked)
-    step, scatter = scenario.target_step(8.0, 4000.0), scenario.machine.calibration.error("target_s", "", "")
+    machine, step = scenario.machine, scenario.target_step(8.0, 4000.0)
+    scatter = machine.calibration.error("target_s", "", machine.gpu)
     assert scatter is not None
     share = float(step.terms["comm"]) / float(step.predicted_s)
     assert 0.1 < share < 0.9

@@ -8,6 +8,7 @@ from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.engine_recipe import ENGINES
 
 Record = dict[str, Any]
+INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
 
 
 def _percent(value: float, digits: int = 1) -> str:
@@ -22,12 +23,12 @@ def engines(found: Record) -> list[str]:
     """Step times by engine and by what the constants have not seen."""
     rows = [
         [f"{ENGINES[engine]}, by {words}", str(e["groups"]), str(e["rows"]), _percent(e["mape"]),
-         _percent(e["groups_mape"]), _signed(e["bias"]), _signed(e["worst"])]
+         _percent(e["groups_mape"]), _signed(e["bias"]), _signed(e["worst"]), *_inside(e)]
         for relation, words in RELATIONS.items()
         for engine in ENGINES
         if (e := found["engines"]["steps"][relation].get(engine))
     ]  # fmt: skip
-    head = ["T_T, held out", "groups", "rows", "mean error %", "of groups %", "bias %", "worst %"]
+    head = ["T_T, held out", "groups", "rows", "mean error %", "of groups %", "bias %", "worst %", *INSIDE]
     return table(head, rows)
 
 
@@ -43,22 +44,11 @@ def cells(found: Record) -> list[str]:
     return table(["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"], rows)
 
 
-def coverage(found: Record) -> list[str]:
-    """How often stated intervals hold what they have not seen, and how wide they are."""
-    rows = []
-    for relation, words in RELATIONS.items():
-        for engine in ENGINES:
-            if e := found["engines"]["steps"][relation].get(engine):
-                rows.append([f"T_T of {ENGINES[engine]}, by {words}", *_inside(e)])
-    for by, words in RATIOS.items():
-        for engine, e in found["engines"]["ratios"][by].items():
-            if engine != "all":
-                rows.append([f"iteration over step of {ENGINES[engine]}, by {words}", *_inside(e)])
-    return table([f"{COVERAGE:.0%} interval, held out", "inside", "of", "%", "± % (median)"], rows)
-
-
 def _inside(e: Record) -> list[str]:
-    return [str(e["inside"]), str(e["rows"]), _percent(e["inside"] / e["rows"], 0), _percent(e["width"])]
+    """How often the stated interval holds what it has not seen, and how wide it is; one group has no other to say."""
+    if "inside" not in e:
+        return ["-", "-"]
+    return [f"{e['inside']} ({_percent(e['inside'] / e['rows'], 0)} %)", _percent(e["width"], 0)]
 
 
 def ratios(found: Record) -> list[str]:
@@ -72,25 +62,34 @@ def ratios(found: Record) -> list[str]:
             right, wrong = f"{side['right']} of {side['rows']}", f"{side['sure_and_wrong']} of {side['sure']}"
             rows.append(
                 [f"{ENGINES[engine]}, by {words}", str(e["rows"]), _percent(e["mape"]), _signed(e["bias"]),
-                 _signed(e["worst"]), right, wrong]
+                 _signed(e["worst"]), *_inside(e), right, wrong]
             )  # fmt: skip
-    head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %", "side of 1 right", "sure, wrong"]
-    return table(head, rows)
+    head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
+    return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
 
 
 def ablations(found: Record) -> list[str]:
-    """What each term is worth on models and devices that were left out."""
-    rows = [
-        [name, *(_percent(errors[by]) if by in errors else "-" for by in ("in sample", "model", "gpu"))]
-        for name, errors in found["engines"]["ablations"].items()
-    ]
-    return table(["fitted anew", "in sample %", "models left out %", "devices left out %"], rows)
+    """What each term of a step is worth on models and devices that were left out."""
+    return _ablations(found, {"in sample": "in sample", "model": "models left out", "gpu": "devices left out"})
+
+
+def ratio_ablations(found: Record) -> list[str]:
+    """What each term of an iteration is worth on draft lengths or tasks, and on studies, that were left out."""
+    return _ablations(
+        found, {"in sample": "in sample", "seen": "lengths or tasks left out", "model": "studies left out"}
+    )
+
+
+def _ablations(found: Record, folds: dict[str, str]) -> list[str]:
+    ablations = found["engines"]["ablations"].items()
+    rows = [[name, *(_percent(errors[by]) for by in folds)] for name, errors in ablations if errors.keys() == {*folds}]
+    return table(["fitted anew", *(f"{words} %" for words in folds.values())], rows)
 
 
 TABLES = {
     "engines": engines,
     "engine_cells": cells,
-    "engine_coverage": coverage,
     "engine_ratios": ratios,
     "engine_ablations": ablations,
+    "engine_ratio_ablations": ratio_ablations,
 }

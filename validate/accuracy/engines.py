@@ -10,13 +10,15 @@ from perfmodel.specs.fits import Relation
 from perfmodel.validate.fit import engine_iterations as ratios
 from perfmodel.validate.fit.engine_make import Replayed, kept, replayed_from
 from perfmodel.validate.fit.engine_recipe import ENGINES
-from perfmodel.validate.fit.engine_study import Errors, covered, rows_of
+from perfmodel.validate.fit.engine_rows import group_of
+from perfmodel.validate.fit.engine_study import Errors, covered, replay, rows_of
 
 RELATIONS: dict[Relation, str] = {
     "seen": "model x device x degree",
     "model": "model",
     "gpu": "device",
     "transferred": "device and its kernels",
+    "maker": "maker of the device",
 }
 """What is left out -> in words."""
 RATIOS: dict[Relation, str] = {"seen": "draft length or task", "model": "study", "transferred": "engine"}
@@ -28,7 +30,7 @@ def figures() -> dict[str, Any]:
     made = replayed_from(found)
     return {
         "steps": {relation: _by_engine(made.steps[relation]) for relation in RELATIONS},
-        "cells": _cells(made.steps["seen"]),
+        "cells": _cells(every_step()),
         "ratios": {by: _by_engine(errors) for by, errors in made.ratios.items()},
         "sides": sides(made, found),
         "ablations": found["ablations"],
@@ -36,6 +38,8 @@ def figures() -> dict[str, Any]:
 
 
 def _by_engine(errors: Errors) -> dict[str, Any]:
+    if len(set(errors.groups)) == 1:  # no other group says how wide an interval is
+        return {errors.engines[0]: _errors(errors)}
     found = {"all": _errors(errors) | _coverage(errors)}
     inside, width = covered(errors)
     for engine in ENGINES:
@@ -115,6 +119,12 @@ def sides(made: Replayed, found: dict[str, Any]) -> dict[str, Any]:
 
 def steps_with_errors() -> list[tuple[str, str, str, float]]:
     """(engine, device, model, logarithm of predicted over measured) of every step, its group left out; for pictures."""
-    errors = replayed_from(kept()).steps["seen"]
-    rows = rows_of("seen").rows
+    errors, rows = every_step(), rows_of("seen").rows
     return [(r.engine, r.hardware, r.model, float(off)) for r, off in zip(rows, errors.off, strict=True)]
+
+
+def every_step() -> Errors:
+    """Errors of every step, its group left out, be that all there is of its model or not."""
+    rows = rows_of("seen")
+    off = replay(rows, "seen", kept()["step_folds"]["seen"])
+    return Errors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.model import ModelSpec
 from perfmodel.validate.engine.timing import Timing
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
 FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
 """Shares of what is possible; where a curve gives those of GEMMs, the one factor on it."""
+EXPERTS = "expert_factor"
+"""The one factor on kernels of routed experts, which are most of such a model's step."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
 """What any step may show beside its kernels: each layer (one attention call in each), a pass, each token in it.
 
@@ -41,20 +44,22 @@ class Sought:
     high: float
 
 
-def sought(base: Calibration, timings: Sequence[Timing], layers: int) -> dict[str, Sought]:
-    """The candidates for these rows, by name; layers: the target's.
+def sought(base: Calibration, timings: Sequence[Timing], target: ModelSpec) -> dict[str, Sought]:
+    """The candidates for these rows, by name.
 
     Whole passes say nothing of what an iteration spends outside them.
     """
     iterations = [t for t in timings if t.kind == "iteration"]
     speculative = SPECULATIVE if any(t.gamma for t in iterations) else ("kv_reread_per_query",)
     shares = FRACTIONS if base.gemm_efficiency is None else FACTORS
-    return {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *shares)}
+    experts = (EXPERTS,) if target.moe and base.expert_kernels else ()
+    layers = target.num_hidden_layers
+    return {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *shares, *experts)}
 
 
 def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Sought:
     value = getattr(base, name).value
-    if name in (*FRACTIONS, *FACTORS):
+    if name in (*FRACTIONS, *FACTORS, EXPERTS):
         start = max(value, LOWEST_FRACTION)
         most = 1.0 if CONSTANTS[name].unit == "fraction" else 2.0 * start
         return Sought(start, start / 2, LOWEST_FRACTION, most)

@@ -113,7 +113,7 @@ def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
 
 def fit(rows: Rows, base: Calibration) -> Fitted:
     """Free what the rows determine, fit it, and judge it on rows held out."""
-    candidates = sought(base, rows.timings, rows.scenario.target.num_hidden_layers)
+    candidates = sought(base, rows.timings, rows.scenario.target)
     everything = np.ones(len(rows.timings), bool)
     free = tuple(candidates)
     solved = _solve(rows, base, candidates, free, None, everything)
@@ -202,7 +202,7 @@ def log_rms(predicted: Array, measured: Array) -> float:
     return float(np.sqrt(np.mean(np.log(predicted / measured) ** 2)))
 
 
-def small_sample(rms: float, count: int, level: float = 0.90) -> float:
+def small_sample(rms: float, count: float, level: float = 0.90) -> float:
     """A root mean square of few errors, widened so that a normal interval of it holds `level` (Student's t)."""
     from scipy.stats import norm, t
 

@@ -1,6 +1,6 @@
 """What each term of an engine's calibration is worth: everything fitted anew without it, judged on held-out rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from perfmodel.specs.published_engines import DecodeRow
 from perfmodel.validate.fit import engine_iterations as ratios
 from perfmodel.validate.fit.engine_fit import fit
 from perfmodel.validate.fit.engine_make import RATIO_KEYS
-from perfmodel.validate.fit.engine_recipe import DECODING
+from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING, Parameter
 from perfmodel.validate.fit.engine_rows import Array, DecodeRows, group_of
 from perfmodel.validate.fit.engine_study import Values, own_rows, refits, replay
 
@@ -28,10 +28,19 @@ WITHOUT = {
 }
 """What is changed -> the constants that are not fitted and not there."""
 RATIOS_WITHOUT = {
-    "a draft's pass costs no more than a target's of its size": "draft_pass_s",
-    "drafted tokens route independently": "routing_independence",
-    "verification reads the cache once": "kv_reread_per_query",
+    "a draft's pass costs no more than a target's of its size": "all.draft_pass_s",
+    "no time outside the passes": "all.iteration_fixed_s",
+    "drafted tokens route independently": "all.routing_independence",
+    "verification reads the cache once": "all.kv_reread_per_query",
+    "SGLang's time outside the passes as vLLM's": "sglang.iteration_fixed_s",
 }
+"""What is changed -> the place of the constant that is not fitted and not there."""
+RATIOS_WITH = {
+    "a time outside the passes by sequence too": Parameter("all.iteration_sequence_s", 3e-6, 0.7),
+    "SGLang's draft passes apart too": Parameter("sglang.draft_pass_s", 4e-4, 1.0),
+}
+"""What was tried and dropped."""
+RATIO_FOLDS: tuple[Relation, ...] = ("seen", "model")
 
 
 def _no_curves(kernels: Calibration) -> Calibration:
@@ -73,8 +82,12 @@ def ablations(whole: Values) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, _judge(DecodeRows(rows, DECODING, change=change))
     for name, gone in WITHOUT.items():
         yield name, _judge(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)))
-    for name, constant in {"iterations as shipped": "", **RATIOS_WITHOUT}.items():
-        yield name, _judge_ratios(ratios.iterations(whole), constant)
+    iterations = ratios.iterations(whole)
+    yield "iterations as shipped", _judge_ratios(iterations, SPECULATING)
+    for name, place in RATIOS_WITHOUT.items():
+        yield name, _judge_ratios(iterations, [p for p in SPECULATING if p.place != place])
+    for name, added in RATIOS_WITH.items():
+        yield name, _judge_ratios(iterations, [*SPECULATING, added])
 
 
 def _absent(names: tuple[str, ...]) -> Callable[[Calibration], Calibration]:
@@ -92,12 +105,15 @@ def _judge(rows: DecodeRows) -> dict[str, Any]:
     return found
 
 
-def _judge_ratios(rows: list[ratios.Iteration], without: str) -> dict[str, Any]:
-    whole, slopes = ratios.fit(rows, without)
-    keys = [RATIO_KEYS["model"](row) for row in rows]
-    folds = ratios.refits(rows, slopes, keys, whole.values)
-    off = [float(ratios.off_by([row], folds[key])[0]) for row, key in zip(rows, keys, strict=True)]
-    return {"in sample": _figure(ratios.off_by(rows, whole.values)), "model": _figure(np.array(off))}
+def _judge_ratios(rows: list[ratios.Iteration], parameters: Sequence[Parameter]) -> dict[str, Any]:
+    whole = ratios.fit(rows, parameters)
+    found = {"in sample": _figure(ratios.off_by(rows, whole.values))}
+    for by in RATIO_FOLDS:
+        keys = [RATIO_KEYS[by](row) for row in rows]
+        folds = ratios.refits(rows, keys, whole.values, parameters)
+        off = [float(ratios.off_by([row], folds[key])[0]) for row, key in zip(rows, keys, strict=True)]
+        found[by] = _figure(np.array(off))
+    return found
 
 
 def _mean(off: Array, rows: tuple[DecodeRow, ...]) -> float:

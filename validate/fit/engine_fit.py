@@ -127,12 +127,19 @@ class Slopes:
         return found
 
 
-def fit_from_expected(
-    off: Callable[[Mapping[str, float]], Array], parameters: Sequence[Parameter], weigh: Callable[[Array], Array]
+def fit_anew(
+    off: Callable[[Mapping[str, float]], Array],
+    parameters: Sequence[Parameter],
+    weigh: Callable[[Array], Array],
+    start: Mapping[str, float] | None = None,
+    rounds: int = ROUNDS,
 ) -> tuple[Found, Slopes]:
-    """The constants that all rows say, and the slopes around them."""
-    values = {p.place: p.expected for p in parameters}
-    for _ in range(ROUNDS):
+    """The constants that the rows say, with slopes taken anew in every round, and the slopes around them.
+
+    start: where the search begins; left out, at what is expected.
+    """
+    values = dict(start or {p.place: p.expected for p in parameters})
+    for _ in range(rounds):
         found = Slopes.at(off, parameters, values).fit(weigh, values, rounds=1)
         values = found.values
     return found, Slopes.at(off, parameters, values)
@@ -141,4 +148,4 @@ def fit_from_expected(
 def fit(rows: DecodeRows) -> tuple[Found, Slopes]:
     """The constants that all rows of steps say, and the slopes around them."""
     everything = np.ones(len(rows.rows), dtype=bool)
-    return fit_from_expected(rows.off, rows.parameters, weigh_steps(rows, everything))
+    return fit_anew(rows.off, rows.parameters, weigh_steps(rows, everything))

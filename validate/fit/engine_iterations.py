@@ -8,6 +8,7 @@ rows of SGLang are throughputs with prefill in them, trees among them, from four
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,18 @@ from perfmodel.specs.published_engines import EngineSpeculationRow, engine_specu
 from perfmodel.specs.published_systems import ServedRow, served, step_law
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.fit.engine_fit import Found, Slopes, fit_from_expected
-from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING
+from perfmodel.validate.fit.engine_fit import Found, fit_anew
+from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING, Parameter
 from perfmodel.validate.fit.engine_rows import Array, Setting
 
 NAMED_CONTEXT = 512.0
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
 LAW_BATCHES = (1, 4, 16, 64)
 """Batches within those that the published law of step times was fitted to."""
+CLOCKED = (0.05, 0.05)
+"""Errors of ratios by the clock: 1 to 3 % are the figures', the rest the form's, which weak priors must bear."""
+REFITS = 3
+"""Rounds of a fit without some rows: small constants are far from linear in their logarithm."""
 Values = Mapping[str, float]
 
 
@@ -75,7 +80,7 @@ def iterations(decoding: Values) -> list[Iteration]:
     found = []
     for row in engine_speculation():
         if row.engine == "vllm" and row.is_chain and row.clean and row.ratio:
-            found.append(_clocked(row, decoding, row.ratio, (0.03, 0.03)))
+            found.append(_clocked(row, decoding, row.ratio, CLOCKED))
         elif row.engine == "sglang" and row.clean:
             found.append(_clocked(row, decoding, row.tokens_per_iteration / row.speedup, (0.10, 0.15)))
     for printed in served():
@@ -158,9 +163,10 @@ def with_values(calibration: Calibration, values: Values) -> Calibration:
     """A calibration with values of what an iteration costs its engine: of all engines, or of this one."""
     stated = {}
     for scope in ("all", calibration.stack):
-        for parameter in SPECULATING:
-            if parameter.place == f"{scope}.{parameter.name}" and parameter.place in values:
-                stated[parameter.name] = Constant(value=values[parameter.place], source="being fitted")
+        for place, value in values.items():
+            where, _, name = place.rpartition(".")
+            if where == scope:
+                stated[name] = Constant(value=value, source="being fitted")
     return calibration.model_copy(update=stated)
 
 
@@ -187,16 +193,20 @@ def weigh(rows: Sequence[Iteration], train: NDArray[np.bool_]) -> Callable[[Arra
     return parts
 
 
-def fit(rows: Sequence[Iteration], without: str = "") -> tuple[Found, Slopes]:
-    """The constants of an iteration that all rows say, and the slopes around them. without: one that is left out."""
-    parameters = [p for p in SPECULATING if p.name != without]
+def fit(rows: Sequence[Iteration], parameters: Sequence[Parameter] = SPECULATING) -> Found:
+    """The constants of an iteration that all rows say."""
     everything = np.ones(len(rows), dtype=bool)
-    return fit_from_expected(lambda values: off_by(rows, values), parameters, weigh(rows, everything))
+    return fit_anew(partial(off_by, rows), parameters, weigh(rows, everything))[0]
 
 
 def refits(
-    rows: Sequence[Iteration], slopes: Slopes, keys: Sequence[str], whole: Values
+    rows: Sequence[Iteration], keys: Sequence[str], whole: Values, parameters: Sequence[Parameter] = SPECULATING
 ) -> dict[str, dict[str, float]]:
-    """Constants fitted without the rows of each key."""
-    trains = {key: np.array([k != key for k in keys]) for key in keys}
-    return {key: slopes.fit(weigh(rows, train), whole).values for key, train in trains.items()}
+    """Constants fitted without the rows of each key, from those of all rows."""
+    found = {}
+    for key in dict.fromkeys(keys):
+        kept = [row for row, k in zip(rows, keys, strict=True) if k != key]
+        everything = np.ones(len(kept), dtype=bool)
+        fitted, _ = fit_anew(partial(off_by, kept), parameters, weigh(kept, everything), whole, REFITS)
+        found[key] = fitted.values
+    return found

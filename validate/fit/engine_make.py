@@ -7,7 +7,7 @@ fitting anything; what is left out together is in `engine_study.KEYS`.
 import datetime
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from perfmodel.validate.fit.engine_fit import Found, fit
 from perfmodel.validate.fit.engine_iterations import Iteration
 from perfmodel.validate.fit.engine_recipe import ENGINES
 from perfmodel.validate.fit.engine_rows import group_of
-from perfmodel.validate.fit.engine_study import KEYS, Errors, Values, refits, replay, rows_of
+from perfmodel.validate.fit.engine_study import BORROWED, KEYS, Errors, Values, refits, replay, rows_of
 from perfmodel.validate.fit.engines_file import Stated, render
 from perfmodel.validate.records.store import BUNDLED
 
@@ -36,8 +36,23 @@ RATIO_KEYS: dict[Relation, Callable[[Iteration], str]] = {
     "transferred": lambda row: row.engine,
 }
 """What is held out together of ratios: another draft length or task of a study, all of a study, all of an engine."""
-RATIO_OF: dict[Relation, Relation] = {"seen": "seen", "model": "model", "gpu": "model", "transferred": "transferred"}
+RATIO_OF: dict[Relation, Relation] = {
+    "seen": "seen", "model": "model", "gpu": "model", "transferred": "transferred", "maker": "transferred",
+}  # fmt: skip
 """Which of them says what is stated."""
+STEPS_LEFT_OUT: dict[Relation, str] = {
+    "seen": "at one degree of a device, left out where another degree was seen",
+    "model": "of models left out whole",
+    "gpu": "of devices left out whole",
+    "transferred": "of devices left out whole, with the kernels of another",
+    "maker": "of a device of another maker, with the kernels of an H200",
+}
+RATIOS_LEFT_OUT: dict[Relation, str] = {
+    "seen": "draft lengths or tasks",
+    "model": "studies",
+    "transferred": "engines",
+}
+"""Both in words, from what says little to what says more."""
 FITTED: tuple[Relation, ...] = ("seen", "model", "gpu")
 """Whose folds are fitted; where kernels are transferred too, the constants are those of the device left out."""
 Constants = Mapping[str, Mapping[str, float]]
@@ -65,10 +80,10 @@ def make() -> Made:
     whole, slopes = fit(steps)
     folds = {relation: refits(steps, slopes, relation, whole.values) for relation in FITTED}
     rows = ratios.iterations(whole.values)
-    iteration, by_ratio = ratios.fit(rows)
+    iteration = ratios.fit(rows)
     keys = {by: [key(row) for row in rows] for by, key in RATIO_KEYS.items()}
-    apart = {by: ratios.refits(rows, by_ratio, named, iteration.values) for by, named in keys.items()}
-    return Made(whole, iteration, folds | {"transferred": folds["gpu"]}, apart)
+    apart = {by: ratios.refits(rows, named, iteration.values) for by, named in keys.items()}
+    return Made(whole, iteration, folds | {"transferred": folds["gpu"], "maker": folds["gpu"]}, apart)
 
 
 @dataclass(frozen=True)
@@ -83,25 +98,30 @@ class Replayed:
         return {engine: self._of(engine) for engine in ENGINES}
 
     def _of(self, engine: str) -> Any:
-        said: dict[Relation, str] = {
-            "seen": "of models left out at one degree of one device",
-            "model": "of models left out whole",
-            "gpu": "of devices left out whole",
-            "transferred": "of devices left out whole, with the kernels of another",
-        }
-        of: dict[Relation, str] = {"seen": "draft lengths or tasks", "model": "studies", "transferred": "engines"}
         stated: Any = {}
         before: dict[str, Scatter] = {}
-        for relation, words in said.items():
+        for relation in STEPS_LEFT_OUT:
+            by = _first(STEPS_LEFT_OUT, relation, self.steps, engine)
+            over = _first(RATIOS_LEFT_OUT, RATIO_OF[relation], self.ratios, engine)
             made = {
-                "target_s": self.steps[relation].scatter(engine, f"steps {words}"),
-                "ratio": self.ratios[RATIO_OF[relation]].scatter(
-                    engine, f"{of[RATIO_OF[relation]]} left out of ratios"
-                ),
+                "target_s": _of_few(self.steps[by], engine, f"steps {STEPS_LEFT_OUT[by]}"),
+                "ratio": _of_few(self.ratios[over], engine, f"{RATIOS_LEFT_OUT[over]} left out of ratios"),
             }
             before = {q: _wider(before.get(q), scatter) for q, scatter in made.items()}
             stated[relation] = before
         return stated
+
+
+def _first(order: Iterable[Relation], relation: Relation, errors: Mapping[Relation, Errors], engine: str) -> Relation:
+    """The first that has rows of the engine, from `relation` on; else the last, which is the widest."""
+    *_, last = later = [*itertools.dropwhile(lambda each: each != relation, order)]
+    return next((each for each in later if engine in errors[each].engines), last)
+
+
+def _of_few(errors: Errors, engine: str, source: str) -> Scatter:
+    """What to state: of an engine without rows what all others say; of a single group no quantile."""
+    scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
+    return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) == 1 else scatter
 
 
 def _wider(less: Scatter | None, more: Scatter) -> Scatter:
@@ -121,7 +141,8 @@ def replayed(
             **{r.hardware: whole for r in rows.rows if r.hardware not in step_folds["gpu"]},
         }
         off = replay(rows, relation, folds)
-        steps[relation] = Errors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+        errors = Errors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+        steps[relation] = errors.beside_others() if relation == "seen" else errors
     found, measured = {}, ratios.iterations(whole)
     for by, key in RATIO_KEYS.items():
         off = np.array([float(ratios.off_by([row], ratio_folds[by][key(row)])[0]) for row in measured])
@@ -186,7 +207,7 @@ def kept() -> dict[str, Any]:
         raise InputError(f"{path()}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
     if found.get("schema_version") != SCHEMA_VERSION:
         raise InputError(f"{path()}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
-    found["step_folds"]["transferred"] = found["step_folds"]["gpu"]
+    found["step_folds"]["transferred"] = found["step_folds"]["maker"] = found["step_folds"]["gpu"]
     return found
 
 

@@ -47,9 +47,7 @@ DECODING = (
 SPECULATING = (
     Parameter("all.draft_pass_s", 2e-4, 0.5),
     Parameter("all.iteration_fixed_s", 4e-4, 0.5),
-    Parameter("all.iteration_sequence_s", 1e-5, 0.7),
     Parameter("all.routing_independence", 0.6, 0.6),
-    Parameter("all.kv_reread_per_query", 0.03, 0.4),
-    Parameter("sglang.draft_pass_s", 4e-4, 1.0),
+    Parameter("all.kv_reread_per_query", 0.03, 0.2),
     Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
 )

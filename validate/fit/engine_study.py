@@ -1,7 +1,8 @@
 """What the engines' constants are worth: refits without whole groups of rows, and the intervals that follow.
 
-Rows of one group (model, device, degree) err together, so a group counts as one; an engine with few groups borrows from
-the others. The half-width of an interval is the quantile of such errors, so that it holds what it says.
+Rows of one group (model, device, degree) err together, so a group counts as many as are independent in it; an engine
+with few groups borrows from the others. The half-width of an interval is the quantile of such errors, so that it holds
+what it says.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -11,7 +12,9 @@ import numpy as np
 
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.fits import COVERAGE, Relation, Scatter
+from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published_engines import DecodeRow, engine_decode
+from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.fit.engine_fit import Slopes, weigh_steps
 from perfmodel.validate.fit.engine_recipe import DECODING
 from perfmodel.validate.fit.engine_rows import Array, DecodeRows, group_of
@@ -30,6 +33,7 @@ KEYS: dict[Relation, Callable[[DecodeRow], Hashable]] = {
     "model": lambda row: (row.engine, row.model),
     "gpu": lambda row: row.hardware,
     "transferred": lambda row: row.hardware,
+    "maker": lambda row: row.hardware,
 }
 """What is held out together."""
 Values = Mapping[str, float]
@@ -47,10 +51,12 @@ def own_rows() -> list[DecodeRow]:
 
 
 def rows_of(relation: Relation) -> DecodeRows:
-    """All rows, counted for this relation; devices without kernels are there where kernels are transferred."""
-    if relation == "transferred":
-        return DecodeRows(engine_decode(), DECODING, STAND_INS)
-    return DecodeRows(own_rows(), DECODING)
+    """All rows of devices with kernels, counted for this relation; of another maker's device, its rows alone."""
+    if relation == "maker":
+        makers = {load_gpu(device).vendor for device in STAND_INS.values()}
+        others = [row for row in engine_decode() if load_gpu(row.hardware).vendor not in makers]
+        return DecodeRows(others, DECODING, STAND_INS)
+    return DecodeRows(own_rows(), DECODING, STAND_INS if relation == "transferred" else None)
 
 
 def refits(rows: DecodeRows, slopes: Slopes, relation: Relation, whole: Values) -> dict[str, dict[str, float]]:
@@ -81,13 +87,30 @@ class Errors:
     engines: Sequence[str]
     groups: Sequence[Hashable]
 
-    def weights(self, engine: str) -> Array:
-        """Of rows, for what is said of one engine: a group of its own counts 1, of another `BORROWED`."""
-        sizes: dict[Hashable, int] = {}
-        for group in self.groups:
-            sizes[group] = sizes.get(group, 0) + 1
-        own = np.where([e == engine for e in self.engines], 1.0, BORROWED)
-        return own / np.array([sizes[group] for group in self.groups], float)
+    def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
+        """Of rows, for what is said of one engine: a row of another counts `borrowed`.
+
+        A group counts as many as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling, 5.4):
+        rho is the share of the engine's squared errors that the rows of a group have in common.
+        """
+        members: dict[Hashable, list[int]] = {}
+        for i, group in enumerate(self.groups):
+            members.setdefault(group, []).append(i)
+        own = {name: [i for i in members.values() if self.engines[i[0]] == name] for name in set(self.engines)}
+        common = {name: self._common(groups) for name, groups in own.items()}
+        found = np.empty(len(self.off))
+        for index in members.values():
+            name = self.engines[index[0]]
+            share = 1.0 / (1.0 + (len(index) - 1) * common[name])
+            found[index] = share if name == engine else borrowed * share
+        return found
+
+    def _common(self, groups: list[list[int]]) -> float:
+        """rho of these groups; 1, so that each counts once, where none has several rows."""
+        several = [self.off[index] for index in groups if len(index) > 1]
+        apart = sum(float(np.var(off, ddof=1)) * len(off) for off in several)
+        whole = sum(float(np.sum(off**2)) for off in several)
+        return min(max(1.0 - apart / whole, 0.0), 1.0) if whole else 1.0
 
     def without(self, names: Iterable[str]) -> "Errors":
         """The others' errors; names: `name_of` of groups."""
@@ -95,12 +118,24 @@ class Errors:
         kept = [i for i, group in enumerate(self.groups) if name_of(group) not in gone]
         return Errors(self.off[kept], [self.engines[i] for i in kept], [self.groups[i] for i in kept])
 
-    def scatter(self, engine: str, source: str) -> Scatter:
-        """What to state of an engine."""
-        weights, size = self.weights(engine), np.abs(self.off)
+    def beside_others(self) -> "Errors":
+        """Those of models that were seen at another degree of the same device, and not left out whole."""
+        degrees: dict[Hashable, set[Hashable]] = {}
+        for group in self.groups:
+            degrees.setdefault(group[:3], set()).add(group)  # type: ignore[index]
+        return self.without(name_of(g) for g in self.groups if len(degrees[g[:3]]) == 1)  # type: ignore[index]
+
+    def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
+        """What to state of an engine: the quantile, widened as an interval of a next one for the number behind it.
+
+        That is by Student's t, and by the square root of 1 + 1/n.
+        """
+        weights, size = self.weights(engine, borrowed), np.abs(self.off)
         rms = float(np.sqrt(np.average(size**2, weights=weights)))
         rows = sum(e == engine for e in self.engines) or len(self.off)
-        return Scatter(log_rms=_rounded(rms), log_within=_rounded(quantile(size, weights)), rows=rows, source=source)
+        count = float(np.sum(weights))
+        within = quantile(size, weights) * small_sample(1.0, count) * (1.0 + 1.0 / count) ** 0.5
+        return Scatter(log_rms=_rounded(rms), log_within=_rounded(within), rows=rows, source=source)
 
 
 def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:

@@ -14,6 +14,7 @@ from perfmodel.answers.whatif import whatif
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.model import load_model
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
 from perfmodel.validate.engine.constants import sought
@@ -107,7 +108,7 @@ def test_bare_passes_are_fitted_as_passes() -> None:
     assert (
         by_kind[1.0, 1024.0, 3, "pass_with_draft"] > by_kind[1.0, 1024.0, 3, "pass"] > by_kind[1.0, 1024.0, 0, "pass"]
     )
-    assert "iteration_fixed_s" not in sought(load_calibration(BASE), rows, 32)
+    assert "iteration_fixed_s" not in sought(load_calibration(BASE), rows, load_model("llama-3.1-8b"))
     assert log_rms(made(rows).fitted.held_out, np.array([t.seconds for t in rows])) < 0.03
 
 

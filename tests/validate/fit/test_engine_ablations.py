@@ -8,7 +8,7 @@ import pytest
 from perfmodel.specs.calibration import load_bundled
 from perfmodel.specs.published_engines import engine_decode
 from perfmodel.validate.fit import engine_ablations as study
-from perfmodel.validate.fit.engine_recipe import DECODING
+from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING, Parameter
 from perfmodel.validate.fit.engine_rows import DecodeRows, load_kernels
 
 KERNELS = load_kernels("h200-sxm-141gb.vllm")
@@ -54,18 +54,21 @@ def test_changes_of_kernels() -> None:
 
 def test_every_ablation_is_judged_by_rows_without_what_it_takes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[DecodeRows] = []
-    asked: list[str] = []
+    asked: list[list[Parameter]] = []
     few = [row for row in engine_decode() if row.engine == "vllm" and row.context_std_tokens][:2]
     monkeypatch.setattr(study, "own_rows", lambda: few)
     monkeypatch.setattr(study.ratios, "iterations", lambda whole: [])
     monkeypatch.setattr(study, "_judge", lambda rows: seen.append(rows) or {"in sample": len(seen)})
-    monkeypatch.setattr(study, "_judge_ratios", lambda rows, without: asked.append(without) or {})
+    monkeypatch.setattr(study, "_judge_ratios", lambda rows, parameters: asked.append([*parameters]) or {})
     names = [name for name, _ in study.ablations({"x": 1.0})]
     assert names == [
         *("as shipped", "batches of one length", *study.CHANGED, *study.WITHOUT),
-        *("iterations as shipped", *study.RATIOS_WITHOUT),
+        *("iterations as shipped", *study.RATIOS_WITHOUT, *study.RATIOS_WITH),
     ]
-    assert asked == ["", *study.RATIOS_WITHOUT.values()]
+    assert asked[0] == [*SPECULATING]
+    for place, parameters in zip(study.RATIOS_WITHOUT.values(), asked[1:], strict=False):
+        assert {p.place for p in SPECULATING} - {p.place for p in parameters} == {place}
+    assert [parameters[-1] for parameters in asked[-2:]] == [*study.RATIOS_WITH.values()]
     whole, even = seen[:2]
     assert np.all([np.any(group.scenario.context_std > 0) for group in whole.groups])
     assert np.all([np.all(group.scenario.context_std == 0) for group in even.groups])
@@ -93,10 +96,11 @@ def test_a_judgement_has_errors_within_and_without(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_judgement_of_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two rows of two studies, each off by its own fold's constant."""
-    rows: Any = [type("Row", (), {"study": "s"}), type("Row", (), {"study": "t"})]
+    """Two rows of two studies and groups, each off by its own fold's constant."""
+    rows: Any = [type("Row", (), {"study": "s", "group": "g"}), type("Row", (), {"study": "t", "group": "h"})]
     whole: Any = type("Found", (), {"values": {"x": 1.05}})
-    monkeypatch.setattr(study.ratios, "fit", lambda rows, without: (whole, None))
-    monkeypatch.setattr(study.ratios, "refits", lambda rows, slopes, keys, values: {"s": {"x": 1.1}, "t": {"x": 1.3}})
+    folds = {"s": {"x": 1.1}, "t": {"x": 1.3}, "g": {"x": 1.2}, "h": {"x": 1.4}}
+    monkeypatch.setattr(study.ratios, "fit", lambda rows, parameters: whole)
+    monkeypatch.setattr(study.ratios, "refits", lambda rows, keys, values, parameters: folds)
     monkeypatch.setattr(study.ratios, "off_by", lambda rows, values: np.log([values["x"]] * len(rows)))
-    assert study._judge_ratios(rows, "") == {"in sample": 0.05, "model": 0.2}
+    assert study._judge_ratios(rows, []) == {"in sample": 0.05, "seen": 0.3, "model": 0.2}

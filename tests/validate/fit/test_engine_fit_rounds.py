@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.validate.fit.engine_fit import Slopes, _soft, fit, fit_from_expected, solve, weigh_steps
+from perfmodel.validate.fit.engine_fit import Slopes, _soft, fit, fit_anew, solve, weigh_steps
 from perfmodel.validate.fit.engine_recipe import Parameter
 
 FREE = 1e6
@@ -100,7 +100,7 @@ def test_two_rounds_of_a_fit_keep_the_slopes_and_measure_the_errors_anew() -> No
 def test_a_fit_from_what_is_expected_takes_five_steps_with_slopes_of_their_own() -> None:
     """(ln a)^3 from ln a = 1: each step of Newton's method keeps two thirds."""
     parameters = [Parameter("all.a", e, FREE)]
-    found, slopes = fit_from_expected(lambda v: np.array([log(v["all.a"]) ** 3]), parameters, lambda off: off * 1e6)
+    found, slopes = fit_anew(lambda v: np.array([log(v["all.a"]) ** 3]), parameters, lambda off: off * 1e6)
     at = (2 / 3) ** 5
     assert log(found.values["all.a"]) == pytest.approx(at, rel=0.02)
     assert slopes.by_parameter == pytest.approx(3 * log(found.values["all.a"]) ** 2, rel=0.02)

@@ -87,7 +87,7 @@ def test_rows_are_read_from_their_tables(rows: list[Iteration]) -> None:
         )  # fmt: skip
         assert its.scenario.draft_shard.model.name != its.scenario.target.name
         assert its.scenario.machine.tensor_parallel == row.tensor_parallel
-    assert all((by[name].own, by[name].shared) == (0.03, 0.03) for name in timed)
+    assert all((by[name].own, by[name].shared) == (0.05, 0.05) for name in timed)
     assert all((by[name].own, by[name].shared) == (0.10, 0.15) for name in clean)
     for name in timed:
         assert by[name].ratio == measured[name].iteration_ms / measured[name].step_ms
@@ -136,13 +136,11 @@ def test_the_law_is_a_row_at_four_batches(rows: list[Iteration]) -> None:
 def test_a_fit_leaves_out_what_it_is_told_and_a_fold_its_rows(rows: list[Iteration]) -> None:
     """Two rows that the constants meet exactly, and one that asks for twice as much."""
     few = [row for row in rows if row.name in {r.id for r in engine_speculation() if r.engine == "vllm"}][:3]
-    found, slopes = ratios.fit(few, without="draft_pass_s")
-    assert "all.draft_pass_s" not in found.values
-    assert "sglang.draft_pass_s" not in found.values
-    assert set(found.values) < {p.place for p in ratios.SPECULATING}
-    assert slopes.by_parameter.shape == (3, len(found.values))
-    apart = refits(few, slopes, ["x", "y", "y"], found.values)
+    parameters = [p for p in ratios.SPECULATING if p.name != "draft_pass_s"]
+    found = ratios.fit(few, parameters)
+    assert set(found.values) == {p.place for p in parameters} < {p.place for p in ratios.SPECULATING}
+    apart = refits(few, ["x", "y", "y"], found.values, parameters)
     assert set(apart) == {"x", "y"}
-    only = slopes.fit(weigh(few, np.array([False, True, True])), found.values)
-    assert apart["x"] == pytest.approx(only.values)
+    only = ratios.fit(few[1:], parameters)  # from what is expected, and in more rounds
+    assert apart["x"] == pytest.approx(only.values, rel=1e-3)
     assert apart["x"] != pytest.approx(apart["y"], rel=1e-6)

@@ -66,23 +66,31 @@ def test_the_wider_of_two_errors_is_stated() -> None:
 
 
 def test_less_held_out_is_never_less_sure() -> None:
-    """Steps err by 0.1, 0.3, 0.2 and 0.1 as more is left out, ratios by 0.4, 0.2 (devices: studies) and 0.5."""
+    """Steps err by 0.1, 0.3, 0.2 and 0.1 as more is left out, ratios by 0.4, 0.2 (devices: studies) and 0.5.
 
-    def errors(off: float) -> Errors:
-        return Errors(np.full(3, off), ["vllm"] * 3, ["a", "b", "c"])
+    Of another maker's device there is one group; SGLang has no steps at another degree, TensorRT-LLM no iterations.
+    """
+    many = [f"{engine} {i}" for engine in ("vllm", "trtllm", "sglang") for i in range(300)]
 
-    steps: Any = {"seen": errors(0.1), "model": errors(0.3), "gpu": errors(0.2), "transferred": errors(0.1)}
-    ratios: Any = {"seen": errors(0.4), "model": errors(0.2), "transferred": errors(0.5)}
+    def errors(off: float, *engines: str) -> Errors:
+        groups = [g for g in many if g.split()[0] in engines]
+        return Errors(np.full(len(groups), off), [g.split()[0] for g in groups], groups)
+
+    every = ("vllm", "trtllm", "sglang")
+    steps: Any = {"seen": errors(0.1, "vllm", "trtllm"), "model": errors(0.3, *every), "gpu": errors(0.2, *every)}
+    steps |= {"transferred": errors(0.1, *every), "maker": Errors(np.array([0.6, 0.8]), ["sglang"] * 2, ["x", "x"])}
+    ratios: Any = {"seen": errors(0.4, "vllm", "sglang"), "model": errors(0.2, "vllm", "sglang")}
+    ratios |= {"transferred": errors(0.5, "vllm", "sglang")}
     found = Replayed(steps, ratios).stated()
     assert set(found) == {"vllm", "trtllm", "sglang"}
-    for stated in found.values():
-        assert [stated[r]["target_s"].log_within for r in ("seen", "model", "gpu", "transferred")] == [
-            0.1,
-            0.3,
-            0.3,
-            0.3,
-        ]
-        assert [stated[r]["ratio"].log_within for r in ("seen", "model", "gpu", "transferred")] == [0.4, 0.4, 0.4, 0.5]
+    order = ("seen", "model", "gpu", "transferred")
+    for engine, stated in found.items():
+        within = [stated[r]["target_s"].log_within for r in order]
+        assert within == pytest.approx([0.3 if engine == "sglang" else 0.1, 0.3, 0.3, 0.3], rel=0.01)
+        within = [stated[r]["ratio"].log_within for r in (*order, "maker")]
+        assert within == pytest.approx([0.5] * 5 if engine == "trtllm" else [0.4, 0.4, 0.4, 0.5, 0.5], rel=0.01)
+        assert stated["maker"]["target_s"].log_within is None
+        assert stated["maker"]["target_s"].log_rms == pytest.approx(0.5**0.5, abs=1e-3)
     assert found["vllm"]["gpu"]["target_s"].source == "steps of models left out whole"
     assert found["vllm"]["transferred"]["ratio"].source == "engines left out of ratios"
 
@@ -153,18 +161,18 @@ def test_everything_is_made_from_all_rows_and_without_each_fold(monkeypatch: pyt
     monkeypatch.setattr(engine_make, "refits", lambda rows, slopes, by, whole: (rows, slopes, by, whole))
     ratios = SimpleNamespace(
         iterations=lambda values: [row],
-        fit=lambda rows: (SimpleNamespace(values="all ratios"), "ratio slopes"),
-        refits=lambda rows, slopes, keys, whole: (slopes, keys, whole),
+        fit=lambda rows: SimpleNamespace(values="all ratios"),
+        refits=lambda rows, keys, whole: (keys, whole),
     )
     monkeypatch.setattr(engine_make, "ratios", ratios)
     made: Any = engine_make.make()
     assert (made.steps.values, made.iteration.values) == ("all of seen", "all ratios")
     assert made.step_folds == {
         **{by: ("seen", "slopes", by, "all of seen") for by in ("seen", "model", "gpu")},
-        "transferred": ("seen", "slopes", "gpu", "all of seen"),
+        **dict.fromkeys(("transferred", "maker"), ("seen", "slopes", "gpu", "all of seen")),
     }
     keys = {"seen": "g", "model": "s", "transferred": "vllm"}
-    assert made.ratio_folds == {by: ("ratio slopes", [key], "all ratios") for by, key in keys.items()}
+    assert made.ratio_folds == {by: ([key], "all ratios") for by, key in keys.items()}
 
 
 def test_folds_of_a_transfer_are_those_of_devices(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,13 @@
 """``hardware/engines.yaml``: what is written of it is what was read from it."""
 
 import datetime
+from typing import get_args
 
 import numpy as np
 import yaml
 
 from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import Scatter, square
+from perfmodel.specs.fits import Relation, Scatter, square
 from perfmodel.validate.fit.engine_fit import Found
 from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING
 from perfmodel.validate.fit.engines_file import path, render
@@ -44,9 +45,7 @@ def test_numbers_are_short_and_numbers_to_yaml_and_correlations_stay_within_one(
     over = np.ones((len(SPECULATING), len(SPECULATING))) * 0.04 * (1 + 1e-9)
     np.fill_diagonal(over, 0.04)
     over[1, 0] = over[0, 1] = 0.04 * 0.98765
-    scatter = {
-        r: {"target_s": Scatter(log_rms=0.1, rows=3, source="by hand")} for r in ("seen", "model", "gpu", "transferred")
-    }
+    scatter = {r: {"target_s": Scatter(log_rms=0.1, rows=3, source="by hand")} for r in get_args(Relation)}
     stated = dict.fromkeys(engines().engines, scatter)
     text = render(
         steps, Found(values, over), stated, scatter["seen"]["target_s"], {}, {}, (7, 9), datetime.date(2031, 2, 3)
@@ -56,7 +55,7 @@ def test_numbers_are_short_and_numbers_to_yaml_and_correlations_stay_within_one(
         "value": 1e-5, "stderr": 5e-6, "source": "fitted to 7 steps of engine_decode.csv",
     }  # fmt: skip
     assert made["constants"]["draft_pass_s"]["stderr"] == 2e-6
-    assert made["engines"]["sglang"]["constants"]["draft_pass_s"]["source"] == "fitted to 9 ratios of iterations"
+    assert made["engines"]["sglang"]["constants"]["iteration_fixed_s"]["source"] == "fitted to 9 ratios of iterations"
     assert made["engines"]["trtllm"]["architectures"]["hopper"]["attention_bandwidth_fraction_fp8"]["times"] is True
     assert made["fit"]["correlation"][:3] == [[1], [0.988, 1], [1.0, 1.0, 1]]
     assert made["engines"]["vllm"]["measured"] == {}
