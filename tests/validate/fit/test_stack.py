@@ -49,6 +49,12 @@ def test_an_overhead_of_nothing_is_left_as_it_is(made: tuple[MeasuredPoint, ...]
     assert found.held_out["target_s"].rows > 0
 
 
+def test_passes_of_some_points_are_enough(made: tuple[MeasuredPoint, ...]) -> None:
+    """A point whose passes were not timed alone still counts by its whole iteration."""
+    bare = (replace(made[0], target_s=None, verify_s=None, draft_s=None), *made[1:])
+    assert fit_stack(bare, KERNELS).factors == pytest.approx(FACTORS, rel=1e-3)
+
+
 def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
     """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
     odd = folds_of(made, "point") % 2 == 1
