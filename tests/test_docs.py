@@ -1,12 +1,9 @@
 """The docs are true: generated pages are fresh, and every example of README.md and docs/ prints what it shows."""
 
 import doctest
-import importlib.util
 import re
 import shlex
 import subprocess
-import sys
-import types
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +14,7 @@ import typer
 import yaml
 
 from perfmodel import cli
+from tests.scripts import of_docs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -27,17 +25,7 @@ COMMAND = re.compile(
 )
 
 
-def generator() -> types.ModuleType:
-    sys.path.insert(0, str(ROOT / "docs"))  # as for `python docs/generate.py`
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATE = generator()
+GENERATE = of_docs("generate")
 
 
 def blocks(page: Path, language: str) -> list[str]:

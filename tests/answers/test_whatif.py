@@ -307,3 +307,13 @@ def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
 
 def test_no_batch_is_the_best_where_not_one_sequence_fits() -> None:
     assert whatif(**OPEN | {"model": "llama-3.1-70b"}).best is None
+
+
+def test_a_device_of_another_maker_is_told_apart() -> None:
+    """Kernels of NVIDIA's devices answer for AMD's with a warning and a wider interval than for another NVIDIA."""
+    asked = {"model": "llama-3.1-8b", "batch": 8, "context": 8192, "draft": "eagle", "gamma": 3, "alpha": 0.7}
+    other, own = (whatif(**asked, hardware=gpu) for gpu in ("mi300x", "a100-sxm-80gb"))
+    assert any(text.startswith("mi300x-192gb is of another maker: measured steps") for text in other.warnings)
+    assert not any("another maker" in text for text in own.warnings)
+    low, high = other.speedup_interval
+    assert high / low > own.speedup_interval[1] / own.speedup_interval[0]

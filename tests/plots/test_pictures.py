@@ -1,8 +1,6 @@
 """The pictures of README and docs are fresh, each has its command, and each how-to has one."""
 
-import importlib.util
 import re
-import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +11,9 @@ import yaml
 from perfmodel import plots
 from perfmodel.answers.query import resolve
 from tests.plots.asked import ASK, ROOT
+from tests.scripts import of_docs
 
-
-def pictures() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "picture.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PICTURE = pictures()
+PICTURE = of_docs("picture")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 

@@ -1,4 +1,4 @@
-"""Tokens per iteration: golden numbers, exact conversions, mixtures, and batches against seeded simulation."""
+"""Tokens per iteration: golden numbers, exact conversions, mixtures, and the type that the engine holds."""
 
 import math
 import pickle
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from perfmodel.errors import InputError
 from perfmodel.speculation import acceptance as acc
@@ -292,85 +291,6 @@ def test_how_far_an_acceptance_is_carried():
     assert Acceptance.from_positions([0.5, 0.4]).carried([1, 2]).tolist() == [0, 0]
     assert known.effective_alpha(9) == known.alpha
     assert Acceptance.from_positions([0.8, 0.8]).effective_alpha(2) == pytest.approx(0.8)
-
-
-# Batches.
-
-
-def test_lockstep_is_the_minimum_over_sequences():
-    survival = Acceptance.from_alpha(0.8).survival(3)
-    by_hand = [1 + sum(0.8 ** (j * b) for j in (1, 2, 3)) for b in (1, 4, 32)]
-    np.testing.assert_allclose(acc.lockstep_tokens_per_iteration(survival, np.array([1, 4, 32])), by_hand)
-    gained = 1 + _accepted(0.8, 3, (100_000, 4)).min(-1)
-    assert acc.lockstep_tokens_per_iteration(survival, 4) == pytest.approx(gained.mean(), rel=0.01)
-
-
-def test_static_batch_agrees_with_simulation():
-    survival = Acceptance.from_alpha(0.7).survival(3)
-    for batch, tokens in ((1, 40), (8, 40), (32, 100)):
-        gains = 1 + _accepted(0.7, 3, (2000, batch, tokens))
-        needed = np.argmax(np.cumsum(gains, -1) >= tokens, -1) + 1
-        simulated = tokens / needed.max(-1).mean()
-        assert acc.static_batch_tokens_per_iteration(survival, batch, tokens) == pytest.approx(simulated, rel=0.01)
-
-
-def _accepted(alpha: float, gamma: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Accepted draft tokens of one iteration each: a geometric run cut at gamma."""
-    return np.minimum(np.random.default_rng(7).geometric(1 - alpha, shape) - 1, gamma)
-
-
-def test_static_batch_by_hand():
-    # gamma 1, alpha 1/2, 2 tokens: 1 iteration with probability 1/2, else 2. E = 1.5; of two sequences E[max] = 1.75
-    omega = acc.static_batch_tokens_per_iteration([1, 0.5], np.array([1, 2]), 2)
-    np.testing.assert_allclose(omega, [2 / 1.5, 2 / 1.75])
-    assert acc.static_batch_tokens_per_iteration([1, 0.5], 64, 1) == pytest.approx(1)
-    assert acc.static_batch_tokens_per_iteration([1, 0], 64, 10) == pytest.approx(1)
-    assert acc.static_batch_tokens_per_iteration([1, 1, 1], 64, 9) == pytest.approx(3)
-
-
-def test_static_batch_drops_what_its_last_iteration_drafts_beyond_the_end():
-    """gamma 2, alpha 1/2: 1, 2 or 3 tokens with probability 1/2, 1/4, 1/4.
-
-    3 tokens: unfinished after one iteration 3/4, after two (1 and 1) 1/4, after three 0: E = 1 + 3/4 + 1/4 = 2; of two
-    sequences 1 + (1 - 1/16) + (1 - 9/16). 4 tokens: 1, then 1/4 + 2/8, then 1/8: E = 2.625.
-    """
-    survival = [1, 0.5, 0.25]
-    three = acc.static_batch_tokens_per_iteration(survival, np.array([1, 2]), 3)
-    np.testing.assert_allclose(three, [3 / 2, 3 / (1 + 15 / 16 + 7 / 16)], rtol=1e-12)
-    assert acc.static_batch_tokens_per_iteration(survival, 1, 4) == pytest.approx(4 / 2.625, rel=1e-12)
-
-
-@pytest.mark.parametrize(("alpha", "tokens"), [(0.7, 30), (0.7, 20_000), (0.999, 3000), (0.02, 3000), (0.5, 100_000)])
-def test_a_long_static_batch_is_a_binomial_at_gamma_1(alpha: float, tokens: int) -> None:
-    """An iteration gains 1 token or, with alpha, 2: n iterations lack N tokens where Binomial(n, alpha) < N - n."""
-    n = np.arange(tokens)
-    unfinished = binom.cdf(tokens - n - 1, n, alpha)
-    for batch in (1, 64, 10**6):
-        expected = tokens / -np.expm1(batch * np.log1p(-np.minimum(unfinished, 1 - 2**-53))).sum()
-        assert acc.static_batch_tokens_per_iteration([1, alpha], batch, tokens) == pytest.approx(expected, rel=1e-9)
-
-
-def test_a_static_batch_keeps_the_shape_of_batches() -> None:
-    batch = np.array([[[8.0]], [[1.0]], [[8.0]]])
-    omega = acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], batch, 50)
-    assert omega.shape == (3, 1, 1)
-    assert omega[0, 0, 0] == omega[2, 0, 0] == acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], 8, 50)
-
-
-@given(positions, st.integers(1, 256), st.integers(1, 60))
-def test_lockstep_is_worst_and_nothing_beats_ragged(a, batch, tokens):
-    survival = acc.survival_from_conditional(a)
-    ragged = acc.tokens_from_survival(survival)
-    static = acc.static_batch_tokens_per_iteration(survival, batch, tokens)
-    assert 1 - 1e-9 <= static <= ragged * (1 + 1e-9)
-    assert acc.lockstep_tokens_per_iteration(survival, batch) <= ragged * (1 + 1e-12)
-    assert static <= acc.static_batch_tokens_per_iteration(survival, 1, tokens) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("batch", "tokens"), [(0, 10), (4, 0), (math.nan, 10), (4, 10**9)])
-def test_static_batch_refuses_what_cannot_be(batch, tokens):
-    with pytest.raises(InputError):
-        acc.static_batch_tokens_per_iteration([1, 0.5], batch, tokens)
 
 
 # The marginal rule.

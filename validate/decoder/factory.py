@@ -8,7 +8,7 @@ from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache, RollingCache
 from perfmodel.validate.decoder.drafts import Draft, ModelDraft, ViewRunner
 from perfmodel.validate.decoder.kv import View
-from perfmodel.validate.decoder.kv.streamingllm import PREFILL_CHUNK
+from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.ngram import NGramDraft
 from perfmodel.validate.decoder.request import Request
@@ -62,7 +62,7 @@ def _cache(model: Model, request: Request, rolls: bool = False) -> KVCache:
     if not rolls:
         return KVCache(*shape, room, spec.head_dim, model.device, model.dtype)
     assert model.frequencies is not None
-    recent = max(PREFILL_CHUNK, request.queries, _slots(request))
+    recent = max(WINDOW_CHUNK, request.queries, _slots(request))
     return RollingCache(model.frequencies, *shape, recent, spec.head_dim, model.device, model.dtype)
 
 

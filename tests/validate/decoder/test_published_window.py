@@ -115,7 +115,7 @@ def test_drafts_are_drawn_from_what_the_account_says(
     layers: str,
 ) -> None:
     """Of ragged prompts, through acceptance and rejection, whatever the chunks in which the prompt is read."""
-    monkeypatch.setattr(streamingllm, "PREFILL_CHUNK", chunk)
+    monkeypatch.setattr(streamingllm, "WINDOW_CHUNK", chunk)
     target, small = (make_model(**MODELS[layers], num_hidden_layers=count) for count in (2, 1))
     model, draft = (small, small) if kind == "model" else (target, None)
     method = f"streamingllm:{budget},sinks={sinks},own_prefill=true"

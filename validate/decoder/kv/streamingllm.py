@@ -11,7 +11,7 @@ from perfmodel.validate.decoder.cache import KVCache, RollingCache
 from perfmodel.validate.decoder.kv.base import Packed, only
 from perfmodel.validate.decoder.runner import Observed
 
-PREFILL_CHUNK = 128
+WINDOW_CHUNK = 128
 """Prompt tokens that are run through a window at a time; the last of them sees as many beyond the budget."""
 
 
@@ -76,7 +76,7 @@ class RollingView(StreamingView):
     ) -> None:
         assert isinstance(source, RollingCache)
         super().__init__(method, source, attention, new_tokens, max_accepted)
-        self.frequencies, self.chunk = source.frequencies, min(PREFILL_CHUNK, self.ring)
+        self.frequencies, self.chunk = source.frequencies, min(WINDOW_CHUNK, self.ring)
         self.sink_keys = torch.zeros_like(self.k[..., : self.sinks, :])
         """At their own positions: rotating what was rotated before would add up the rounding."""
 

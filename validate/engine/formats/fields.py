@@ -82,8 +82,8 @@ def interference(batch: float, prompts: float, ttft_s: float, step_s: float, out
 
 
 def of_client(
-    where: str, tpot_s: float, drafted: tuple[int, float], batch: float, lengths: tuple[float, float], ttft_s: float,
-    prompts: float,
+    where: str, tpot_s: float, drafted: tuple[int, float], batch: float, lengths: tuple[float, float],
+    ttft_s: float | None, prompts: float,
 ) -> Timing:  # fmt: skip
     """The step of a client that states median times of a token and to the first one: Omega tokens an iteration.
 
@@ -102,7 +102,7 @@ def of_client(
         output=output,
         ttft_s=ttft_s,
         how="Omega x median TPOT" if gamma else "median TPOT",
-        prefill_share=interference(batch, prompts, ttft_s, gained * tpot_s, output, gained),
+        prefill_share=interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, output, gained),
     )
 
 

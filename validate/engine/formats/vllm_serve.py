@@ -4,17 +4,17 @@ iteration = Omega x TPOT. A detailed file has every chunk's time: where chunks h
 gains, a chunk is an iteration, and their median is free of other requests' prefill.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.validate.engine.acceptance import vllm as acceptance
 from perfmodel.validate.engine.formats.fields import (
     bunched,
-    interference,
     median,
-    middle,
     number,
     numbers,
     objects,
+    of_client,
     optional,
     positive,
     thinned,
@@ -48,25 +48,15 @@ def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
     batch = min(asked, completed) if asked else _by_little(where, run)
     chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(numbers(where, run, "output_lens")) - completed
-    if chunks and abs(tokens / len(chunks) / gained - 1) <= ONE_CHUNK and not bunched(chunks):
-        gained, seconds, share = tokens / len(chunks), positive(where, "itls", median(chunks)), 0.0
-        how = "median time between chunks, one an iteration"
-    else:
-        chunks, seconds = [], gained * tpot
-        share = interference(batch, completed, ttft or 0.0, seconds, output, gained)
-        how = "Omega x median TPOT" if length else "median TPOT"
-    return Timing(
-        where=where,
-        seconds=seconds,
-        batch=batch,
-        context=middle(prompt, output),
-        gamma=length,
-        tokens_per_iteration=gained,
-        prompt=prompt,
-        output=output,
-        ttft_s=ttft,
-        how=how,
-        prefill_share=share,
+    step = of_client(where, tpot, (length, gained), batch, (prompt, output), ttft, completed)
+    if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or bunched(chunks):
+        return step
+    return replace(
+        step,
+        seconds=positive(where, "itls", median(chunks)),
+        tokens_per_iteration=tokens / len(chunks),
+        how="median time between chunks, one an iteration",
+        prefill_share=0.0,
         samples=thinned(chunks),
     )
 

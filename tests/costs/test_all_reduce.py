@@ -1,0 +1,65 @@
+"""All-reduces: at, between and beyond the knots of a table, and never below the link."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.costs.roofline import Machine
+from perfmodel.errors import InputError
+from perfmodel.operations import Cost, Op
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.constants import AllReduce
+from tests.costs.machines import A100, CALIBRATIONS, IDEAL, LINK, machine
+
+KNOTS = AllReduce(
+    knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))}, source="made up for the test"
+)
+
+
+def allreduce(size, tp: int = 8, **values):
+    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=size)
+    return machine(tp, allreduce=KNOTS, **values).op_predicted_s(op)
+
+
+def test_all_reduce_at_between_and_beyond_its_knots() -> None:
+    for size, seconds in KNOTS.knots[8]:
+        assert allreduce(size) == pytest.approx(seconds, rel=1e-12)
+    # halfway in the logarithms: the geometric mean
+    assert allreduce(1e5, tp=2) == pytest.approx((1e-5 * 1e-4) ** 0.5, rel=1e-12)
+    assert allreduce(100.0) == pytest.approx(2e-5)
+    assert allreduce(4e6) == pytest.approx(8e-4)
+    assert allreduce(1e4, allreduce_multiplier=1.5) == pytest.approx(3e-5)
+    # the link is the floor: 1e6 bytes at 300 GB/s
+    assert allreduce(1e6, allreduce_multiplier=1e-6) == pytest.approx(1e6 / LINK)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1, 1e12), min_size=2, max_size=20))
+def test_all_reduce_never_falls_with_size_nor_below_the_link(sizes) -> None:
+    message = np.sort(np.array(sizes))
+    seconds = allreduce(message)
+    assert np.all(np.diff(seconds) >= -1e-12 * seconds[1:])
+    assert np.all(seconds >= message / LINK)
+
+
+@pytest.mark.parametrize("name", [c for c in CALIBRATIONS if load_calibration(c).allreduce])
+def test_bundled_all_reduce_tables_rise(name) -> None:
+    table = load_calibration(name).allreduce
+    assert table is not None
+    for knots in table.knots.values():
+        assert all(after[1] >= before[1] for before, after in pairwise(knots))
+
+
+def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
+    with pytest.raises(InputError, match="has all-reduce times for 2, 8 devices, given 4"):
+        allreduce(1e5, tp=4)
+
+
+def test_no_link_no_tensor_parallelism() -> None:
+    lonely = A100.model_copy(update={"link": None, "host_link": None})
+    assert Machine(lonely, IDEAL, 1)
+    with pytest.raises(InputError, match="--tp: a100-sxm-80gb has no link"):
+        Machine(lonely, IDEAL, 2)
