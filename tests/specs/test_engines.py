@@ -21,7 +21,7 @@ from perfmodel.specs.published_engines import (
     engine_speculation,
     verify_attention,
 )
-from perfmodel.specs.stacks import ENGINES, calibration_of
+from perfmodel.specs.stacks import ENGINES, calibration_of, engine_of
 
 SERVED = ("vllm", "trtllm", "sglang")
 KERNELS = [name for name in files.bundled_names("calibrations") if name.rpartition(".")[2] in SERVED]
@@ -64,6 +64,16 @@ def test_a_device_without_kernels_takes_the_nearest_of_its_architecture() -> Non
     assert calibration_of(load_gpu("h100-pcie-80gb"), "sglang").gpu == "h100-sxm-80gb"
     assert calibration_of(load_gpu("a100-pcie-40gb")).gpu == "a100-sxm-80gb"
     assert calibration_of(load_gpu("h200-sxm-141gb"), "magicdec").gpu == "h100-sxm-80gb"
+
+
+def test_a_calibration_is_called_by_its_device_and_engine() -> None:
+    """``calibration_of`` looks no further than the files' names."""
+    for name in files.bundled_names("calibrations"):
+        made = read_kernels(name)
+        assert made.name == name
+        assert made.gpu == (name.rpartition(".")[0] or None)
+        engine = engine_of(made)
+        assert engine is None or calibration_of(load_gpu(made.gpu), engine).name == name
 
 
 @pytest.mark.parametrize(
