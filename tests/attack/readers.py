@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from perfmodel.answers.frames import read_frame
 from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.errors import InputError
 from perfmodel.specs import published, published_systems
@@ -188,17 +187,6 @@ def _withdrawn(path: Path) -> None:
     withdrawn(folder)
 
 
-@cache
-def _table() -> bytes:
-    import io
-
-    import pandas
-
-    held = io.BytesIO()
-    pandas.DataFrame({"alpha": [0.5, 0.6], "fits": [True, False], "speedup": [1.5, 2.0]}).to_parquet(held)
-    return held.getvalue()
-
-
 def _engine(path: Path) -> None:
     formats.read(path, Said(batch=4, input=512, output=128, gamma=3, accepted=2.0))
 
@@ -237,11 +225,9 @@ READERS: dict[str, Reader] = {
         files("tests/validate/engine/files/*.txt", "tests/validate/engine/files/sglang*.json*"),
         lambda p: import_file(p, None, SUBJECT),
     ),
-    "table": Reader(given(("alpha,fits,speedup\n0.5,True,1.5\n,,2\n", ".csv")), read_frame),
     "safetensors index": Reader(given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _index),
 }
 BINARY: dict[str, tuple[Callable[[], bytes], str, Callable[[Path], object]]] = {
-    "Parquet": (_table, ".parquet", read_frame),
     "safetensors": (_tensors, ".safetensors", _weights),
 }
 SHARE = {"accuracy record": 0.1, "golden grid": 0.3}
