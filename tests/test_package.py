@@ -199,7 +199,6 @@ def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(
         assert "is for maintainers, in a checkout of this project" in refused.stderr
 
 
-
 def test_the_wheel_lives_beside_configobj(installed: tuple[Path, Path]) -> None:
     """configobj installs a package named `validate`; both work, whichever came first."""
     scripts, folder = installed
