@@ -16,7 +16,6 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import load_model
-from perfmodel.validate.accuracy import gate, golden, history
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import Subject, import_file
 from perfmodel.validate.engine.record import EnginePoint, header, read_engine_record, text_of
@@ -25,6 +24,7 @@ from perfmodel.validate.engine.timing import Said
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record, withdrawn
+from perfmodel.validate.studies import gate, golden, history
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
