@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import counts, methods, number
-from perfmodel.answers.query import UNUSED, Named, Setting, resolve
+from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
 from perfmodel.drafts import kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
@@ -53,7 +53,7 @@ def _drafts(given: Any, flag: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class AdviseQuery(Setting):
+class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
     rate: draft, or ``draft@METHOD:BUDGET``, -> ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position), ``0.6x3.5`` (n-gram:
@@ -79,11 +79,11 @@ class AdviseQuery(Setting):
     ] = None
     draft_kv: Annotated[
         arg.Names | None,
-        arg.Argument("KV methods to search (default: all that are known).", "METHOD[:BUDGET],...", read=methods),
+        arg.Argument("KV methods to search.", "METHOD[:BUDGET],...", read=methods, default="all that are known"),
     ] = None
     draft_tp: Annotated[
         arg.Numbers | None,
-        arg.Argument("Degrees of the draft to choose from (default: as --tp).", arg.COUNTS, read=counts),
+        arg.Argument("Degrees of the draft to choose from.", arg.COUNTS, read=counts, default="as --tp"),
     ] = None
     rate: Annotated[
         Mapping[str, str | float] | Sequence[str],

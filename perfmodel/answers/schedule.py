@@ -58,7 +58,7 @@ class ScheduleQuery(Options):
     ]
     max_batch: Annotated[
         arg.Number | None,
-        arg.Argument(f"Largest batch size of the table (default: what fits, at most {MAX_BATCHES}).", "N", read=count),
+        arg.Argument("Largest batch size of the table.", "N", read=count, default=f"what fits, at most {MAX_BATCHES}"),
     ] = None
     gamma: Annotated[
         int | str | None,
@@ -89,11 +89,11 @@ class ScheduleQuery(Options):
         arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
     ] = 256
     draft_path: Annotated[
-        str | None, arg.Argument("Where the engine finds the draft or head (default: the id of --draft).", "PATH")
+        str | None, arg.Argument("Where the engine finds the draft or head.", "PATH", default="the id of --draft")
     ] = None
     model_path: Annotated[
         str | None,
-        arg.Argument("What the engine is to serve (default: the Hugging Face id of --model).", "PATH|ID"),
+        arg.Argument("What the engine is to serve.", "PATH|ID", default="the Hugging Face id of --model"),
     ] = None
     lookup: Annotated[
         tuple[int, int] | str,

@@ -7,10 +7,10 @@ import typer
 
 from perfmodel.answers.sweep import Grid
 from perfmodel.answers.sweep_files import write_sweep
-from perfmodel.cli.options import PLAIN, takes
+from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 
-app = typer.Typer(**PLAIN)
+app = App()
 Output = Annotated[
     Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .csv or a .parquet file (pyarrow).")
 ]
