@@ -19,14 +19,15 @@ from perfmodel.specs.fits import Relation, Scatter
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published_engines import engine_speculation, served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
-from perfmodel.validate.fit import engine_iterations as ratios
-from perfmodel.validate.fit.engine_fit import Found, fit
-from perfmodel.validate.fit.engine_iterations import Iteration
-from perfmodel.validate.fit.engine_recipe import ENGINES
-from perfmodel.validate.fit.engine_rows import group_of
-from perfmodel.validate.fit.engine_study import BORROWED, KEYS, Errors, Values, refits, replay, rows_of
-from perfmodel.validate.fit.engines_file import Stated, render
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import significant
+from perfmodel.validate.studies import iterations as ratios
+from perfmodel.validate.studies.engines_file import Stated, render
+from perfmodel.validate.studies.held_out import BORROWED, KEYS, Errors, Values, refits, replay, rows_of
+from perfmodel.validate.studies.iterations import Iteration
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.robust import Found, fit
+from perfmodel.validate.studies.steps import group_of
 
 SCHEMA_VERSION = 1
 RATIO_KEYS: dict[Relation, Callable[[Iteration], str]] = {
@@ -160,7 +161,10 @@ def acceptance() -> Scatter:
     within = float(np.quantile(np.abs(off), 0.9))
     source = f"every two draft lengths of {len(lists)} acceptances by position, served.csv and engine_speculation.csv"
     return Scatter(
-        log_rms=_rounded(float(np.sqrt(np.mean(off**2)))), log_within=_rounded(within), rows=len(off), source=source
+        log_rms=significant(float(np.sqrt(np.mean(off**2))), 4),
+        log_within=significant(within, 4),
+        rows=len(off),
+        source=source,
     )
 
 
@@ -224,8 +228,4 @@ def _by_device(rows: Any) -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def _short(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: _rounded(value) for name, value in values.items()}
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+    return {name: significant(value, 4) for name, value in values.items()}
