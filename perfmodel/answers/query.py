@@ -9,7 +9,6 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
@@ -205,5 +204,9 @@ def _acceptance(query: Query, target: str, draft: str, kv_name: str, kv_budget: 
         return Acceptance.from_tokens_per_iteration(gained, gamma, source=f"{GIVEN}, by tokens per iteration")
     if query.gamma == 0:
         return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
-    rows = read_acceptance(query.acceptance) if query.acceptance is not None else None
+    rows = None
+    if query.acceptance is not None:
+        from perfmodel.specs.acceptance_file import read_acceptance
+
+        rows = read_acceptance(query.acceptance)
     return Acceptance.from_row(find_acceptance(target, draft, kv_name, kv_budget, float(query.context), rows))

@@ -11,7 +11,7 @@ from functools import cache
 from pydantic import Field
 
 from perfmodel.specs import files
-from perfmodel.specs.constants import Frozen
+from perfmodel.specs.files import Frozen
 from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
 from perfmodel.specs.gpu import load_gpu
 

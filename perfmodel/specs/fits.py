@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from perfmodel.operations import Array
-from perfmodel.specs.constants import Frozen
+from perfmodel.specs.files import Frozen
 
 MAX_LOG_RMS = 10.0
 """An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""

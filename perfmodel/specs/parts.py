@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import ConfigDict, Field, StrictBool, model_validator
+
+from perfmodel.specs.files import Frozen
 
 MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
 Layers = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
@@ -12,10 +14,10 @@ Number = Annotated[float, Field(strict=True, gt=0, le=1e15)]
 RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportional"]
 
 
-class Part(BaseModel):
+class Part(Frozen):
     """A mapping of a model's file; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class MoE(Part):
