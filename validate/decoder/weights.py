@@ -14,9 +14,10 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.reading import check_regular, parse_json, read_text
 from perfmodel.specs.files import read_mapping
 from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.validate.decoder.cache import check_fits
-from perfmodel.validate.decoder.model import Model, check_supported
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.families import check_supported
+from perfmodel.validate.decoder.memory import check_fits
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.shard import RankShard
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Source(Protocol):
         ...
 
 
-def pieces(spec: ModelSpec, shard: Shard) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+def pieces(spec: ModelSpec, shard: RankShard) -> Iterator[tuple[str, tuple[Piece, ...]]]:
     """(parameter of `Model`, the Hugging Face pieces it is the concatenation of), for one rank."""
     vocabulary = (spec.vocab_size, spec.hidden_size)
     rows = shard.split(spec.vocab_size)
@@ -50,7 +51,7 @@ def pieces(spec: ModelSpec, shard: Shard) -> Iterator[tuple[str, tuple[Piece, ..
         yield "head", (Piece("lm_head.weight", vocabulary, 0, *rows),)
 
 
-def _layer_pieces(spec: ModelSpec, shard: Shard, layer: int) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: int) -> Iterator[tuple[str, tuple[Piece, ...]]]:
     ours, theirs = f"layers.{layer}", f"model.layers.{layer}"
     d, hidden = spec.head_dim, spec.hidden_size
     q = spec.num_attention_heads * d
@@ -69,7 +70,7 @@ def _layer_pieces(spec: ModelSpec, shard: Shard, layer: int) -> Iterator[tuple[s
         yield f"{ours}.k_norm", (Piece(f"{theirs}.self_attn.k_norm.weight", (d,)),)
 
 
-def _qkv_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+def _qkv_pieces(spec: ModelSpec, shard: RankShard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
     d, (first, last) = spec.head_dim, shard.kv_heads(spec.num_key_value_heads)
     q, kv = spec.num_attention_heads * d, spec.num_key_value_heads * d
     parts = {"q": (q, shard.split(q)), "k": (kv, (first * d, last * d)), "v": (kv, (first * d, last * d))}
@@ -87,7 +88,7 @@ def _qkv_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterat
         yield f"{ours}.qkv.{kind}", tuple(pieces)
 
 
-def _mlp_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+def _mlp_pieces(spec: ModelSpec, shard: RankShard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
     hidden, inner = spec.hidden_size, spec.intermediate_size
     first, last = shard.split(inner)
     for kind in ("weight", "bias") if spec.mlp_bias else ("weight",):
@@ -103,7 +104,9 @@ def _mlp_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterat
         yield f"{ours}.mlp.down.bias", (Piece(f"{theirs}.mlp.down_proj.bias", (hidden,)),)
 
 
-def _expert_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+def _expert_pieces(
+    spec: ModelSpec, shard: RankShard, ours: str, theirs: str
+) -> Iterator[tuple[str, tuple[Piece, ...]]]:
     """One after another: gate and up of each expert; down of each."""
     assert spec.moe is not None
     hidden, inner, count = spec.hidden_size, spec.moe.intermediate_size, spec.moe.num_experts
@@ -228,7 +231,7 @@ class RandomWeights:
         return part if part.shape == full.shape else part.clone()
 
 
-def build(spec: ModelSpec, source: Source, shard: Shard | None = None) -> Model:
+def build(spec: ModelSpec, source: Source, shard: RankShard | None = None) -> Model:
     """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type."""
     with torch.device("meta"):
         model = Model(spec, shard)
@@ -247,7 +250,7 @@ def load(
     weights: str,
     device: torch.device,
     dtype: torch.dtype,
-    shard: Shard | None = None,
+    shard: RankShard | None = None,
     flag: str = "--model",
 ) -> Model:
     """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or ``random:SEED``.
@@ -285,7 +288,7 @@ def save_tensors(model: Model) -> dict[str, Tensor]:
     """The whole model's tensors by Hugging Face name (no tensor parallelism)."""
     parameters = dict(model.named_parameters())
     out: dict[str, Tensor] = {}
-    for name, parts in pieces(model.spec, Shard()):
+    for name, parts in pieces(model.spec, RankShard()):
         whole = parameters[name].detach().reshape(-1, *parts[0].shape[1:])
         rows = [part.shape[0] if part.dim else (part.stop or part.shape[0]) - part.start for part in parts]
         for part, tensor in zip(parts, whole.split(rows), strict=True):

@@ -9,7 +9,7 @@ from perfmodel.validate.engine.client import Server
 from perfmodel.validate.engine.driver import Load, measure
 from perfmodel.validate.engine.record import EnginePoint, Subject, header, stamp, text_of
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.harness.progress import Progress
+from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.writing import write
 
 
@@ -35,7 +35,7 @@ def run(
         )
     try:
         done = journal.keys()
-        progress = Progress(len(loads), len(done))
+        progress = RowProgress(len(loads), len(done))
         for load in loads:
             key = f"{load.key}-K{gamma}"
             if key in done:

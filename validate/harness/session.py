@@ -10,8 +10,8 @@ import torch
 from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.clock import clock_for, overhead_s
-from perfmodel.validate.harness.group import Group
-from perfmodel.validate.harness.progress import Progress
+from perfmodel.validate.harness.group import RankGroup
+from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.validate.harness.recorder import Recorder, machine_folder, open_recorder
 from perfmodel.validate.records.code_version import commit
 from perfmodel.validate.records.plan import Plan
@@ -27,7 +27,7 @@ def run_rows(
     kind: Literal["measure", "microbench"],
     machine: str,
     results: Path,
-    prepare: Callable[[torch.device, Group], Rows],
+    prepare: Callable[[torch.device, RankGroup], Rows],
     *,
     protocol: Row,
     header: Row | None = None,
@@ -44,7 +44,7 @@ def run_rows(
         torch.set_num_threads(plan.threads)
     device = environment.device_of(plan.device)
     with joined(plan.tensor_parallel, device, "tensor_parallel") as shard:
-        group, recorder = Group(shard), None
+        group, recorder = RankGroup(shard), None
         if group.rank == 0:
             clock = clock_for(device)
             timer = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
@@ -69,10 +69,10 @@ def run_rows(
         return recorder.finish() if recorder else None
 
 
-def _measure(rows: Rows, group: Group, recorder: Recorder | None, deadline: float | None) -> None:
+def _measure(rows: Rows, group: RankGroup, recorder: Recorder | None, deadline: float | None) -> None:
     done = group.agree(recorder.done if recorder else None)
     missing = [(key, measure) for key, measure in rows if key not in done]
-    progress, longest = Progress(len(rows), len(rows) - len(missing)), 0.0
+    progress, longest = RowProgress(len(rows), len(rows) - len(missing)), 0.0
     for key, measure in missing:
         began = time.monotonic()
         if longest and not group.all_true(deadline is None or began + longest < deadline):

@@ -25,7 +25,7 @@ def begun(folder: Path, rows: int = 3) -> Path:
     return path
 
 
-@pytest.mark.parametrize("cut", range(1, 40))
+@pytest.mark.parametrize("cut", [1, 2, 9, 20, 39])
 def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path: Path, cut: int) -> None:
     from perfmodel.validate.harness.journal import Journal
 
