@@ -24,7 +24,7 @@ from perfmodel.validate.decoder.sampling import (
 from perfmodel.validate.decoder.script import Script, scripted_weights
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree_sampling import accept_tree_sampled
-from perfmodel.validate.lm.train import causal
+from perfmodel.validate.studies.train import causal
 from tests.validate.decoder.methods import watched
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
