@@ -38,6 +38,8 @@ Numbers = Number | Sequence[Number]
 Names = str | Sequence[str]
 Read = Callable[[Any, str], Any]
 COUNTS, TOKENS = "COUNTS", "TOKENS"
+TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
+"""Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
 """What a self-draft reads where the question leaves it open: one that reads the whole cache can never pay, and this is
 the method and budget of most acceptances in ``results/published``."""
@@ -224,6 +226,16 @@ TokensPerIteration = Annotated[
 ]
 AcceptanceFile = Annotated[
     str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE", group=ACCEPTANCE)
+]
+Task = Annotated[
+    str | None,
+    Argument(
+        "What text it is, where acceptance is looked up among published figures.",
+        "NAME",
+        choices=TASKS,
+        default="chat, with the spread between tasks",
+        group=ACCEPTANCE,
+    ),
 ]
 Weights = Annotated[
     str | None,

@@ -66,7 +66,12 @@ def make_draft(
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
+<<<<<<< HEAD
     found = None if word.lower() == "model" else _kind(word.lower())
+=======
+    eagle3 = word.lower() == "eagle3"
+    found = None if word.lower() == "model" else kinds().get("eagle" if eagle3 else word.lower())
+>>>>>>> main
     options: dict[str, Any] = {}
     head = _head(rest if found else name)
     if head is not None and (found is None or found.kind == head.kind):
@@ -78,7 +83,7 @@ def make_draft(
             raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
-        options = _options(found, rest) if colon else {}
+        options = ({"features": 3} if eagle3 else {}) | (_options(found, rest) if colon else {})
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target
     if found.kind == "self":

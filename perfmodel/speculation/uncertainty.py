@@ -65,13 +65,14 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
 
 
 def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) -> Array:
-    """Standard deviation of log tokens per iteration where a constant acceptance is carried to another draft length."""
-    return np.asarray(engines().acceptance.deviation * scenario.acceptance.carried(gammas))
+    """Standard deviation of ln(tokens per iteration): carried to another draft length, and from text to text."""
+    acceptance = scenario.acceptance
+    return np.hypot(engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas))
 
 
 def ratio_log_error(scenario: Scenario, batch: float, context: float, gamma: int) -> float | None:
     """Standard deviation of the logarithm of an iteration over a baseline step; None where no error was observed."""
-    known = replace(scenario.acceptance, measured_at=float(gamma))
+    known = replace(scenario.acceptance, measured_at=(), spread=0.0)
     error = log_error(_with_acceptance(scenario, known), np.asarray(batch), np.asarray(context), np.array([gamma]))
     return None if error is None else float(error[..., 0])
 
