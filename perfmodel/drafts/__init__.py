@@ -66,12 +66,8 @@ def make_draft(
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
-<<<<<<< HEAD
-    found = None if word.lower() == "model" else _kind(word.lower())
-=======
     eagle3 = word.lower() == "eagle3"
-    found = None if word.lower() == "model" else kinds().get("eagle" if eagle3 else word.lower())
->>>>>>> main
+    found = None if word.lower() == "model" else _kind("eagle" if eagle3 else word.lower())
     options: dict[str, Any] = {}
     head = _head(rest if found else name)
     if head is not None and (found is None or found.kind == head.kind):

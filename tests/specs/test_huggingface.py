@@ -8,7 +8,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import SUPPORTED, from_config
 from perfmodel.specs.model import load_model
-from tests.specs.configs import GEMMA3, LLAMA, LLAMA3_ROPE, PUBLISHED, TABLE, Config, shape
+from tests.specs.configs import GEMMA3, LLAMA, LLAMA3_ROPE, PUBLISHED, TABLE, Config, shape, table
 
 
 @pytest.mark.parametrize("family", PUBLISHED)
