@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfmodel.answers.answer import Answer, Room, Step
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.candidates import AdviseQuery, Skip, find_candidates
 from perfmodel.answers.prices import Fronts, Point, Priced, best, fits, front, price
@@ -152,7 +152,7 @@ def advise(question: AdviseQuery) -> Advice:
 def _warnings(chosen: Point, asked: AdviseQuery) -> tuple[str, ...]:
     s, batch, gamma, context = chosen.candidate.scenario, float(chosen.batch), chosen.gamma, float(asked.context)
     room = memory_of(s, batch, context, float(gamma), float(asked.memory_fraction))
-    return warnings(s, batch, context, gamma, Room.of(room))
+    return warnings(s, batch, context, gamma, room.single())
 
 
 def _gain(a: Point, b: Point, asked: AdviseQuery) -> float:
@@ -185,7 +185,7 @@ def _pick(point: Point, asked: AdviseQuery) -> Pick:
 
 def _reason(asked: AdviseQuery, chosen: Point, found: list[Point], without: tuple[BreakEven, ...]) -> str:
     stops = f"batch {chosen.batch}: {_stops(asked, chosen)}"
-    limiter = Step.of(chosen.candidate.scenario.target_step(float(chosen.batch), float(asked.context))).limiter
+    limiter = str(chosen.candidate.scenario.target_step(float(chosen.batch), float(asked.context)).limiter)
     if chosen.gamma:
         return f"{reason(_prediction(chosen, asked), limiter)}; {stops}"
     rival = next((p for p in found if p.gamma), None)
