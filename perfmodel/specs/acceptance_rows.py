@@ -1,9 +1,8 @@
 """Acceptance rates that somebody measured, published rows or a user's file, looked up by what they were measured on.
 
-Plain data only; `perfmodel.speculation.acceptance` turns a found row into tokens per iteration.
+Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
 """
 
-import csv
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.errors import InputError
+from perfmodel.reading import read_csv
 from perfmodel.specs import PACKAGE
+
+COLUMNS = ("source", "target", "draft", "draft_kv", "kv_budget_tokens", "context_tokens", "alpha")
+"""Of the bundled table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +42,19 @@ class AcceptanceRow:
 @cache
 def published_rows() -> tuple[AcceptanceRow, ...]:
     """The rows of the bundled ``results/published/acceptance_vs_context.csv``."""
-    path = PACKAGE / "results" / "published" / "acceptance_vs_context.csv"
-    with path.open(encoding="utf-8") as file:
-        return tuple(
-            AcceptanceRow(
-                source=row["source"],
-                target=row["target"],
-                draft=row["draft"],
-                draft_kv=row["draft_kv"],
-                kv_budget_tokens=int(row["kv_budget_tokens"]) if row["kv_budget_tokens"] else None,
-                context_tokens=float(row["context_tokens"]),
-                alpha=float(row["alpha"]),
-            )
-            for row in csv.DictReader(file)
+    cells = read_csv(PACKAGE / "results" / "published" / "acceptance_vs_context.csv", COLUMNS)
+    return tuple(
+        AcceptanceRow(
+            source=row["source"],
+            target=row["target"],
+            draft=row["draft"],
+            draft_kv=row["draft_kv"],
+            kv_budget_tokens=int(row["kv_budget_tokens"]) if row["kv_budget_tokens"] else None,
+            context_tokens=float(row["context_tokens"]),
+            alpha=float(row["alpha"]),
         )
+        for _, row in cells
+    )
 
 
 def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
@@ -83,22 +85,22 @@ def find_acceptance(
     """
     where = (target, draft, kv_name, kv_budget)
     known = published_rows() if rows is None else tuple(rows)
-    found = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
+    measured = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
     remedy = "give --alpha, --tokens-per-iteration or --acceptance FILE"
     what = f"{target} with draft {draft}, {_spell(kv_name, kv_budget)}"
-    if not found:
+    if not measured:
         have = sorted({f"{r.target} with draft {r.draft}, {_spell(r.draft_kv, r.kv_budget_tokens)}" for r in known})
         shown = "; ".join(have[:3]) + ("; ..." if len(have) > 3 else "")
         raise InputError(f"{flag}: no acceptance measured for {what}; {remedy} (measured: {shown or 'none'})")
-    first, last = found[0].context_tokens, found[-1].context_tokens
+    first, last = measured[0].context_tokens, measured[-1].context_tokens
     if not first <= context <= last:
         span = f"{first:g}" if first == last else f"{first:g} to {last:g}"
         raise InputError(f"{flag}: acceptance of {what} was measured at {span} tokens, given {context:g}; {remedy}")
-    for row in found:
+    for row in measured:
         if row.context_tokens == context:
             return row
-    above = next(i for i, row in enumerate(found) if row.context_tokens > context)
-    return _between(found[above - 1], found[above], context, f"{flag}: {what}")
+    above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
+    return _between(measured[above - 1], measured[above], context, f"{flag}: {what}")
 
 
 def _spell(kv_name: str, kv_budget: int | None) -> str:

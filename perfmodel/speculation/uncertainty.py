@@ -88,8 +88,9 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
 
 
 def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) -> Array:
-    """Standard deviation of log tokens per iteration where a constant acceptance is carried to another draft length."""
-    return np.asarray(engines().acceptance.deviation * scenario.acceptance.carried(gammas))
+    """Standard deviation of ln(tokens per iteration): carried to another draft length, and from text to text."""
+    acceptance = scenario.acceptance
+    return np.hypot(engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas))
 
 
 def ratio_log_error(scenario: Scenario, passes: Passes, gained: Array) -> float | None:

@@ -6,11 +6,11 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from perfmodel.answers.frames import read_frame
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
-from perfmodel.validate.engine.record import EnginePoint, Subject, header, read_engine_record, text_of
+from perfmodel.validate.engine.record import EnginePoint, Subject, header, read_engine_record
+from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.records.store import read_record
 from tests.validate.tiny_plan import write as write_plan
 
@@ -43,9 +43,7 @@ def _sweep(suffix: str) -> Callable[[Path, bool], list[str]]:
     def arguments(folder: Path, again: bool) -> list[str]:
         asked = ["--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "1..16", "--context", "1000..64000+1000"]
         drafts = ["--draft-kv", "full,streamingllm:512,quest:1024,snapkv:512,tova:512", "--alpha", "0.6,0.8"]
-        output = ["--gamma", "1..3", "-o", str(folder / f"out{suffix}")]
-        resume = again and (folder / f"out{suffix}.part.json").exists()
-        return ["sweep", *asked, *drafts, *output, *(["--resume"] if resume else [])]
+        return ["sweep", *asked, *drafts, "--gamma", "1..3", "-o", str(folder / f"out{suffix}")]
 
     return arguments
 
@@ -103,7 +101,7 @@ def _runs() -> str:
         for batch, context, gamma in product((1, 64), (512, 65536), (0, 3))
     ]
     made = header("t-1", Subject.of(query, "vllm", "9.9"))
-    return text_of(made, [point.model_dump_json(exclude_defaults=True) for point in points])
+    return as_record(encode(made), [point.model_dump_json(exclude_defaults=True) for point in points])
 
 
 def _check(folder: Path, again: bool) -> list[str]:
@@ -129,6 +127,12 @@ def _read_by(read: Callable[[Path], object]) -> Check:
     return whole
 
 
+def _table(path: Path) -> object:
+    import pandas
+
+    return (pandas.read_csv if path.suffix == ".csv" else pandas.read_parquet)(path)
+
+
 def _calibration(path: Path) -> object:
     return load_calibration(str(path))
 
@@ -148,8 +152,8 @@ def _journalled(folder: Path) -> set[str]:
 def jobs(url: str) -> tuple[Job, ...]:
     """What is attacked."""
     return (
-        Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(read_frame), True),
-        Job("sweep to Parquet", _sweep(".parquet"), "out.parquet", _read_by(read_frame), True),
+        Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(_table), True),
+        Job("sweep to Parquet", _sweep(".parquet"), "out.parquet", _read_by(_table), True),
         Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled, 0.6),
         Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled, 0.6),
         Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True, share=0.4),

@@ -1,0 +1,271 @@
+"""The gate: passes as committed, fails when a constant, a formula or a spec is changed, when it is stale or worse."""
+
+import copy
+import errno
+import json
+import os
+import re
+import shutil
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import perfmodel.answers.query
+import perfmodel.costs.roofline
+import perfmodel.validate.accuracy.compare
+from perfmodel.errors import InputError
+from perfmodel.speculation.uncertainty import with_values
+from perfmodel.validate.accuracy import compare
+from perfmodel.validate.cli import app
+from perfmodel.validate.records.store import BUNDLED, RESULTS, records
+from perfmodel.validate.studies import gate, golden, history
+from perfmodel.validate.studies import page as accuracy_page
+from perfmodel.validate.studies import record as accuracy
+
+SETS = ("magicdec",)
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Record:
+    return gate.read(accuracy.path())
+
+
+@pytest.fixture(scope="module")
+def now() -> Record:
+    return accuracy.record()
+
+
+def part() -> Record:
+    """What the mutation tests replay: one set with the shipped calibrations."""
+    cells = perfmodel.validate.accuracy.compare.compare(SETS)
+    return {
+        "replays": {"shipped": accuracy.rounded(accuracy.replay(cells))},
+        "bounds": accuracy.rounded(accuracy.bounds(cells)),
+    }
+
+
+@pytest.fixture
+def before() -> Record:
+    return part()
+
+
+def test_the_record_is_up_to_date_and_passes(recorded: Record, now: Record) -> None:
+    assert gate.faults(recorded, now) == []
+
+
+def test_the_page_says_what_the_record_says(recorded: Record) -> None:
+    text = accuracy_page.path().read_text(encoding="utf-8")
+    assert accuracy_page.filled(text, recorded) == text
+    assert sorted(accuracy_page.BLOCK.findall(text)) == sorted(accuracy_page.TABLES)
+    for name, lines in accuracy_page.TABLES.items():
+        assert len(lines(recorded)) > 2, name
+
+
+FIGURE = re.compile(r"\d[\d.,]*\s*(?:%|x\b|×|us\b|ms\b|points?\b)|\d+\.\d+")
+
+
+def test_the_prose_of_the_page_has_no_figures() -> None:
+    """They stand in its tables, which are written from the record; names such as Llama-3.1-8B are none."""
+    prose = accuracy_page.BLOCK.sub("", accuracy_page.path().read_text(encoding="utf-8"))
+    assert not FIGURE.findall(re.sub(r"[A-Za-z]+-\d\S*", "", prose))
+    assert FIGURE.findall("off by 2.8") == ["2.8"]
+    assert FIGURE.findall("by 3 % in 5 ms") == ["3 %", "5 ms"]
+
+
+def test_an_unknown_table_is_refused(recorded: Record) -> None:
+    with pytest.raises(InputError, match="no table named 'foldz'; did you mean folds"):
+        accuracy_page.filled("<!-- table: foldz -->\n\n", recorded)
+
+
+def test_the_golden_grid_has_not_moved() -> None:
+    assert golden.drift(golden.read(golden.path()), golden.grid()) == []
+
+
+def test_history_ends_with_the_record(recorded: Record) -> None:
+    lines = history.lines_of(recorded, "x", "y")
+    last = history.read(history.path())[-len(lines) :]
+    assert [line["mape"] for line in last] == [line["mape"] for line in lines]
+
+
+def test_it_fails_when_a_constant_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = perfmodel.validate.accuracy.compare.load_calibration
+    monkeypatch.setattr(
+        perfmodel.validate.accuracy.compare,
+        "load_calibration",
+        lambda name: with_values(load(name), {"small_kernel_s": load(name).small_kernel_s.value * 1.02}),
+    )
+    assert any(line.startswith("stale") for line in gate.faults(before, part()))
+
+
+def test_it_fails_when_a_formula_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory and compute time of a GEMM added up instead of blended."""
+    monkeypatch.setattr(perfmodel.costs.roofline, "_blend", lambda a, b, power: a + b)
+    found = gate.faults(before, part())
+    assert any(line.startswith("worse: shipped: overall") for line in found)
+    assert any(line.startswith("stale") for line in found)
+
+
+def test_it_fails_when_a_spec_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bandwidth of the A100's 40 GB sibling: errors rise, and none of the partitions is spared."""
+    load = perfmodel.answers.query.load_gpu
+
+    def slower(name: str) -> Any:
+        gpu = load(name)
+        bandwidth = gpu.memory_bandwidth.model_copy(update={"value": gpu.memory_bandwidth.value * 1555 / 2039})
+        return gpu.model_copy(update={"memory_bandwidth": bandwidth})
+
+    monkeypatch.setattr(perfmodel.answers.query, "load_gpu", slower)
+    found = gate.faults(before, part())
+    assert any(line.startswith("worse: shipped: magicdec/a100-sxm-80gb/target_s") for line in found)
+    assert any(line.startswith("bound: ") for line in found)  # measured faster than that bandwidth allows
+
+
+def test_it_fails_when_a_figure_is_lost_worse_or_stale(recorded: Record) -> None:
+    changed = copy.deepcopy(recorded)
+    replay = changed["replays"]["held-out"]
+    gone = replay["predicted"].pop()
+    replay["overall"]["mape"] += 0.011
+    replay["partitions"]["magicdec/h100-sxm-80gb/speedup"]["mape"] += 0.031
+    found = gate.faults(recorded, changed)
+    assert any(gone in line and line.startswith("lost") for line in found)
+    assert sum(line.startswith("worse") for line in found) == 2
+    assert any(line.startswith("stale") for line in found)
+
+
+def test_small_partitions_and_small_rises_only_make_it_stale(recorded: Record) -> None:
+    changed = copy.deepcopy(recorded)
+    parts = changed["replays"]["held-out"]["partitions"]
+    small = next(name for name, p in parts.items() if p["rows"] < gate.PARTITION_ROWS)
+    parts[small]["mape"] += 0.2
+    changed["replays"]["held-out"]["overall"]["mape"] += 0.009
+    found = gate.faults(recorded, changed)
+    assert [line.split(":")[0] for line in found if not line.startswith(" ")] == ["stale"]
+    assert gate.faults(recorded, recorded) == []
+
+
+def test_a_missing_or_broken_record_is_a_users_fault(tmp_path: Path) -> None:
+    for text in (None, "{", "[]", "{}", '{"schema_version": 1}'):
+        path = tmp_path / "accuracy.json"
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(InputError, match=r"accuracy\.json"):
+            gate.read(path)
+
+
+def test_golden_drift_is_named() -> None:
+    rows = golden.grid()[:3]
+    moved = [dict(row) for row in rows]
+    moved[1]["speedup"] = f"{float(moved[1]['speedup']) * (1 + 3e-9):.12g}"
+    moved[2]["speedup"] = f"{float(moved[2]['speedup']) * (1 + 1e-11):.12g}"
+    assert len(golden.drift(rows, moved)) == 1
+    assert "speedup" in golden.drift(rows, moved)[0]
+    assert golden.drift(rows, rows[:2]) == [golden.drift(rows, rows[:2])[0]]
+    assert golden.drift(rows, rows[:2])[0].endswith("gone")
+
+
+def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    lines = history.lines_of(recorded, "abc12345", "2026-01-01")
+    assert history.grown([], lines) == lines
+    assert history.grown(lines, history.lines_of(recorded, "def67890", "2026-02-02")) == lines
+    worse = copy.deepcopy(recorded)
+    worse["replays"]["held-out"]["overall"]["mape"] += 0.005
+    path.write_text(history.render(history.grown(lines, history.lines_of(worse, "def67890", "2026-02-02"))))
+    assert len(history.read(path)) == 2 * len(lines)
+    assert "+0.50" in history.summary(history.read(path))
+    pytest.importorskip("matplotlib")
+    (axes,) = history.plot(history.read(path)).axes
+    assert len(axes.lines) == len(lines)
+
+
+def test_a_torn_history_is_refused_and_not_glued(recorded: Record, tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    text = history.render(history.lines_of(recorded, "abc12345", "2026-01-01"))
+    for torn, words in (
+        (text[:-30], "must have one cell for each column"),
+        (text[:-3], "worst: must be a number with 5"),
+    ):
+        path.write_text(torn)
+        with pytest.raises(InputError, match=r"history\.csv: line \d+"):
+            history.read(path)
+        with pytest.raises(InputError, match=words):
+            history.read(path)
+    path.write_text(text.replace(",", ";"))
+    with pytest.raises(InputError, match="line 1: must have each of the columns"):
+        history.read(path)
+
+
+def test_writing_is_all_or_nothing(now: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A disk that fills up at the last of four files: none of them has changed, and nothing is left beside them."""
+    command = import_module("perfmodel.validate.cli.accuracy")
+    files = {name: tmp_path / name for name in ("accuracy.json", "golden.csv", "history.csv", "accuracy.md")}
+    for module, name in zip((accuracy, golden, history, accuracy_page), files, strict=True):
+        files[name].write_bytes(module.path().read_bytes())
+        monkeypatch.setattr(module, "path", lambda *_, to=files[name]: to)
+    before = {name: path.read_bytes() for name, path in files.items()}
+    changed = copy.deepcopy(now)
+    changed["replays"]["held-out"]["overall"]["mape"] += 0.005
+    synced = iter((None, None, None, OSError(errno.ENOSPC, "No space left on device")))
+
+    def fsync(_: int) -> None:
+        if error := next(synced):
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(InputError, match=r"--write: .*cannot be written: No space left on device"):
+            command._renew(changed, BUNDLED)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    command._renew(changed, BUNDLED)
+    assert all(files[name].read_bytes() != before[name] for name in ("accuracy.json", "history.csv", "accuracy.md"))
+
+
+def test_commit_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+    assert history.commit() == "01234567"
+
+
+def test_command_line(now: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(accuracy, "record", lambda _: now)
+    run = CliRunner()
+    done = run.invoke(app, ["accuracy"])
+    assert done.exit_code == 0
+    assert "accuracy: PASS; mean error 2.80 % over 268 held-out figures" in done.output
+    assert "1 own records that come with it; any others: validate check --results DIR" in done.output
+    worse = copy.deepcopy(now)
+    worse["replays"]["shipped"]["overall"]["mape"] += 0.02
+    monkeypatch.setattr(accuracy, "record", lambda _: worse)
+    done = run.invoke(app, ["accuracy"])
+    assert done.exit_code == 1
+    assert "accuracy: FAIL" in done.output
+    assert json.loads(run.invoke(app, ["accuracy", "--json"]).stdout)["schema_version"] == 2
+    assert "| overall | all |" in run.invoke(app, ["history"]).output
+    summary = tmp_path / "summary.md"
+    assert run.invoke(app, ["history", "--markdown", str(summary)]).exit_code == 0
+    assert summary.read_text().startswith("### Accuracy")
+
+
+def test_a_folder_of_ones_own_has_its_own_gate(
+    now: Record, recorded: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its records are replayed whatever their machine is called, and nothing else is written."""
+    (tmp_path / "local-1").mkdir()
+    (record,) = (r for r in records(RESULTS, "cpu-1") if r.data.kind == "measure")
+    shutil.copy(record.path, tmp_path / "local-1")
+    assert compare.gated_sets(tmp_path) == (*compare.SETS, record.name)
+    assert compare.named_sets(["cpu-1", "magicdec"], tmp_path) == (record.name, "magicdec")
+    run, asked = CliRunner(), ["accuracy", "--results", str(tmp_path)]
+    assert isinstance(run.invoke(app, asked).exception, InputError)
+    monkeypatch.setattr(accuracy, "record", lambda where: now if where == tmp_path else recorded)
+    assert run.invoke(app, [*asked, "--write"]).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"accuracy.json", "golden.csv", "history.csv", "local-1"}
+    assert gate.read(tmp_path / "accuracy.json") == now
+    assert f"1 own records in {tmp_path}" in run.invoke(app, asked).output
+    monkeypatch.setattr(import_module("perfmodel.validate.cli.accuracy"), "find_spec", lambda name: None)
+    refused = run.invoke(app, asked).exception
+    assert isinstance(refused, InputError)
+    assert "is for maintainers, in a checkout" in str(refused)

@@ -1,0 +1,159 @@
+"""Whatever of the shipped data is changed, the gate names what moved; a record that is none is refused in one line."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs import PACKAGE, files
+from perfmodel.validate.studies import gate
+from perfmodel.validate.studies import record as accuracy
+from perfmodel.validate.studies.inputs import inputs
+
+MAGICDEC = "hardware/calibrations/a100-sxm-80gb.magicdec.yaml"
+OWN = "results/cpu-1/20261121T122043Z-94313695-cpu-full"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    return gate.read(accuracy.path())
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of all shipped data."""
+    folder = tmp_path_factory.mktemp("package")
+    for name in ("hardware", "models", "results"):
+        shutil.copytree(PACKAGE / name, folder / name, ignore=shutil.ignore_patterns("*.png", "*.md"))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_the_copy(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "PACKAGE", shipped)
+        files.bundled_names.cache_clear()
+        yield
+    files.bundled_names.cache_clear()
+
+
+def told(recorded: dict[str, Any], shipped: Path) -> list[str]:
+    return gate.faults(recorded, {"inputs": inputs(shipped / "results")})
+
+
+Edit = Callable[[str], str]
+
+
+def swap(old: str, new: str) -> Edit:
+    """Replace the first place of a pattern."""
+    return lambda text: re.sub(old, new, text, count=1)
+
+
+TAMPERINGS: list[tuple[str, Edit, str]] = [
+    (MAGICDEC, swap("stderr: 0.019", "stderr: 0.005"), "gemm_flops_fraction/stderr: 0.019 -> 0.005"),
+    (MAGICDEC, swap(r"- \[0.05, 1\]", "- [0.06, 1]"), r"fit/correlation[1]: [0.05, 1.0] -> [0.06, 1.0]"),
+    (MAGICDEC, swap("log_rms: 0.0481", "log_rms: 0.0480"), "observed_error/speedup/log_rms: 0.0481 -> 0.048"),
+    (MAGICDEC, swap("log_rms: 0.202, rows: 12", "log_rms: 0.202, rows: 120"), "transfer_error/rows: 12 -> 120"),
+    (MAGICDEC, swap("8.4e-06", "8.41e-06"), "allreduce/knots/8"),
+    (MAGICDEC, swap("value: 5.5e-06", "value: 5.501e-06"), "gemm_fixed_s/value: 5.5e-06 -> 5.501e-06"),
+    (MAGICDEC, swap("shards_lm_head: true", "shards_lm_head: false"), "shards_lm_head: not recorded"),
+    (MAGICDEC, swap("fitted_on: .magicdec.", "fitted_on: [magicdec, gptfast_decode]"), "fitted_on"),
+    (MAGICDEC, swap("nothing published for a graph", "measured for a graph"), "pass_fixed_s/source: nothing published"),
+    ("hardware/calibrations/l40s-48gb.literature.yaml", swap(r"value: [\d.]+", "value: 0.5"), "l40s-48gb.literature"),
+    ("hardware/gpus/mi300x-192gb.yaml", swap("(memory_bandwidth: .value: )[0-9.]+", r"\g<1>5000"), "gpus/mi300x-192gb"),
+    ("hardware/gpus/tpu-v6e.yaml", swap("source: ", "source: seen, "), "gpus/tpu-v6e: "),
+    ("models/deepseek-r1.yaml", swap(r"(\w+): (\d+)\n", r"\1: 7\n"), "models/deepseek-r1: "),
+    ("results/published/points.csv", swap("(3a-02,.*?),8.46,", r"\1,8.461,"), "published/points.csv/3a-02: "),
+    ("results/published/points.csv", swap("3a-03,.*\n", ""), "published/points.csv/3a-03: recorded, but gone"),
+    ("results/published/points.csv", swap("3a-03,", "3a-02,"), "published/points.csv/row 3: not recorded"),
+    ("results/published/points.csv", swap("(gptfast-01,.*?)330 W", r"\1 400 W"), "published/points.csv/gptfast-01: "),
+    ("results/published/acceptance_vs_context.csv", swap(",0.83", ",0.84"), "acceptance_vs_context.csv/row 2: "),
+    ("results/published/served.csv", swap(",positions,", ",position,"), "published/served.csv/head: "),
+    ("results/published/points.csv", lambda t: t + t.splitlines()[1] + "\n", "csv/row 127: not recorded"),
+    ("results/published/extra.csv", lambda t: "id,speedup\nx,9.9\n", "published/extra.csv: not recorded"),
+    (f"{OWN}.json", swap("0.000417799,", "0.000417798,"), "records/cpu-1/20261121T122043Z"),
+    (f"{OWN}.json", lambda t: t + " ", "records/cpu-1/20261121T122043Z"),
+    ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "records/withdrawn.yaml: "),
+]  # fmt: skip
+
+
+def test_as_shipped_nothing_has_moved(recorded: dict[str, Any], shipped: Path) -> None:
+    assert told(recorded, shipped) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "moved"), TAMPERINGS, ids=[f"{i} {Path(t[0]).name}" for i, t in enumerate(TAMPERINGS)]
+)
+def test_a_change_is_named(recorded: dict[str, Any], shipped: Path, name: str, edit: Edit, moved: str) -> None:
+    path = shipped / name
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    changed = edit(before or "")
+    assert changed != before
+    path.write_text(changed, encoding="utf-8")
+    try:
+        head, *lines = told(recorded, shipped)
+    finally:
+        if before is None:
+            path.unlink()
+        else:
+            path.write_text(before, encoding="utf-8")
+    assert re.match(r"changed: [12] inputs are not what was recorded; if that is meant, run `perfmodel validate", head)
+    assert any(moved in line for line in lines), lines
+
+
+def test_how_a_file_is_laid_out_does_not_count(recorded: dict[str, Any], shipped: Path) -> None:
+    path = shipped / "hardware/gpus/h100-sxm-80gb.yaml"
+    before = path.read_text(encoding="utf-8")
+    path.write_text("# a remark\n" + before, encoding="utf-8")
+    assert told(recorded, shipped) == []
+    path.write_text(before, encoding="utf-8")
+
+
+def test_somebodys_own_records_enter_no_gate(recorded: dict[str, Any], shipped: Path) -> None:
+    own = shipped / "results/local-mine"
+    own.mkdir()
+    (own / "20261121T122043Z-94313695-x.json").write_text("{}")
+    assert told(recorded, shipped) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda r: r.pop("inputs"), "inputs: must be given"),
+        (lambda r: r.update(inputs=[]), "inputs: "),
+        (lambda r: r["inputs"].update(gpus=3), "inputs.gpus: "),
+        (lambda r: r.update(replays=[]), "replays: "),
+        (lambda r: r["replays"].update(shipped=None), "replays.shipped: "),
+        (lambda r: r["replays"]["shipped"].update(predicted=7), "replays.shipped.predicted: "),
+        (lambda r: r["replays"]["shipped"]["predicted"].append(7), "replays.shipped.predicted.195: "),
+        (lambda r: r["replays"]["shipped"]["overall"].update(mape="0.01"), "overall.mape: "),
+        (lambda r: r["replays"]["shipped"]["partitions"].update(x={}), "partitions.x.rows: must be given"),
+        (lambda r: r["systems"].pop("rows"), "systems.rows: must be given"),
+        (lambda r: r["systems"].update(overall=None), "systems.overall: "),
+        (lambda r: r.update(schema_version=[2]), "schema_version: must be 2"),
+    ],
+)
+def test_a_malformed_record_is_one_line(
+    recorded: dict[str, Any], tmp_path: Path, spoil: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    path = tmp_path / "accuracy.json"
+    spoiled = json.loads(json.dumps(recorded))
+    spoil(spoiled)
+    path.write_text(json.dumps(spoiled))
+    with pytest.raises(InputError, match=re.escape(words).replace("195", r"\d+")) as error:
+        gate.read(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_record_with_a_figure_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "accuracy.json"
+    text = accuracy.path().read_text(encoding="utf-8")
+    for figure in ("NaN", "Infinity", "1e999"):
+        path.write_text(re.sub(r'"mape": [0-9.]+', f'"mape": {figure}', text, count=1))
+        with pytest.raises(InputError, match=r"accuracy\.json"):
+            gate.read(path)

@@ -1,0 +1,158 @@
+"""What the engines' constants are worth: refits without whole groups of rows, and the intervals that follow.
+
+Rows of one group (model, device, degree) err together, so a group counts as many as are independent in it; an engine
+with few groups borrows from the others. The half-width of an interval is the quantile of such errors, so that it holds
+what it says.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.specs.files import bundled_names
+from perfmodel.specs.fits import COVERAGE, Relation, Scatter
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.published_engines import DecodeRow, engine_decode
+from perfmodel.validate.engine.fit import small_sample
+from perfmodel.validate.solving import significant
+from perfmodel.validate.studies.parameters import DECODING
+from perfmodel.validate.studies.robust import Slopes, weigh_steps
+from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
+
+BORROWED = 0.1
+"""What a group of another engine weighs beside one of the engine itself."""
+STAND_INS = {
+    "h200-sxm-141gb": "h100-sxm-80gb",
+    "b200-sxm-180gb": "b300-sxm-288gb",
+    "b300-sxm-288gb": "b200-sxm-180gb",
+    "mi300x-192gb": "h200-sxm-141gb",
+}
+"""Device with rows -> another whose kernels stand in for its own, to see what a transfer is worth."""
+KEYS: dict[Relation, Callable[[DecodeRow], Hashable]] = {
+    "seen": group_of,
+    "model": lambda row: (row.engine, row.model),
+    "gpu": lambda row: row.hardware,
+    "transferred": lambda row: row.hardware,
+    "maker": lambda row: row.hardware,
+}
+"""What is held out together."""
+Values = Mapping[str, float]
+
+
+def name_of(key: Hashable) -> str:
+    """A fold's key as text."""
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def own_rows() -> list[DecodeRow]:
+    """Rows of devices with kernels of the engine."""
+    known = bundled_names("calibrations")
+    return [row for row in engine_decode() if f"{row.hardware}.{row.engine}" in known]
+
+
+def rows_of(relation: Relation) -> DecodeRows:
+    """All rows of devices with kernels, counted for this relation; of another maker's device, its rows alone."""
+    if relation == "maker":
+        makers = {load_gpu(device).vendor for device in STAND_INS.values()}
+        others = [row for row in engine_decode() if load_gpu(row.hardware).vendor not in makers]
+        return DecodeRows(others, DECODING, STAND_INS)
+    return DecodeRows(own_rows(), DECODING, STAND_INS if relation == "transferred" else None)
+
+
+def refits(rows: DecodeRows, slopes: Slopes, relation: Relation, whole: Values) -> dict[str, dict[str, float]]:
+    """Constants fitted without each fold, by the fold's name."""
+    found = {}
+    keys = [KEYS[relation](row) for row in rows.rows]
+    for key in dict.fromkeys(keys):
+        train = np.array([k != key for k in keys])
+        found[name_of(key)] = slopes.fit(weigh_steps(rows, train), whole).values
+    return found
+
+
+def replay(rows: DecodeRows, relation: Relation, folds: Mapping[str, Values]) -> Array:
+    """Logarithm of predicted over measured of each row, by constants fitted without its fold."""
+    names = [name_of(KEYS[relation](row)) for row in rows.rows]
+    off = np.full(len(names), np.nan)
+    for name in dict.fromkeys(names):
+        out = np.array([n == name for n in names])
+        off[out] = rows.off(folds[name])[out]
+    return off
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Held-out errors: logarithms, with the engine and the group of each row."""
+
+    off: Array
+    engines: Sequence[str]
+    groups: Sequence[Hashable]
+
+    def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
+        """Of rows, for what is said of one engine: a row of another counts `borrowed`.
+
+        A group counts as many as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling, 5.4):
+        rho is the share of the engine's squared errors that the rows of a group have in common.
+        """
+        members: dict[Hashable, list[int]] = {}
+        for i, group in enumerate(self.groups):
+            members.setdefault(group, []).append(i)
+        own = {name: [i for i in members.values() if self.engines[i[0]] == name] for name in set(self.engines)}
+        common = {name: self._common(groups) for name, groups in own.items()}
+        found = np.empty(len(self.off))
+        for index in members.values():
+            name = self.engines[index[0]]
+            share = 1.0 / (1.0 + (len(index) - 1) * common[name])
+            found[index] = share if name == engine else borrowed * share
+        return found
+
+    def _common(self, groups: list[list[int]]) -> float:
+        """rho of these groups; 1, so that each counts once, where none has several rows."""
+        several = [self.off[index] for index in groups if len(index) > 1]
+        apart = sum(float(np.var(off, ddof=1)) * len(off) for off in several)
+        whole = sum(float(np.sum(off**2)) for off in several)
+        return min(max(1.0 - apart / whole, 0.0), 1.0) if whole else 1.0
+
+    def without(self, names: Iterable[str]) -> "Errors":
+        """The others' errors; names: `name_of` of groups."""
+        gone = set(names)
+        kept = [i for i, group in enumerate(self.groups) if name_of(group) not in gone]
+        return Errors(self.off[kept], [self.engines[i] for i in kept], [self.groups[i] for i in kept])
+
+    def beside_others(self) -> "Errors":
+        """Those of models that were seen at another degree of the same device, and not left out whole."""
+        degrees: dict[Hashable, set[Hashable]] = {}
+        for group in self.groups:
+            degrees.setdefault(group[:3], set()).add(group)  # type: ignore[index]
+        return self.without(name_of(g) for g in self.groups if len(degrees[g[:3]]) == 1)  # type: ignore[index]
+
+    def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
+        """What to state of an engine: the quantile, widened as an interval of a next one for the number behind it.
+
+        That is by Student's t, and by the square root of 1 + 1/n.
+        """
+        weights, size = self.weights(engine, borrowed), np.abs(self.off)
+        rms = float(np.sqrt(np.average(size**2, weights=weights)))
+        rows = sum(e == engine for e in self.engines) or len(self.off)
+        count = float(np.sum(weights))
+        within = quantile(size, weights) * small_sample(1.0, count) * (1.0 + 1.0 / count) ** 0.5
+        return Scatter(log_rms=significant(rms, 3), log_within=significant(within, 3), rows=rows, source=source)
+
+
+def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
+    """The smallest value that this share of the weight does not exceed."""
+    order = np.argsort(values)
+    share = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(share, level * share[-1] * (1 - 1e-12))])
+
+
+def covered(errors: Errors) -> tuple[Array, Array]:
+    """For each row: whether the interval that the other groups give holds it, and that interval's half-width."""
+    inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
+    for group in dict.fromkeys(errors.groups):
+        mine = np.array([g == group for g in errors.groups])
+        engine = errors.engines[int(np.flatnonzero(mine)[0])]
+        stated = errors.without([name_of(group)]).scatter(engine, "rows of the other groups")
+        width[mine] = stated.log_within
+        inside[mine] = np.abs(errors.off[mine]) <= width[mine]
+    return inside, width

@@ -1,0 +1,79 @@
+"""What the predictions were made from: a fingerprint of each file that enters an answer, so that a changed one is seen.
+
+The replayed errors alone would not show a changed standard error, a device that no measured row names, or a published
+figure that was moved a little.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from perfmodel.reading import csv_lines, read_bytes
+from perfmodel.specs import files
+from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.engines import FILE
+from perfmodel.validate.accuracy.compare import UNGATED
+from perfmodel.validate.records.store import BUNDLED, RESULTS
+
+DIGITS = 16
+"""Hexadecimal digits of a fingerprint."""
+
+
+def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """Folder or file -> what is in it -> its fingerprint; of calibrations all that they state.
+
+    Devices and models count by their content, not by how the file is laid out; published tables row by row.
+    """
+    found: dict[str, dict[str, Any]] = {
+        kind: {name: _content(files.data_directory(kind) / f"{name}.yaml") for name in files.bundled_names(kind)}
+        for kind in ("gpus", "models")
+    }
+    found["calibrations"] = {name: _values(name) for name in files.bundled_names("calibrations")}
+    found["engines"] = {
+        path.name: _content(path) for path in (files.data_directory("") / FILE, BUNDLED / "engines.json")
+    }
+    for table in sorted((results / "published").glob("*.csv")):
+        found[f"published/{table.name}"] = _rows(table)
+    own = (path for path in results.glob("*/*.json") if not path.parent.name.startswith(UNGATED))
+    found["records"] = {f"{path.parent.name}/{path.name}": _fingerprint(read_bytes(path)) for path in sorted(own)}
+    if (results / "withdrawn.yaml").exists():
+        found["records"]["withdrawn.yaml"] = _content(results / "withdrawn.yaml")
+    return found
+
+
+def _fingerprint(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGITS]
+
+
+def _content(path: Path) -> str:
+    return _fingerprint(json.dumps(files.read_mapping(path), sort_keys=True, default=str).encode())
+
+
+def _values(name: str) -> dict[str, Any]:
+    path = files.data_directory("calibrations") / f"{name}.yaml"
+    stated = files.parse(Calibration, files.read_mapping(path), str(path))
+    return {key: _texts(value) for key, value in stated.model_dump(mode="json", exclude_defaults=True).items()}
+
+
+def _texts(value: Any) -> Any:
+    """The same with its numbers as text, so that no rounding is allowed for; a list of numbers is one text."""
+    if isinstance(value, dict):
+        return {key: _texts(inner) for key, inner in value.items()}
+    if isinstance(value, list) and any(isinstance(inner, list) for inner in value):
+        return [_texts(inner) for inner in value]
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _rows(table: Path) -> dict[str, str]:
+    """Row -> fingerprint, by its `id`, or by its place where it has none or shares it; the head is `head`."""
+    found: dict[str, str] = {}
+    for number, (_, cells) in enumerate(csv_lines(table)):
+        if not number:
+            name, named = "head", cells[:1] == ["id"]
+        elif not named or not cells or cells[0] in found:
+            name = f"row {number}"
+        else:
+            name = cells[0]
+        found[name] = _fingerprint(json.dumps(cells).encode())
+    return found

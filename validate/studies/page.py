@@ -1,0 +1,202 @@
+"""The tables of ``docs/accuracy.md``: its prose is written by hand, its figures are those of the accuracy record.
+
+A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import unknown_name
+from perfmodel.specs.fits import COVERAGE
+from perfmodel.validate.accuracy.compare import LABELS, SETS
+from perfmodel.validate.accuracy.markdown import table
+from perfmodel.validate.fit.recipes import RECIPES
+from perfmodel.validate.studies import engine_page
+from perfmodel.validate.studies.systems import SLACK
+
+BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
+QUANTITIES = ("speedup", "target_s", "draft_s", "verify_s", "overhead_s")
+HEADS = tuple(LABELS[q] for q in QUANTITIES)
+FOLDS = {
+    "point": "device, model, batch, context",
+    "batch": "batch",
+    "draft": "draft and KV method",
+    "model": "target model",
+    "context": "context",
+    "tp": "device count",
+}
+Record = dict[str, Any]
+
+
+def path() -> Path:
+    """Where the page is, in a source checkout."""
+    return Path(__file__).parents[3] / "docs" / "accuracy.md"
+
+
+def filled(text: str, found: Record) -> str:
+    """The page with the tables of a record. Raises InputError for a table that is not known."""
+
+    def replaced(block: re.Match[str]) -> str:
+        name = block[1]
+        if name not in TABLES:
+            raise unknown_name("docs/accuracy.md", "table", name, TABLES)
+        return "\n".join([f"<!-- table: {name} -->", "", *TABLES[name](found), ""])
+
+    return BLOCK.sub(replaced, text)
+
+
+def _percent(value: float, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f}"
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def _worst(part: Record) -> str:
+    return f"{_signed(part['worst'])} ({part['worst_row']})"
+
+
+def _summary(found: Record) -> list[str]:
+    replay, bounds, systems = found["replays"]["held-out"], found["bounds"], found["systems"]["overall"]
+    overall, side, gamma = replay["overall"], replay["side_of_one"], found["gamma_optimal"]["held-out"]
+    wrong = ", ".join(f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values())
+    constant = ", ".join(f"{_percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
+    choices = ", ".join(f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values())
+    rows = {
+        "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
+        "mean error, each predicted by a fit without its fold": f"**{_percent(overall['mape'], 2)} %**",
+        "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % ({overall['worst_row']})",
+        "side of 1.0 that the speedup is on": f"right in {side['right']} of {side['rows']} rows",
+        "the others, measured (predicted)": wrong,
+        "times above the last-level cache held against their lower bound": str(bounds["checked"]),
+        "below it; closest": f"{len(bounds['violations'])}; bound at {_percent(bounds['closest'])} % of the time",
+        "best γ, predicted (measured)": choices,
+        "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, "
+        f"worst {_signed(gamma['speedup_worst'])} %",
+        "lost by drafting the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, "
+        f"worst {_percent(gamma['regret_worst'])} %",
+        "lost by always drafting the same": constant,
+        "speedups of other systems": f"**{_percent(systems['mape'])} %** off over {systems['rows']} rows, "
+        f"worst {_signed(systems['worst'])} % ({systems['worst_row']})",
+    }
+    return table(["what", "result"], [list(row) for row in rows.items()], text_columns=(0, 1))
+
+
+def _held_out(found: Record) -> list[str]:
+    rows = []
+    held, shipped = (found["replays"][mode]["partitions"] for mode in ("held-out", "shipped"))
+    for name, recipe in RECIPES.items():
+        elsewhere = found["elsewhere"].get(name, {"literature": {}, "ideal": {}})
+        for q in (*QUANTITIES, "speedup_alpha"):
+            part = f"{recipe.set_name}/{recipe.gpu}/{q}"
+            if part in held:
+                h = held[part]
+                others = (elsewhere[kind].get(q) for kind in ("literature", "ideal"))
+                rows.append(
+                    [f"{name}: {LABELS[q]}", str(h["rows"]), _percent(h["mape"], 2), _signed(h["bias"]), _worst(h),
+                     _percent(shipped[part]["mape"], 2), *(_percent(e["mape"]) if e else "-" for e in others)]
+                )  # fmt: skip
+    head = ["calibration", "rows", "mean error %", "bias %", "worst %", "in sample %", "literature %", "ideal %"]
+    return table(head, rows)
+
+
+def _folds(found: Record) -> list[str]:
+    rows = []
+    for name, made in found["calibrations"].items():
+        for by, errors in made["held_out_by"].items():
+            cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := errors.get(q)) else "-"
+                     for q in QUANTITIES[:4]]  # fmt: skip
+            inside = found["coverage"].get(name, {}).get(by)
+            cells.append(f"{inside['inside']} of {inside['rows']}" if inside else "-")
+            rows.append([f"{name}, by {FOLDS[by]}", *cells])
+    return table(["calibration, held out by", *HEADS[:4], f"inside the {COVERAGE:.0%} interval"], rows)
+
+
+def _systems(found: Record) -> list[str]:
+    rows = [
+        [study, str(of["rows"]), str(of["left_open"]), _percent(of["mape"]), _signed(of["bias"]), _worst(of),
+         _percent(of["by_calibration_mape"])]
+        for study, of in found["systems"]["studies"].items()
+    ]  # fmt: skip
+    head = [
+        "study",
+        "rows",
+        f"left open (above {SLACK:.0%})",
+        "mean error %",
+        "bias %",
+        "worst %",
+        "by the device's calibration %",
+    ]
+    return table(head, rows)
+
+
+def _transferred(found: Record) -> list[str]:
+    rows = [
+        [
+            row["calibration"] + (" (the default)" if row["chosen"] else ""),
+            *(_signed(row[name]) for name in ("target", "draft", "ratio", "speedup")),
+            _percent(row["with_own_steps"]),
+            f"{row['inside']} of {row['rows']}",
+        ]
+        for row in found["transferred"]
+    ]
+    head = ["on the A100 PCIe", "T_T %", "T_D %", "T_D/T_T %", "speedup %", "with the study's steps %", "inside"]
+    return table(head, rows)
+
+
+def _to_other_devices(found: Record) -> list[str]:
+    rows = [
+        [f"{name} on {gpu}", _percent(errors["speedup"]["mape"])]
+        for name, of in found["elsewhere"].items()
+        for gpu, errors in of.get("transferred_to", {}).items()
+    ]
+    crossed = found["elsewhere"]["literature of the other device"]["speedup"]
+    return table(
+        ["calibration", "mean speedup error %"], [*rows, ["literature of the other device", _percent(crossed["mape"])]]
+    )
+
+
+def _ablations(found: Record) -> list[str]:
+    rows = [
+        [f"{name}: {change}", *(_percent(errors[q]["mape"]) if q in errors else "-" for q in QUANTITIES)]
+        for name, changes in found["ablations"].items()
+        for change, errors in changes.items()
+    ]
+    return table(["change", *HEADS], rows)
+
+
+def _partitions(found: Record) -> list[str]:
+    """A line a partition, those aside that are a whole set under another name and those of own records."""
+    cut: dict[str, dict[str, Record]] = {}
+    for name, part in found["replays"]["held-out"]["partitions"].items():
+        where, _, quantity = name.rpartition("/")
+        cut.setdefault(where, {})[quantity] = part
+    rows = []
+    for where, parts in cut.items():
+        count = max(part["rows"] for part in parts.values())
+        whole = "/".join(where.split("/")[: 2 if where.split("/")[0] in SETS else 3])
+        if where != whole and (whole.split("/")[0] not in SETS or count == _rows(cut[whole])):
+            continue
+        cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := parts.get(q)) else "-" for q in QUANTITIES]
+        rows.append([where, str(count), *cells])
+    return table(["partition", "rows", *HEADS], rows)
+
+
+def _rows(parts: dict[str, Record]) -> int:
+    return max(int(part["rows"]) for part in parts.values())
+
+
+TABLES: dict[str, Callable[[Record], list[str]]] = {
+    "summary": _summary,
+    "held_out": _held_out,
+    "folds": _folds,
+    "systems": _systems,
+    "transferred": _transferred,
+    "other_devices": _to_other_devices,
+    "ablations": _ablations,
+    "partitions": _partitions,
+    **engine_page.TABLES,
+}

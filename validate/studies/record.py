@@ -1,0 +1,257 @@
+"""The record of how far predictions are from measurements: what ``results/accuracy.json`` holds.
+
+Every published set is replayed twice: with the shipped calibrations, and, where a calibration was fitted to it, with
+refits that have not seen the fold. Deterministic, and needs no GPU.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.fits import Scatter
+from perfmodel.speculation.uncertainty import speedup_interval, with_values
+from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
+from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
+from perfmodel.validate.fit.counted import Array, scenario_of
+from perfmodel.validate.fit.errors import Errors, errors_by_quantity
+from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
+from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
+from perfmodel.validate.fit.recipes import RECIPES, Recipe
+from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import significant
+from perfmodel.validate.studies import engine_errors as engines
+from perfmodel.validate.studies.best_gamma import CONSTANTS, best_gammas
+from perfmodel.validate.studies.gate import SCHEMA_VERSION
+from perfmodel.validate.studies.inputs import inputs
+from perfmodel.validate.studies.systems import SystemRow, mean_error, systems, transferred
+
+DIGITS = 6
+MODES: tuple[Mode, ...] = ("held-out", "shipped")
+OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
+"""Quantities of the overall error: the three passes and what is asked for, of stacks with a fitted calibration."""
+NOT_RECORDED = "ar_tpot_s"
+"""Own records time the baseline twice: as T_T, which is recorded, and end to end."""
+
+ALSO_FITTED = {
+    "a100-sxm-80gb.magicdec": (("allreduce_multiplier",), ("pass_fixed_s",)),
+    "h100-sxm-80gb.magicdec": (("pass_fixed_s", "kv_reread_per_query"), ("sparse_cache_sequence_s",)),
+}
+"""Constants left at their literature value that are fitted to see what that would change."""
+
+
+def path(results: Path = BUNDLED) -> Path:
+    """Where the record is kept."""
+    return results / "accuracy.json"
+
+
+def record(results: Path = BUNDLED) -> dict[str, Any]:
+    """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
+    sets = gated_sets(results)
+    replayed = {mode: compare(sets, mode, results=results) for mode in MODES}
+    cells = {mode: [c for c in found if c.quantity != NOT_RECORDED] for mode, found in replayed.items()}
+    return rounded(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "inputs": inputs(),
+            "replays": {mode: replay(found) for mode, found in cells.items()},
+            "bounds": bounds(cells["shipped"]),
+            "gamma_optimal": {mode: gamma_figures(mode) for mode in MODES},
+            "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
+            "coverage": {name: coverage(recipe) for name, recipe in RECIPES.items() if recipe.stack == "magicdec"},
+            "elsewhere": elsewhere(),
+            "engines": engines.figures(),
+            "systems": systems_figures(),
+            "transferred": [asdict(row) for row in transferred()],
+            "ablations": {name: ablations(recipe) for name, recipe in RECIPES.items()},
+        }
+    )
+
+
+def replay(cells: list[Cell]) -> dict[str, Any]:
+    """Errors overall and by partition, the side of 1, and which figures were predicted at all."""
+    counted = [c for c in cells if c.fitted and c.quantity in OVERALL]
+    right, of = right_side(c for c in cells if c.fitted)
+    sides = [c for c in cells if c.fitted and c.quantity == "speedup"]
+    wrong = {c.point.row_id: [c.measured, c.predicted] for c in sides if right_side([c])[0] == 0}
+    return {
+        "overall": _figures(counted),
+        "side_of_one": {"right": right, "rows": of, "wrong": wrong},
+        "partitions": {name: _figures(part) for name, part in partitions(cells).items()},
+        "predicted": sorted(c.name for c in cells),
+    }
+
+
+def _figures(cells: list[Cell]) -> dict[str, Any]:
+    found = error(cells)
+    extreme = max(cells, key=lambda c: abs(c.error))
+    return {
+        "rows": found.rows,
+        "mape": found.mape,
+        "bias": found.bias,
+        "worst": found.worst,
+        "worst_row": extreme.point.row_id,
+    }
+
+
+def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
+    """Measured times against their physical lower bounds, where the working set exceeds the last-level cache."""
+    binding = [c for c in cells if c.binding]
+    return {
+        "checked": len(binding),
+        "closest": max((c.lower or 0.0) / c.measured for c in binding),
+        "violations": [c.name for c in binding if c.below_bound],
+    }
+
+
+def gamma_figures(mode: Mode) -> dict[str, Any]:
+    """Speedup at the measured best gamma, the predicted best gamma, and what choosing it loses."""
+    rows = best_gammas(mode)
+    constant = np.mean([row.constant_regret for row in rows], axis=0)
+    return {
+        "rows": len(rows),
+        "speedup_mape": float(np.mean([abs(row.error) for row in rows])),
+        "speedup_worst": max((row.error for row in rows), key=abs),
+        "within_one": sum(abs(row.predicted_gamma - row.measured_gamma) <= 1 for row in rows),
+        "regret_mean": float(np.mean([row.regret for row in rows])),
+        "regret_worst": max(row.regret for row in rows),
+        "constant_regret_mean": dict(zip(map(str, CONSTANTS), constant.tolist(), strict=True)),
+        "choices": {row.row: [row.measured_gamma, row.predicted_gamma] for row in rows},
+    }
+
+
+def calibration_figures(recipe: Recipe) -> dict[str, Any]:
+    """The constants as refitted now and as shipped, and the errors on held-out rows by kind of fold."""
+    made, shipped = report(recipe), load_calibration(recipe.name)
+    return {
+        "rows": len(points_of(recipe).points),
+        "fitted": made.fit.values,
+        "stderr": made.fit.stderr,
+        "at_bound": list(made.fit.at_bound),
+        "shipped": {name: getattr(shipped, name).value for name in recipe.free},
+        "in_sample": _by_quantity(made.in_sample),
+        "held_out_by": {by: _by_quantity(found) for by, found in made.held_out.items()},
+    }
+
+
+def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
+    return {name: {"mape": e.mape, "bias": e.bias, "worst": e.worst, "log_rms": e.log_rms} for name, e in found.items()}
+
+
+def coverage(recipe: Recipe) -> dict[str, Any]:
+    """How often the stated interval holds the measured speedup of held-out rows, by kind of fold.
+
+    Each row is judged with the refit that has not seen it: its covariance, and the scatter of the other folds' rows.
+    """
+    counts = {}
+    for by in FOLDS:
+        if has_folds(recipe, by):
+            inside = covered(held_out(recipe, by))
+            counts[by] = {"inside": int(inside.sum()), "rows": len(inside)}
+    return counts
+
+
+def covered(out: HeldOut) -> Array:
+    """1 where the interval of a held-out row holds its measured speedup, else 0."""
+    measured = np.array([p.speedup for p in out.points.points], dtype=float)
+    off = np.log(out.speedup / measured)
+    inside = np.zeros(len(measured))
+    for i, p in enumerate(out.points.points):
+        others = out.fold != out.fold[i]
+        refit = out.fits[int(out.fold[i])]
+        scatter = float(np.sqrt(np.mean(off[others] ** 2)))
+        stated = {"speedup": Scatter(log_rms=scatter, rows=int(others.sum()), source="rows of the other folds")}
+        c = with_fit(refit).model_copy(update={"observed_error": stated})
+        interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(out.speedup[i]))
+        assert interval is not None
+        inside[i] = interval.low <= measured[i] <= interval.high
+    return inside
+
+
+def systems_figures() -> dict[str, Any]:
+    """Rows of other papers that state enough to be predicted, each and by study, and how many do not."""
+    rows = systems()
+    enough = [row for row in rows if row.states_enough]
+    studies = dict.fromkeys(row.study for row in rows)
+    return {
+        "rows": {
+            row.row: asdict(row) | {"predicted": row.predicted, "error": row.error} for row in rows if row.states_enough
+        },
+        "overall": _system_errors(enough),
+        "studies": {
+            study: _system_errors([row for row in enough if row.study == study])
+            | {"left_open": sum(row.study == study and not row.states_enough for row in rows)}
+            for study in studies
+        },
+    }
+
+
+def _system_errors(rows: list[SystemRow]) -> dict[str, Any]:
+    return {
+        "rows": len(rows),
+        "mape": mean_error(rows),
+        "bias": float(np.mean([row.error for row in rows])),
+        "worst": max((row.error for row in rows), key=abs),
+        "worst_row": max(rows, key=lambda row: abs(row.error)).row,
+        "by_calibration_mape": float(np.mean([abs(row.by_calibration / row.measured - 1.0) for row in rows])),
+    }
+
+
+def elsewhere() -> dict[str, Any]:
+    """Speedup errors of calibrations on rows that they were not made for: literature, transferred, ideal."""
+    found = {}
+    for recipe in RECIPES.values():
+        if recipe.stack != "magicdec":
+            continue
+        moved = transfer_error(recipe)
+        ideal = other_error(recipe, load_calibration("ideal"))
+        found[recipe.name] = {
+            "ideal": _by_quantity(ideal),
+            "literature": _by_quantity(other_error(recipe, load_calibration(recipe.base))),
+            "transferred_to": {moved[1].gpu: _by_quantity({"speedup": moved[0]})} if moved else {},
+        }
+    crossed, _ = literature_error("", lambda gpu: next(r.gpu for r in RECIPES.values() if r.gpu != gpu))
+    return found | {"literature of the other device": _by_quantity({"speedup": crossed})}
+
+
+def ablations(recipe: Recipe) -> dict[str, Any]:
+    """In-sample errors after a refit without one part of the model, or with one changed."""
+    changes: dict[str, tuple[Recipe, dict[str, float]]] = {
+        "as shipped": (recipe, {}),
+        "LM head kept whole" if recipe.shards_lm_head else "LM head sharded": (
+            replace(recipe, shards_lm_head=not recipe.shards_lm_head),
+            {},
+        ),
+    }
+    if recipe.pinned:
+        changes["no attention waves"] = recipe, {"attention_blocks_per_multiprocessor": 0.0}
+    for name in recipe.free:
+        changes[f"{name} not fitted"] = replace(recipe, free=tuple(n for n in recipe.free if n != name)), {}
+    for extra in ALSO_FITTED.get(recipe.name, ()):
+        changes[f"{' and '.join(extra)} fitted"] = replace(recipe, free=(*recipe.free, *extra)), {}
+    return {words: _ablation(changed, values) for words, (changed, values) in changes.items()}
+
+
+def _ablation(recipe: Recipe, values: dict[str, float]) -> dict[str, Any]:
+    points, start = points_of(recipe), with_values(start_of(recipe), values)
+    made = fit(points, start, recipe.free, np.ones(len(points.points), dtype=bool))
+    found = errors_by_quantity(points, points.predict(made.calibration))
+    return {"fitted": made.values} | {name: {"mape": e.mape, "worst": e.worst} for name, e in found.items()}
+
+
+def rounded(value: Any) -> Any:
+    """The same with every float at `DIGITS` significant digits."""
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(inner) for inner in value]
+    return significant(value, DIGITS) if isinstance(value, float) else value
+
+
+def render(found: dict[str, Any]) -> str:
+    """The text of the file."""
+    return json.dumps(found, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,223 @@
+"""Speculative systems of other papers: which rows state enough to be predicted with nothing free, and how that fares.
+
+A row states enough where batch, accepted length, tree or draft length and device are printed and whatever else it
+leaves open moves its predicted speedup by `SLACK` at most. Accepted lengths are the same study's. The stack is stated
+too, by step times: those that the study prints, or a published law fitted to that stack; what a verification adds to
+a baseline step is then the engine's (trees) or the law's (vLLM). `by_calibration` is the speedup from the device's
+default calibration, which knows nothing of the stack.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.specs.published_engines import ServedRow, served, step_law
+from perfmodel.specs.stacks import calibration_of
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import interval_of, log_error, with_calibration
+from perfmodel.speculation.workload import Workload
+
+SLACK = 0.05
+"""What a row leaves open may move its prediction by this share between its ends."""
+CONTEXTS = (0.0, 2048.0)
+"""Cached tokens per sequence between which a context that is only a data set's name is taken to be."""
+NAMED_CONTEXT = 512.0
+"""The context at which the device's calibration is asked about such rows."""
+HEADS = {"eagle:features=3": "EAGLE-3", "eagle": "EAGLE", "ngram": "n-gram"}
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRow:
+    """One published speedup. `low` and `high`: predicted over everything that the row leaves open."""
+
+    row: str
+    study: str
+    target: str
+    draft: str
+    task: str
+    batch: int
+    drafted: str
+    tokens_per_iteration: float
+    measured: float
+    low: float
+    high: float
+    by_calibration: float
+
+    @property
+    def predicted(self) -> float:
+        """The middle of what the row leaves open."""
+        return sqrt(self.low * self.high)
+
+    @property
+    def error(self) -> float:
+        """Signed relative error."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def states_enough(self) -> bool:
+        """Whether nothing that is left open matters."""
+        return self.high / self.low - 1.0 <= SLACK
+
+
+def systems() -> list[SystemRow]:
+    """All rows of other papers that print batch, device, draft and accepted length."""
+    return [*map(_tree_row, published_points("speculation_other")), *(_served_row(row) for row in served())]
+
+
+def mean_error(rows: Iterable[SystemRow]) -> float:
+    """Mean of the absolute relative errors."""
+    return float(np.mean([abs(row.error) for row in rows]))
+
+
+def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_steps: bool) -> float:
+    """A tree row's speedup; from the step times that the study prints, or from the scenario's calibration alone.
+
+    With own steps only what `n` tokens of a verification take beyond one is predicted.
+    """
+    assert p.tree is not None
+    assert p.tokens_per_iteration is not None
+    assert p.target_s is not None
+    assert p.draft_s is not None
+    size, levels = p.tree
+    batch, context = float(p.batch), float(p.context)
+    plain, verify = (float(scenario.target_pass_s(batch, context, n)) for n in (1.0, float(size)))
+    if own_steps:
+        iteration = p.target_s + (verify - plain) + (levels - 1) * p.draft_s
+        return p.tokens_per_iteration * p.target_s / iteration
+    # the shape is not printed node by node: levels of equal width
+    draft = float(scenario.draft_pass_s(batch, context, (size - 1) / (levels - 1)))
+    iteration = verify + (levels - 1) * draft + float(scenario.overhead_s(batch, context))
+    return p.tokens_per_iteration * plain / iteration
+
+
+def _tree_scenario(p: MeasuredPoint, calibration: str | None = None) -> Scenario:
+    asked = Query(
+        p.target,
+        p.hardware,
+        p.batch,
+        p.context,
+        1,
+        p.tp,
+        draft=p.draft or "",
+        alpha=0.0,
+        weights=p.weights,
+        calibration=calibration or load_gpu(p.hardware).calibration,  # no serving engine ran these
+    )
+    return resolve(asked)
+
+
+def _tree_row(p: MeasuredPoint) -> SystemRow:
+    assert p.tree is not None
+    assert p.tokens_per_iteration is not None
+    assert p.speedup is not None
+    scenario = _tree_scenario(p)
+    predicted = tree_speedup(p, scenario, own_steps=True)
+    chains = p.notes.startswith("SpecInfer")
+    return SystemRow(
+        row=p.row_id,
+        study="Sequoia, SpecInfer's trees" if chains else "Sequoia",
+        target=p.target,
+        draft=p.draft or "",
+        task=p.task,
+        batch=p.batch,
+        drafted=f"{p.tree[0]} nodes, {p.tree[1]} levels",
+        tokens_per_iteration=p.tokens_per_iteration,
+        measured=p.speedup,
+        low=predicted,
+        high=predicted,
+        by_calibration=tree_speedup(p, scenario, own_steps=False),
+    )
+
+
+def _served_row(row: ServedRow) -> SystemRow:
+    law = step_law()
+    # an n-gram draft proposes nothing where it finds no match; at least every first token that is right was found
+    matches = (row.conditional[0], 1.0) if row.draft == "ngram" else (1.0,)
+    ends = [law.speedup(row, context, match) for context in CONTEXTS for match in matches]
+    asked = Query(
+        row.target,
+        row.hardware,
+        row.batch,
+        NAMED_CONTEXT,
+        row.gamma,
+        row.tensor_parallel,
+        draft=row.draft,
+        tokens_per_iteration=row.tokens_per_iteration,
+    )
+    alone = predict(resolve(asked), Workload.of(row.batch, NAMED_CONTEXT, row.gamma), row.gamma)
+    return SystemRow(
+        row=row.id,
+        study=f"SpecDecode-Bench, {HEADS[row.draft]}",
+        target=row.target,
+        draft=row.draft,
+        task=row.task,
+        batch=row.batch,
+        drafted=str(row.gamma),
+        tokens_per_iteration=row.tokens_per_iteration,
+        measured=row.speedup,
+        low=min(ends),
+        high=max(ends),
+        by_calibration=float(alone.speedup),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """How one calibration fares on a device that has none of its own: mean errors over the tree rows, signed.
+
+    ratio: of T_D/T_T. speedup: from the calibration alone; with_own_steps: mean absolute error where the study's plain
+    and draft step are given. inside: rows whose stated interval holds the measured speedup.
+    """
+
+    calibration: str
+    chosen: bool
+    target: float
+    draft: float
+    ratio: float
+    speedup: float
+    with_own_steps: float
+    inside: int
+    rows: int
+
+
+def transferred(
+    gpu: str = "a100-pcie-80gb", stacks: tuple[str, ...] = ("vllm", "magicdec", "gpt-fast", "literature")
+) -> list[Transferred]:
+    """Calibrations that a device without one of its own could take over, on the rows measured on it."""
+    points = [p for p in published_points("speculation_other") if p.hardware == gpu]
+    default = calibration_of(load_gpu(gpu)).name
+    own = default.partition(".")[0]
+    return [_transferred(points, f"{own}.{stack}", f"{own}.{stack}" == default) for stack in stacks]
+
+
+def _transferred(points: list[MeasuredPoint], calibration: str, chosen: bool) -> Transferred:
+    errors: dict[str, list[float]] = {name: [] for name in ("target", "draft", "ratio", "speedup", "with_own_steps")}
+    inside = 0
+    for p in points:
+        scenario = with_calibration(_tree_scenario(p), load_calibration(calibration))
+        assert p.speedup is not None
+        target = float(scenario.target_pass_s(1.0, float(p.context))) / (p.target_s or 1.0)
+        draft = float(scenario.draft_pass_s(1.0, float(p.context))) / (p.draft_s or 1.0)
+        alone, stepped = (tree_speedup(p, scenario, own) for own in (False, True))
+        found = (target, draft, draft / target, alone / p.speedup, stepped / p.speedup)
+        for name, value in zip(errors, found, strict=True):
+            errors[name].append(value - 1.0)
+        gammas = np.array([p.tree[1] - 1 if p.tree else 1])
+        off = log_error(scenario, np.asarray(1.0), np.asarray(float(p.context)), gammas)
+        interval = None if off is None else interval_of(alone, float(off[..., 0]))  # acceptance is the row's
+        inside += interval is not None and interval.low <= p.speedup <= interval.high
+    return Transferred(
+        calibration=calibration,
+        chosen=chosen,
+        **{name: float(np.mean(values)) for name, values in errors.items() if name != "with_own_steps"},
+        with_own_steps=float(np.mean(np.abs(errors["with_own_steps"]))),
+        inside=inside,
+        rows=len(points),
+    )

@@ -1,0 +1,262 @@
+"""Train the small model: ``python -m perfmodel.validate.studies.train --minutes 45``.
+
+On a GPU: ``--shape large --device cuda``.
+
+Most of the time goes to short contexts, the last part to long ones, so that attention over thousands of bytes is learnt
+where it is paid for. The learning rate follows the share of the time that is used up: a run always ends annealed.
+"""
+
+import argparse
+import json
+import math
+import time
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor
+
+from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder.model import Model, Projected
+from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensors
+from perfmodel.validate.lm import CHECKPOINT, data
+from perfmodel.writing import write
+
+SHAPES: dict[str, dict[str, int]] = {
+    "small": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "intermediate": 704},
+    "large": {"layers": 10, "hidden": 512, "heads": 16, "kv_heads": 4, "intermediate": 1408},
+}
+HEAD_DIM = 32
+MAX_CONTEXT = 8192
+SHARD_BYTES = 15 * 2**20
+"""Most of one file of weights: where a run leaves them may limit the size of a file."""
+ROPE_THETA = 100_000.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """From `start` (share of the time) on: sequences of `context` bytes, `batch` of them a step."""
+
+    start: float
+    context: int
+    batch: int
+
+
+@dataclass
+class TrainingRecipe:
+    """Everything that a run depends on; written beside the checkpoint with what came out."""
+
+    shape: str = "small"
+    seed: int = 0
+    minutes: float = 45.0
+    longest: int = MAX_CONTEXT
+    """Most bytes of a sequence trained or evaluated on; a rehearsal does with few."""
+    muon_lr: float = 0.02
+    adam_lr: float = 0.003
+    weight_decay: float = 0.05
+    warmup: float = 0.02
+    decay_from: float = 0.5
+    stages: list[Stage] = field(
+        default_factory=lambda: [Stage(0, 512, 16), Stage(0.55, 2048, 4), Stage(0.8, 4096, 2), Stage(0.93, 8192, 1)]
+    )
+
+    def stage(self, progress: float) -> Stage:
+        """The stage in force."""
+        stage = [s for s in self.stages if s.start <= progress][-1]
+        return replace(stage, context=min(stage.context, self.longest))
+
+    def evaluated(self) -> list[int]:
+        """The contexts of the held-out text, ascending."""
+        return sorted({min(context, self.longest) for context in (1024, 4096, MAX_CONTEXT)})
+
+    def rate(self, progress: float) -> float:
+        """Learning-rate factor: linear warm-up, plateau, linear decay to a twentieth."""
+        if progress < self.warmup:
+            return progress / self.warmup
+        return 1.0 if progress < self.decay_from else 1 - 0.95 * (progress - self.decay_from) / (1 - self.decay_from)
+
+
+def specification(shape: str) -> ModelSpec:
+    """The byte-level Llama of one shape."""
+    size = SHAPES[shape]
+    return ModelSpec(
+        name=f"stdlib-{shape}",
+        title=f"Byte-level Llama on Python sources ({shape})",
+        model_type="llama",
+        num_hidden_layers=size["layers"],
+        hidden_size=size["hidden"],
+        num_attention_heads=size["heads"],
+        num_key_value_heads=size["kv_heads"],
+        head_dim=HEAD_DIM,
+        intermediate_size=size["intermediate"],
+        vocab_size=256,
+        max_position_embeddings=MAX_CONTEXT,
+        tie_word_embeddings=True,
+        rope_theta=ROPE_THETA,
+        source="validate/studies/train.py",
+    )
+
+
+def causal(_index: int, projected: Projected) -> Tensor:
+    """Training's attention: causal over the sequence itself."""
+    q, k, v = projected.rotate()
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    return out.transpose(1, 2).flatten(2)
+
+
+def loss_of(model: Model, tokens: Tensor) -> Tensor:
+    """Cross-entropy in nats per byte of tokens [batch, context + 1], by position [batch, context]."""
+    positions = torch.arange(tokens.shape[1] - 1, device=tokens.device).expand(tokens.shape[0], -1)
+    with torch.autocast(tokens.device.type, torch.bfloat16):
+        logits = model.logits(model(tokens[:, :-1], positions, causal))
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten(), reduction="none")
+    return losses.view(tokens.shape[0], -1)
+
+
+def sample(text: np.ndarray, stage: Stage, rng: np.random.Generator, device: torch.device) -> Tensor:
+    """Random stretches of the corpus, [batch, context + 1] int64."""
+    starts = rng.integers(0, len(text) - stage.context - 1, stage.batch)
+    rows = np.stack([text[s : s + stage.context + 1] for s in starts]).astype(np.int64)
+    return torch.from_numpy(rows).to(device)
+
+
+@torch.no_grad()
+def evaluate(model: Model, context: int, sequences: int = 16) -> dict[str, float]:
+    """Held-out bits per byte at a context: over all positions, and over the last quarter of them."""
+    text, rng = data.corpus(held_out=True), np.random.default_rng(1)
+    one = Stage(0, context, 1)
+    bits = torch.cat([loss_of(model, sample(text, one, rng, model.device)) for _ in range(sequences)]) / math.log(2)
+    last = bits[:, -context // 4 :].mean().item()
+    return {"context": context, "bits_per_byte": bits.mean().item(), "last_quarter": last}
+
+
+def optimizers(model: Model, recipe: TrainingRecipe) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, Adam for embedding and norms."""
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and name.startswith("layers")]
+    rest = [p for name, p in model.named_parameters() if p.ndim < 2 or not name.startswith("layers")]
+    return [
+        torch.optim.Muon(matrices, lr=recipe.muon_lr, weight_decay=recipe.weight_decay),
+        torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+
+
+def configuration(spec: ModelSpec) -> dict[str, object]:
+    """The Hugging Face config.json of a shape."""
+    same = (
+        "model_type hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim "
+        "vocab_size max_position_embeddings rope_theta rms_norm_eps tie_word_embeddings"
+    )
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "dtype": "bfloat16",
+        "hidden_act": "silu",
+        **{key: getattr(spec, key) for key in same.split()},
+        "attention_bias": False,
+        "mlp_bias": False,
+        "bos_token_id": None,
+        "eos_token_id": data.SEPARATOR,
+    }
+
+
+def save(model: Model, folder: Path, report: dict[str, object]) -> None:
+    """Write a Hugging Face folder (bf16, in shards) and the recipe with its outcome; each file is whole or not there.
+
+    What `model.safetensors.index.json` names is from one save: the index comes last.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    shards: list[dict[str, Tensor]] = [{}]
+    for name, tensor in save_tensors(model).items():
+        tensor = tensor.to("cpu", torch.bfloat16)
+        if sum(t.nbytes for t in shards[-1].values()) + tensor.nbytes > SHARD_BYTES:
+            shards.append({})
+        shards[-1][name] = tensor
+    single, names = len(shards) == 1, [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    for name, shard in zip(["model.safetensors"] if single else names, shards, strict=True):
+        write(folder / name, partial(save_file, shard, metadata={"format": "pt"}), "--out")
+    files = {"config.json": configuration(model.spec), "recipe.json": report}
+    if not single:
+        place = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
+        files["model.safetensors.index.json"] = {"metadata": {}, "weight_map": place}
+    for name, content in files.items():
+        write(folder / name, json.dumps(content, indent=2) + "\n", "--out")
+
+
+class Trainer:
+    """A model on its way: weights, optimisers, and what it has been trained on so far."""
+
+    def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
+        self.recipe, self.rng, self.steps = recipe, np.random.default_rng(recipe.seed), 0
+        weights = RandomWeights(recipe.seed, device, torch.float32)
+        self.model = build(specification(recipe.shape), weights).train().requires_grad_(True)
+        self.text = data.corpus(held_out=False, seed=recipe.seed)
+        self.steppers = optimizers(self.model, recipe)
+        self.base = [group["lr"] for stepper in self.steppers for group in stepper.param_groups]
+        self.trained: dict[str, int] = {}
+
+    def step(self, progress: float) -> float:
+        """One optimiser step at this share of the time; returns its loss in bits per byte."""
+        stage = self.recipe.stage(progress)
+        groups = (group for stepper in self.steppers for group in stepper.param_groups)
+        for group, lr in zip(groups, self.base, strict=True):
+            group["lr"] = lr * self.recipe.rate(progress)
+        loss = loss_of(self.model, sample(self.text, stage, self.rng, self.model.device)).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for stepper in self.steppers:
+            stepper.step()
+            stepper.zero_grad(set_to_none=True)
+        self.steps += 1
+        key = str(stage.context)
+        self.trained[key] = self.trained.get(key, 0) + stage.batch * stage.context
+        return loss.item() / math.log(2)
+
+    def report(self, finished: bool) -> dict[str, object]:
+        """Recipe and what was done of it."""
+        return {
+            "recipe": asdict(self.recipe),
+            "steps": self.steps,
+            "trained_bytes": self.trained,
+            "finished": finished,
+            "torch": torch.__version__,
+        }
+
+
+def train(recipe: TrainingRecipe, folder: Path, device: torch.device, save_every_s: float = 240.0) -> dict[str, object]:
+    """Run the recipe; the folder holds a usable checkpoint from the first save on. Returns what recipe.json says."""
+    trainer = Trainer(recipe, device)
+    began = saved = time.monotonic()
+    while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
+        bits = trainer.step(progress)
+        if trainer.steps % 50 == 1:
+            print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
+        if time.monotonic() - saved > save_every_s:
+            save(trainer.model, folder, trainer.report(finished=False))
+            saved = time.monotonic()
+    held_out = [evaluate(trainer.model.eval(), context) for context in recipe.evaluated()]
+    report = {**trainer.report(finished=True), "held_out": held_out}
+    save(trainer.model, folder, report)
+    return report
+
+
+def main() -> None:
+    """Command line of the recipe."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shape", choices=SHAPES, default="small")
+    parser.add_argument("--minutes", type=float, default=45.0)
+    parser.add_argument("--longest", type=int, default=MAX_CONTEXT, help="most bytes of a sequence")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=CHECKPOINT)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    recipe = TrainingRecipe(shape=args.shape, minutes=args.minutes, longest=args.longest, seed=args.seed)
+    print(json.dumps(train(recipe, args.out, torch.device(args.device)), indent=2))
+
+
+if __name__ == "__main__":
+    main()
