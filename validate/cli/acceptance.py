@@ -79,15 +79,16 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
 def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile:
     from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.sampling import Sampling
-    from perfmodel.validate.harness.acceptance import Setting, measure
+    from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
     from perfmodel.validate.lm import bundled_checkpoint
 
     pair = Pair(q.checkpoint or bundled_checkpoint(), draft=q.draft, device=q.device, dtype=q.dtype)
     pair.set_threads(q.threads)
     texts = _texts(pair, q.prompt or (), q.prompts, q.chat)
-    name = Setting.name if texts is None else f"{len(texts)} documents of {q.prompts.name if q.prompts else '--prompt'}"
+    given = q.prompts.name if q.prompts else "--prompt"
+    name = AcceptanceSetting.name if texts is None else f"{len(texts)} documents of {given}"
     sampling = Sampling(q.temperature, q.top_p, q.top_k)
-    setting = Setting(
+    setting = AcceptanceSetting(
         pair, q.draft_kv or (), q.context, q.gamma or DEFAULT_GAMMA, q.new_tokens, sampling, q.documents,
         q.batch, texts, name, q.chat, q.seed)  # fmt: skip
     return measure(setting, lambda rows: write(out, as_text(rows), "--out") if out else None)

@@ -193,7 +193,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     """Time a running server: the record's path, the engine and its version."""
     from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.client import Server
-    from perfmodel.validate.engine.driver import served_gamma
+    from perfmodel.validate.engine.driver import check, served_gamma
     from perfmodel.validate.engine.plan import Asked, loads
     from perfmodel.validate.engine.record import Subject
     from perfmodel.validate.engine.session import run
@@ -209,6 +209,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     points = loads(Asked(query.model, batches=q.batches, prompts=q.prompts, new_tokens=q.new_tokens))
     subject = Subject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size
+    check(server, name, vocabulary)
     try:
         path = run(server, name, subject, vocabulary, points, length, q.folder(), q.resume)
     except KeyboardInterrupt:

@@ -70,7 +70,8 @@ class GenerateQuestion(Decoding):
     def request(self, kind: str) -> "Request":
         """What the decoder is asked for one draft cache, drafted by `kind`."""
         from perfmodel.validate.decoder.request import Request
-        from perfmodel.validate.decoder.sampling import Sampling, scripted_weights
+        from perfmodel.validate.decoder.sampling import Sampling
+        from perfmodel.validate.decoder.script import scripted_weights
 
         script = None if self.alpha is None or self.tree is not None else scripted_weights(self.alpha, self.gamma)
         return Request(
@@ -145,7 +146,7 @@ def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed:
     """Prompts where none are given: held-out text for a model trained here, else random tokens."""
     import torch
 
-    from perfmodel.validate.decoder.cache import check_fits
+    from perfmodel.validate.decoder.memory import check_fits
 
     positions = max(1, model.spec.max_position_embeddings - asked.new_tokens)
     length = asked.context if stated else min(asked.context, positions)
