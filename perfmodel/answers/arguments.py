@@ -39,6 +39,8 @@ Numbers = Number | Sequence[Number]
 Names = str | Sequence[str]
 Read = Callable[[Any, str], Any]
 COUNTS, TOKENS = "COUNTS", "TOKENS"
+TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
+"""Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
 """What a self-draft reads where the question leaves it open: one that reads the whole cache can never pay, and this is
 the method and budget of most acceptances in ``results/published``."""
@@ -227,6 +229,15 @@ TokensPerIteration = Annotated[
     Number | None, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", read=number)
 ]
 AcceptanceFile = Annotated[str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE")]
+Task = Annotated[
+    str | None,
+    Argument(
+        "What text it is, where acceptance is looked up among published figures.",
+        "NAME",
+        choices=TASKS,
+        default="chat, with the spread between tasks",
+    ),
+]
 Weights = Annotated[
     str | None, Argument("Weights: bf16, fp8, nvfp4, int4-g128, ...", "FORMAT", "--dtype", default="the checkpoint's")
 ]

@@ -12,7 +12,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Draft": ("draft", "draft_tp", "draft_kv", "draft_path", "max_gamma", "small", "small_kv", "gamma_1", "gamma_2",
               "tree", "middle_kv", "inner_gamma", "size", "levels"),
     "Acceptance": ("alpha", "tokens_per_iteration", "acceptance", "accounting", "new_tokens", "rate", "rates",
-                   "small_rate", "convert", "format", "lengths", "target"),
+                   "small_rate", "task", "convert", "format", "lengths", "target"),
     "Formats": ("weights", "draft_weights", "kv_dtype", "draft_kv_dtype", "dtype"),
     "Engine": ("engine", "version", "calibration", "kv_reread", "kv_page", "topk_reuse", "state_rollback",
                "memory_fraction"),

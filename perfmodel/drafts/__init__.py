@@ -52,7 +52,8 @@ def make_draft(
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
-    found = None if word.lower() == "model" else kinds().get(word.lower())
+    eagle3 = word.lower() == "eagle3"
+    found = None if word.lower() == "model" else kinds().get("eagle" if eagle3 else word.lower())
     options: dict[str, Any] = {}
     head = load_head(rest if found else name)
     if head is not None and (found is None or found.kind == head.kind):
@@ -64,7 +65,7 @@ def make_draft(
             raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
-        options = _options(found, rest) if colon else {}
+        options = ({"features": 3} if eagle3 else {}) | (_options(found, rest) if colon else {})
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target
     if found.kind == "self":

@@ -56,10 +56,10 @@ def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {("iteration", "overhead"): float(scenario.overhead_s(8.0, 8000.0))}
     target, draft = scenario.target_ops(8.0, 8000.0, 4.0), scenario.draft_ops(8.0, 8000.0)
     for machine, ops in (scenario.machine, target), (scenario.draft_machine, draft):
-        bare = machine.time([], 0.0).terms
+        bare = machine.time([], 0.0).terms_s
         for work, group, tokens in [*((op.kind, [op], 0.0) for op in ops), ("pass", [], 8.0)]:
             work = "pass" if work == "upkeep" else work
-            for term, seconds in machine.time(group, tokens).terms.items():
+            for term, seconds in machine.time(group, tokens).terms_s.items():
                 own = float(seconds) - (float(bare[term]) if group else 0.0)
                 found[work, term] = found.get((work, term), 0.0) + own
     return found
