@@ -88,8 +88,8 @@ def test_what_does_not_fit_is_said():
     # 72 GB less 16.06 GB of weights, 131 072 bytes for each of 100 001 tokens: 4.27 sequences
     few, many = (ask(batch, 100_000, 0, draft_kv="full") for batch in (4, 5))
     assert few.max_batch == many.max_batch == 4
-    assert few.shortage(4) == []
-    assert many.shortage(5) == ["batch 5 does not fit in 72.0 GB; the largest that does is 4"]
+    assert few.shortage(4) == ()
+    assert many.shortage(5) == ("batch 5 does not fit in 72.0 GB; the largest that does is 4",)
 
 
 def test_recurrent_states_and_windows_that_a_draft_keeps():
