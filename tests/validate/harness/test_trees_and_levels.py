@@ -173,7 +173,9 @@ def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: P
             if quantity in group.passes:
                 time = group.pass_time(quantity)
                 assert np.asarray(time.predicted_s) == pytest.approx(seconds, rel=1e-12)
-                assert sum(np.asarray(term).item() for term in time.terms.values()) == pytest.approx(seconds, rel=1e-9)
+                assert sum(np.asarray(term).item() for term in time.terms_s.values()) == pytest.approx(
+                    seconds, rel=1e-9
+                )
 
 
 @torch
