@@ -11,7 +11,7 @@ from perfmodel.answers.sensitivity import sensitivity
 from perfmodel.answers.whatif import whatif
 from perfmodel.specs.calibration import over_host
 from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import Fit, Scatter, Z
+from perfmodel.specs.fits import Scatter, StatedFit, Z
 from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import speedups
@@ -199,7 +199,7 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
         (names, ((1.0,), (-0.5, 1.0)), sum((s * e) ** 2 for s, e in zip(slopes, errors, strict=True))
          - slopes[0] * errors[0] * slopes[1] * errors[1]),
     ):  # fmt: skip
-        fitted = c.model_copy(update={"fit": Fit(parameters=parameters, correlation=rows)})
+        fitted = c.model_copy(update={"fit": StatedFit(parameters=parameters, correlation=rows)})
         found = parameter_variance(with_calibration(scenario, fitted), *at)
         assert float(found[0]) == pytest.approx(expected, rel=1e-6)
     none = c.model_copy(update={"fit": None})
