@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.operations import Floats
 from perfmodel.specs.formats import Format, Precision
-from perfmodel.specs.parts import Heads, Indexer, LinearAttention
+from perfmodel.specs.parts import AttentionHeads, Indexer, LinearAttention
 from perfmodel.specs.shape import ModelSpec
 
 
@@ -125,7 +125,7 @@ def linears(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
 
 
 def _attention(
-    model: ModelSpec, n: int, precision: Precision, layers: int, heads: Heads, which: str
+    model: ModelSpec, n: int, precision: Precision, layers: int, heads: AttentionHeads, which: str
 ) -> Iterator[Linear]:
     if not layers:
         return
