@@ -27,9 +27,9 @@ class ModelSpec(Shape):
     `num_sliding_layers` of the attention layers attend to the last `sliding_window` tokens only, with heads of their
     own where `sliding_heads` says so. attention_layers and mlp_layers: None where every layer has an attention (or a
     recurrent part) and an MLP; a layer of Nemotron-H has one of them. attention_gate: the query projection also makes a
-    gate for the output. weights, kv_dtype: what the checkpoint comes in, as `--weights` and
-    `--kv-dtype` say it. num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None:
-    not said.
+    gate for the output. wide_qk_norm: the norms of queries and keys span all heads (OLMo-2). weights, kv_dtype: what
+    the checkpoint comes in, as `--weights` and `--kv-dtype` say it. num_nextn_predict_layers: multi-token prediction
+    layers, counted in none of the sums; None: not said.
     """
 
     name: str
@@ -53,6 +53,7 @@ class ModelSpec(Shape):
     mlp_bias: StrictBool = False
     gated_mlp: StrictBool = True
     qk_norm: StrictBool = False
+    wide_qk_norm: StrictBool = False
     attention_gate: StrictBool = False
     norms_per_layer: Size = 2
     attention_sinks: StrictBool = False
@@ -161,6 +162,8 @@ class ModelSpec(Shape):
         output = heads.num_attention_heads * heads.value_dim
         biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
         norms = 2 * heads.head_dim if self.qk_norm else 0
+        if self.wide_qk_norm:
+            norms = (heads.num_attention_heads + heads.num_key_value_heads) * heads.head_dim
         sinks = heads.num_attention_heads if self.attention_sinks else 0
         return hidden * (query + heads.kv_columns + output) + biases + norms + sinks
 
