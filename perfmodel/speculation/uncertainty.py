@@ -26,8 +26,8 @@ STEP_STDERR = 0.25
 """Finite-difference step in standard errors: small against the curvature, large against rounding."""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """What of a calibration decides one device's share of a model."""
-OF_COUNTS = (*OF_SHARDS, "routing_independence")
-"""What of a calibration decides how a pass is counted."""
+OF_EXPERTS = ("expert_popularity", "routing_independence")
+"""What of a fit decides how routed experts are counted."""
 Array = NDArray[np.float64]
 
 
@@ -146,7 +146,11 @@ def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
     def slope(name: str, step: float) -> Array:
         """Change of log speedup by a change of a constant."""
         moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
-        again = Passes(moved, passes.batch, passes.context, passes.gammas) if name in OF_COUNTS else passes
+        again = (
+            Passes(moved, passes.batch, passes.context, passes.gammas)
+            if name in OF_EXPERTS and scenario.target.moe
+            else passes
+        )
         return np.asarray(np.log(again.speedups(moved, gained)) - base)
 
     variance = np.zeros_like(base)
