@@ -17,7 +17,7 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.engine.calibrate import Made, calibrate, lines, speedup_logs
 from perfmodel.validate.engine.fit import Rows, rows_of
 from perfmodel.validate.engine.formats import read
-from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.timing import Said, Timing
 from tests.engine.install import VERSION
 from tests.engine.install import main as install
@@ -122,7 +122,7 @@ def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     benched = [t for path in sorted(folder.glob("bench-K*.json")) for t in read(path, Said())]
     held_out = [t for t in driven if is_held_out(t)]
     plain = [t for t in driven if not t.gamma and not is_held_out(t)]
-    subject = Subject.of(query, "vllm", VERSION)
+    subject = EngineSubject.of(query, "vllm", VERSION)
     for name, rows in (("server", driven), ("bench files", benched)):
         made = calibrate([t for t in rows if not is_held_out(t)], query, base, subject, (name,))
         errors, told = judge(made, query, held_out, plain)

@@ -63,13 +63,13 @@ def acceptance(
     if out is not None:
         destination(out, flag="--out")
     if convert is not None:
-        from perfmodel.validate.engine.acceptance import Subject, import_file
+        from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 
         if target is None:
             raise InputError("--import: needs --target")
         stated = str(ctx.get_parameter_source("gamma")).endswith("COMMANDLINE")
         served = () if lengths is None else parse_counts(lengths, "--lengths")
-        subject = Subject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma, stated, served)
+        subject = AcceptanceSubject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma, stated, served)
         table = import_file(convert, format, subject)
         if out is not None:
             write(out, as_text(table), "--out")

@@ -9,7 +9,7 @@ from perfmodel.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from perfmodel.answers.query import Query
-    from perfmodel.validate.engine.record import Subject
+    from perfmodel.validate.engine.record import EngineSubject
     from perfmodel.validate.engine.timing import Said, Timing
 
 FROM = "FILE[,batch=N,input=N,output=N,gamma=N,accepted=X] of a benchmark, its format seen; repeatable."
@@ -147,10 +147,10 @@ def _said(text: str) -> tuple[str, "Said"]:
     return name, Said(**values, gamma=None if length is None else int(length))
 
 
-def _subject(query: "Query", files: list[str], engine: str | None, version: str | None) -> "Subject":
+def _subject(query: "Query", files: list[str], engine: str | None, version: str | None) -> "EngineSubject":
     """What was served; a record says its engine itself."""
     from perfmodel.reading import read_text
-    from perfmodel.validate.engine.record import Subject, is_record, read_engine_record
+    from perfmodel.validate.engine.record import EngineSubject, is_record, read_engine_record
     from perfmodel.validate.engine.text import parse_objects
 
     for text in files:
@@ -158,7 +158,7 @@ def _subject(query: "Query", files: list[str], engine: str | None, version: str 
         if path.suffix == ".json" and is_record(parse_objects(str(path), read_text(path))):
             told = read_engine_record(path).subject
             engine, version = engine or told.engine, version or told.engine_version
-    return Subject.of(query, engine or "vllm", version or "unknown")
+    return EngineSubject.of(query, engine or "vllm", version or "unknown")
 
 
 def _drive(
@@ -168,8 +168,8 @@ def _drive(
     from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.client import Server
     from perfmodel.validate.engine.driver import check, served_gamma
-    from perfmodel.validate.engine.plan import Asked, loads
-    from perfmodel.validate.engine.record import Subject
+    from perfmodel.validate.engine.plan import PlanRequest, loads
+    from perfmodel.validate.engine.record import EngineSubject
     from perfmodel.validate.engine.session import run
 
     server = Server.at(url)
@@ -180,8 +180,8 @@ def _drive(
     if served is not None and gamma is not None and served != gamma:
         raise refuse("--gamma", None, f"{served}, the positions that {url} counts", gamma)
     length = served if served is not None else gamma or 0
-    points = loads(Asked(query.model, batches=places[0], prompts=places[1], new_tokens=new_tokens))
-    subject = Subject.of(query, engine, version)
+    points = loads(PlanRequest(query.model, batches=places[0], prompts=places[1], new_tokens=new_tokens))
+    subject = EngineSubject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size
     check(server, name, vocabulary)
     try:
@@ -217,7 +217,7 @@ def _print_plan(
 ) -> None:  # fmt: skip
     from perfmodel.drafts import kinds
     from perfmodel.specs.model import hub_id
-    from perfmodel.validate.engine.plan import Asked, commands
+    from perfmodel.validate.engine.plan import PlanRequest, commands
 
     word = query.draft.partition(":")[0]
     methods = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}
@@ -225,7 +225,7 @@ def _print_plan(
         raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", query.draft)
     lengths = (2, 7) if not gamma else (gamma,)
     served = hub_id(query.model) or query.model
-    asked = Asked(
+    asked = PlanRequest(
         served, engine, int(query.tp), methods.get(word, "draft_model"), draft_path, lengths, *places, new_tokens
     )
     for line in commands(asked):

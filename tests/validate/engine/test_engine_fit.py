@@ -19,14 +19,14 @@ from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import Rows, check_enough, log_rms, rows_of, small_sample, usable
-from perfmodel.validate.engine.record import Subject, read_engine_record
+from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.timing import Timing
 
 BASE = "h100-sxm-80gb.literature"
 QUERY = Query("llama-3.1-8b", "h100", 1, 1, draft="llama-3.2-1b", alpha=0.5, calibration=BASE)
 TRUTH = {"gemm_bandwidth_fraction": 0.72, "attention_fixed_s": 2.2e-5, "iteration_fixed_s": 6e-4, "token_s": 9e-6}
 PLACES = tuple(itertools.product((1.0, 8.0, 32.0), (1024.0, 8192.0)))
-SUBJECT = Subject.of(QUERY, "vllm", "9.9")
+SUBJECT = EngineSubject.of(QUERY, "vllm", "9.9")
 
 
 def timing(batch: float, context: float, gamma: int, **more) -> Timing:
