@@ -25,8 +25,8 @@ from perfmodel.speculation.scenario import Scenario
 STEP_STDERR = 0.25
 """Finite-difference step in standard errors: small against the curvature, large against rounding."""
 WIDER, NEAR = 0.5, 0.35
-"""Of an engine's own rows: how much wider an error is for each doubling beyond them (steps at batch 8 from those at 1 and
-4 are off by 5.4 %, those at 4 from 1 and 8 by 3.6 %: results/cpu-engine), and what still counts as within, in doublings."""
+"""Of an engine's own rows: how much wider an error is for each doubling beyond them (steps at batch 8 from those at 1
+and 4 are off by 5.4 %, at 4 from 1 and 8 by 3.6 %: results/cpu-engine), and doublings that still count as within."""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """What of a calibration decides how a pass is counted."""
 Array = NDArray[np.float64]
@@ -71,8 +71,9 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
 def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64] | None = None) -> Floats:
     """How many times as wide an error is that an engine's own rows showed, where a question lies beyond them.
 
-    Over ``[batch, context]``, and gammas where they are given. 1 within the ranges that the calibration states, or where
-    it states none; `WIDER` more for each doubling of batch, context and tokens beyond, another model and another draft.
+    Over ``[batch, context]``, and gammas where they are given. 1 within the ranges that the calibration states, or
+    where it states none; `WIDER` more for each doubling of batch, context and tokens beyond, for another model and for
+    another draft.
     """
     held = scenario.machine.calibration.measured
     if held is None:

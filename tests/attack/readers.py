@@ -20,8 +20,7 @@ from perfmodel.specs.published import PublishedRow
 from perfmodel.specs.published_engines import ServedRow, StepLaw
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
-from perfmodel.validate.engine.record import EnginePoint, header, read_engine_record, text_of
-from perfmodel.validate.engine.record import EngineSubject
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record, text_of
 from perfmodel.validate.engine.timing import Said
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan

@@ -9,8 +9,6 @@ from perfmodel.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from perfmodel.answers.query import Query
-    from perfmodel.validate.engine.record import EngineSubject
-    from perfmodel.validate.engine.timing import Said, Timing
 
 FROM = "FILE[,batch=N,input=N,output=N,gamma=N,accepted=X] of a benchmark, its format seen; repeatable."
 
@@ -18,13 +16,17 @@ FROM = "FILE[,batch=N,input=N,output=N,gamma=N,accepted=X] of a benchmark, its f
 def engine(
     model: Annotated[str, typer.Option("--model", "-m", help="Target, by name or config.json.")],
     hardware: Annotated[str, typer.Option("--hardware", "--gpu", "--device", help="Device, by name or path.")],
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of --from.")] = None,
     source: Annotated[list[str] | None, typer.Option("--from", metavar="FILE", help=FROM)] = None,
     url: Annotated[
         str | None, typer.Option(help="A running OpenAI-compatible server to time, http://HOST:PORT.")
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the runs worth making; run nothing.")] = False,
     tp: Annotated[int, typer.Option("--tp", "--tensor-parallel", help="Devices of the tensor-parallel group.")] = 1,
-    draft: Annotated[str, typer.Option("--draft", "--draft-model", help="Who drafts: as --draft of whatif.")] = "ngram",
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", "--draft-model", help="Who drafts, as --draft of whatif; needed beside drafts."),
+    ] = None,
     draft_tp: Annotated[int | None, typer.Option(help="Devices of the draft [as --tp].")] = None,
     draft_kv: Annotated[str, typer.Option(help="METHOD[:BUDGET] of the draft's cache.")] = "full",
     gamma: Annotated[
@@ -64,14 +66,15 @@ def engine(
         destination_of(out)
     length = None if gamma is None else parse_count(gamma, "--gamma", least=0)
     query = Query(
-        model, hardware, 1, 1, tp=tp, draft=draft, draft_tp=draft_tp, draft_kv=draft_kv, weights=weights,
+        model, hardware, 1, 1, tp=tp, draft=draft or "ngram", draft_tp=draft_tp, draft_kv=draft_kv, weights=weights,
         kv_dtype=kv_dtype, calibration=calibration, alpha=0.5,
     )  # fmt: skip
     places = parse_counts(batches, "--batches"), parse_counts(prompts, "--prompts")
     if plan:
         _print_plan(query, engine or "vllm", draft_path, places, new_tokens, length)
         return 0
-    if not source and url is None:
+    sources = [*(source or []), *(files or [])]
+    if not sources and url is None:
         raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
     records = []
     if url is not None:
@@ -80,85 +83,37 @@ def engine(
         )
         typer.echo(f"record: {path}")
         records = [str(path)]
-    return _calibrate([*records, *(source or [])], query, engine, version, length, machine, results, out, bool(records))
+    files = [*records, *sources]
+    return _calibrate(files, query, draft, engine, version, length, machine, results, out, bool(records))
 
 
 def _calibrate(
-    files: list[str], query: "Query", engine: str | None, version: str | None, gamma: int | None, machine: str,
-    results: Path | None, out: Path | None, measured: bool,
+    files: list[str], query: "Query", draft: str | None, engine: str | None, version: str | None, gamma: int | None,
+    machine: str, results: Path | None, out: Path | None, measured: bool,
 ) -> int:  # fmt: skip
     """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
-    from perfmodel.answers.query import resolve
     from perfmodel.errors import one_line
-    from perfmodel.validate.engine.calibrate import calibrate, lines, record_text
+    from perfmodel.validate.engine.calibrate import lines
     from perfmodel.validate.engine.fit import check_enough
-    from perfmodel.validate.harness.micro.write import write_yaml
+    from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of, write_calibration
 
-    timings, seen = _read(files, gamma)
-    subject = _subject(query, files, engine, version)
     if measured:
         try:
-            check_enough(timings)
+            check_enough(read_sources(sources_of(files), gamma))
         except InputError as error:
             typer.echo(f"next: {one_line(str(error))}; add the record above with --from")
             return 0
-    base = resolve(query).machine.calibration
-    made = calibrate(timings, query, base, subject, seen)
+    made = calibrate_engine(files, query, draft=draft, engine=engine, version=version, gamma=gamma)
     path = out or _folder(machine, results) / f"{made.calibration.name}.yaml"
-    record = path.with_suffix(".json"), record_text(made, machine, subject, seen)
-    write_yaml(made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", record)
+    record = write_calibration(made, made.subject, machine, path)
     typer.echo("\n".join(lines(made)))
-    typer.echo(f"record: {record[0]}\ncalibration: {path}")
-    typer.echo(f"ask: perfmodel whatif --model {query.model} --hardware {query.hardware} --calibration {path} ...")
+    typer.echo(f"record: {record}\ncalibration: {path}")
+    drafted = (
+        f"--draft {made.subject.draft} " if made.calibration.measured and made.calibration.measured.gamma[1] else ""
+    )
+    question = f"--model {query.model} --hardware {query.hardware} {drafted}--calibration {path}"
+    typer.echo(f"ask: perfmodel whatif {question} ...")
     return 0
-
-
-def _read(files: list[str], gamma: int | None) -> tuple[list["Timing"], tuple[str, ...]]:
-    from perfmodel.validate.engine.formats import read
-    from perfmodel.validate.engine.timing import Said
-
-    timings: list[Timing] = []
-    for text in files:
-        name, said = _said(text)
-        timings += read(Path(name), said.over(Said(gamma=gamma)))
-    if not timings:
-        raise InputError("--from: must hold decode steps, given files without one")
-    return timings, tuple(dict.fromkeys(Path(text.split(",")[0]).name for text in files))
-
-
-def _said(text: str) -> tuple[str, "Said"]:
-    """``FILE,key=value,...``: the file's name and what is said of it."""
-    from perfmodel.validate.engine.timing import Said
-
-    name, *pairs = text.split(",")
-    values: dict[str, float] = {}
-    known = tuple(Said.__dataclass_fields__)
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        try:
-            values[key] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals or key not in known or not 0 <= values[key] < 1e9:
-            raise refuse("--from", name, f"followed by {', '.join(k + '=NUMBER' for k in known)} only", pair)
-    length = values.pop("gamma", None)
-    if length is not None and length != int(length):
-        raise refuse("--from", f"{name}: gamma", "a whole number", length)
-    return name, Said(**values, gamma=None if length is None else int(length))
-
-
-def _subject(query: "Query", files: list[str], engine: str | None, version: str | None) -> "EngineSubject":
-    """What was served; a record says its engine itself."""
-    from perfmodel.reading import read_text
-    from perfmodel.validate.engine.record import EngineSubject, is_record, read_engine_record
-    from perfmodel.validate.engine.text import parse_objects
-
-    for text in files:
-        path = Path(text.split(",")[0])
-        if path.suffix == ".json" and is_record(parse_objects(str(path), read_text(path))):
-            told = read_engine_record(path).subject
-            engine, version = engine or told.engine, version or told.engine_version
-    return EngineSubject.of(query, engine or "vllm", version or "unknown")
 
 
 def _drive(

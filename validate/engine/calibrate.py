@@ -16,8 +16,9 @@ from perfmodel.specs.fits import Fit as StatedFit
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample
-from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, text_of
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
+from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import significant
 
 UNREACHABLE = 0.5
@@ -34,13 +35,15 @@ SAME_PLACE = 0.1
 class EngineCalibration:
     """A calibration with what it rests on. aside: rows that were not used, for the prefill in them.
 
-    base: the calibration that all else is from. tried: name of every base -> its held-out error (rms of logs).
+    subject: what was served. base: the calibration that all else is from. tried: name of every base -> its held-out
+    error (rms of logs).
     """
 
     calibration: Calibration
     rows: EngineRows
     fitted: EngineFit
     aside: tuple[Timing, ...]
+    subject: EngineSubject
     base: str
     tried: dict[str, float]
 
@@ -69,7 +72,7 @@ def calibrate(
         )
     name = f"{load_gpu(subject.hardware).name}.{subject.engine}-{subject.engine_version}"
     return EngineCalibration(
-        _stated(fitted, rows, best, name, subject, seen), rows, fitted, tuple(aside), best, tried
+        _stated(fitted, rows, best, name, subject, seen), rows, fitted, tuple(aside), subject, best, tried
     )
 
 
@@ -204,7 +207,7 @@ def record_text(made: EngineCalibration, machine: str, subject: EngineSubject, s
     """The record of the rows that were used."""
     points = [EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings)]
     rows = [point.model_dump_json(exclude_defaults=True) for point in points]
-    return text_of(header(machine, subject, sources), rows)
+    return as_record(encode(header(machine, subject, sources)), rows)
 
 
 def lines(made: EngineCalibration) -> list[str]:
@@ -212,7 +215,9 @@ def lines(made: EngineCalibration) -> list[str]:
     table = [f"{'step':<28}{'measured':>11}{'held out':>11}{'error':>8}"]
     for t, seconds in zip(made.rows.timings, made.fitted.held_out, strict=True):
         odd = "  out of line: counts less" if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE else ""
-        table.append(f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}{odd}")
+        table.append(
+            f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}{odd}"
+        )
     for t in made.aside:
         table.append(f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill")
     if made.aside:

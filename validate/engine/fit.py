@@ -29,6 +29,8 @@ STEADY = 0.2
 """Spread of a row's samples (robust, over their median) up to which it weighs in full."""
 DETERMINED = 0.5
 """Share of the prior's width that a constant's error must fall below to count as determined."""
+SHOWN_FILES = 4
+"""Files that a refusal names."""
 INSIDE = 0.2
 """Distance from its bounds, in prior widths, at which the search for a constant begins at least."""
 SOFT = 2.0
@@ -98,20 +100,20 @@ def _asked(query: Query, longest: int) -> Query:
 
 
 def check_enough(timings: Sequence[Timing]) -> None:
-    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line."""
+    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line that names their files."""
     lengths = sorted({t.gamma for t in timings})
-    places = {(t.batch, round(t.context, -1)) for t in timings}
+    names = list(dict.fromkeys(t.where.partition(": ")[0] for t in timings))
+    held = ", ".join(names[:SHOWN_FILES]) + (
+        f" and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else ""
+    )
+    where, plan = f"--from: {held or 'no file'}", "`perfmodel validate engine --plan` prints the runs worth making"
     if len(lengths) < 2:
-        held = ", ".join(map(str, lengths)) or "none"
+        given = ", ".join(map(str, lengths)) or "none"
         raise InputError(
-            f"--from: must hold two draft lengths or more (the baseline counts as 0), given {held}: "
-            "`perfmodel validate engine --plan` prints the runs worth making"
+            f"{where}: must hold two draft lengths or more (the baseline counts as 0), given {given}: {plan}"
         )
-    if len(places) < 2:
-        raise InputError(
-            "--from: must hold two batches or contexts or more, given one: "
-            "`perfmodel validate engine --plan` prints the runs worth making"
-        )
+    if len({(t.batch, round(t.context, -1)) for t in timings}) < 2:
+        raise InputError(f"{where}: must hold two batches or contexts or more, given one: {plan}")
 
 
 def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:

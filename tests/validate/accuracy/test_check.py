@@ -166,7 +166,7 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
     """Times per token, plain and speculating, and the speedup of the two, by hand; a foreign calibration is worse."""
     query = Query(**QUERY.as_dict() | {"calibration": None})
     subject = EngineSubject.of(query, "vllm", "0.22")
-    made = calibrate(timings(), query, load_calibration("ideal"), subject, (PATH.name,))
+    made = calibrate(timings(), query, [load_calibration("ideal")], subject, (PATH.name,))
     path = write_yaml(made.calibration, tmp_path / f"{made.calibration.name}.yaml", "a test")
     record = path.with_suffix(".json")
     record.write_text(record_text(made, "h200-1", subject, (PATH.name,)))

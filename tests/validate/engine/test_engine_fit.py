@@ -18,7 +18,7 @@ from perfmodel.specs.model import load_model
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
 from perfmodel.validate.engine.constants import sought
-from perfmodel.validate.engine.fit import Rows, check_enough, log_rms, rows_of, small_sample, usable
+from perfmodel.validate.engine.fit import EngineRows, check_enough, log_rms, rows_of, small_sample, usable
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.timing import Timing
 
@@ -38,7 +38,7 @@ def timing(batch: float, context: float, gamma: int, **more) -> Timing:
 def engine(rows: list[Timing], noise: float = 0.0, truth: dict[str, float] = TRUTH) -> list[Timing]:
     """The rows as an engine with the constants `truth` would time them."""
     base = load_calibration(BASE)
-    seconds = Rows(tuple(rows), rows_of(rows, QUERY, base).scenario).predict(with_values(base, truth))
+    seconds = EngineRows(tuple(rows), rows_of(rows, QUERY, base).scenario).predict(with_values(base, truth))
     draw = random.Random(0)
     return [
         replace(t, seconds=float(s) * (1 + draw.uniform(-noise, noise))) for t, s in zip(rows, seconds, strict=True)
@@ -46,7 +46,7 @@ def engine(rows: list[Timing], noise: float = 0.0, truth: dict[str, float] = TRU
 
 
 def made(rows: list[Timing]):
-    return calibrate(rows, QUERY, load_calibration(BASE), SUBJECT, ("bench.json",))
+    return calibrate(rows, QUERY, [load_calibration(BASE)], SUBJECT, ("bench.json",))
 
 
 @pytest.fixture(scope="module")
@@ -195,10 +195,11 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = engine([timing(b, 1024.0, k) for b in (1.0, 8.0) for k in (0, 3)])
-    from perfmodel.validate.engine.record import EnginePoint, header, text_of
+    from perfmodel.validate.engine.record import EnginePoint, header
+    from perfmodel.validate.harness.journal import as_record, encode
 
     points = [EnginePoint.of(str(n), t).model_dump_json(exclude_defaults=True) for n, t in enumerate(rows)]
-    Path("x.json").write_text(text_of(header("a", SUBJECT), points))
+    Path("x.json").write_text(as_record(encode(header("a", SUBJECT)), points))
     ask = ["validate", "engine", "--model", "llama-3.1-8b", "--hardware", "h100", "--results", str(tmp_path / "out")]
     assert run([*ask, *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())

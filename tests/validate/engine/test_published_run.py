@@ -46,7 +46,7 @@ def timings() -> list[Timing]:
 def test_some_rows_tell_the_others(base: str, seen, asked, mean: float, worst: float) -> None:
     rows = timings()
     subject = EngineSubject.of(QUERY, "vllm", "0.22")
-    made = calibrate([t for t in rows if seen(t)], QUERY, load_calibration(base), subject, (PATH.name,))
+    made = calibrate([t for t in rows if seen(t)], QUERY, [load_calibration(base)], subject, (PATH.name,))
     wanted = [t for t in rows if asked(t)]
     errors = np.abs(
         rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
