@@ -1,9 +1,9 @@
 """From the timed steps of an engine to constants: those that the data determine, the others left where they are.
 
 Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
-(`Sought.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned where the prior
-has it, and the rest is fitted again. A row weighs as much as the spread of its own samples allows. What is stated as
-interval comes from refits without each row.
+(`Sought.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned where the
+prior has it, and the rest is fitted again. A row weighs as much as the spread of its own samples allows. What is stated
+as interval comes from refits without each row.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""From the files that an operator names to a calibration: what ``perfmodel validate engine --from`` does, for Python too."""
+"""From the files that an operator names to a calibration: ``perfmodel validate engine --from``, for Python too."""
 
 import os
 from collections.abc import Iterable, Sequence
