@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.answers.query import Query
-from perfmodel.kv import parse_kv
+from perfmodel.kv.base import KVMethod
 from perfmodel.specs.published import MeasuredPoint, published_points
 
 
@@ -35,18 +35,18 @@ class Measured:
 
 
 def measured(
-    asked: Query, seeks_best: bool, predicted: dict[str, float], fitted_on: tuple[str, ...]
+    asked: Query, kv: KVMethod, seeks_best: bool, predicted: dict[str, float], fitted_on: tuple[str, ...]
 ) -> tuple[Measured, ...]:
     """Rows of ``results/published`` with this device, model, draft, method, budget, batch, context and gamma.
 
-    asked: the question with its names resolved. seeks_best: it left gamma open, so that rows which state the best gamma
-    measured are shown too. predicted: by the name of the measured figure. Empty where nobody measured this.
+    asked: the question with its names resolved. kv: what its draft reads. seeks_best: it left gamma open, so that rows
+    which state the best gamma measured are shown too. predicted: by the name of the measured figure. Empty where nobody
+    measured this.
     """
     rows = _by_subject().get((asked.hardware, asked.tp, asked.model, asked.weights, asked.batch, asked.context), ())
     own_formats = asked.kv_dtype != "bf16" or asked.draft_kv_dtype != "bf16" or asked.draft_weights != asked.weights
     if not rows or own_formats:
         return ()
-    kv = parse_kv(asked.draft_kv or "full")
     drafted = (asked.draft, kv.name if kv.budget is None else f"{kv.name}:{kv.budget}", asked.tp)
     found = []
     for point in rows:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, counts, number, value
 from perfmodel.answers.query import Options, assumed, resolve
 from perfmodel.answers.text import devices, times
@@ -137,7 +137,7 @@ def moe(question: MoEQuery) -> MoE:
     fast = speedups(scenario, at.astype(float), np.asarray(context), np.array([gamma]))[..., 0]
     best = peak(scenario, context, gamma, np.arange(1, batches[-1] + 1))
     room = memory_of(scenario, at, context, gamma, fraction)
-    at_peak = Room.of(memory_of(scenario, best.batch, context, gamma, fraction))
+    at_peak = memory_of(scenario, best.batch, context, gamma, fraction).single()
     return MoE(
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,

@@ -20,6 +20,8 @@ from perfmodel.specs.acceptance_rows import AcceptanceRow
 MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""
 
+LEAST_KNOWN = 3
+"""Draft length to which an acceptance that was printed at shorter ones is carried."""
 _QUADRATURE_NODES = 48
 _STEPS, _ENOUGH = 200, 1e-15
 """Of Newton's method: at most so many, and until they are this small."""
@@ -253,7 +255,8 @@ class Acceptance:
 
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is known of
     them, and a longer draft is refused). `alpha` is set where acceptance is one constant: a float or [batch, context].
-    measured_at: the draft length at which a constant was measured, exact there and modelled elsewhere.
+    measured_at: draft lengths at which it was measured, exact there and modelled elsewhere; empty where each position
+    was. spread: standard deviation of ln(tokens per iteration) at the longest of them, from text to text.
     """
 
     source: str
@@ -261,7 +264,8 @@ class Acceptance:
     prefix: tuple[float, ...] = ()
     tail: float | None = None
     beta: tuple[float, float, str] | None = None
-    measured_at: float = 1.0
+    measured_at: tuple[float, ...] = (1.0,)
+    spread: float = 0.0
 
     @classmethod
     def from_alpha(cls, alpha: Floats, source: str = "given alpha") -> "Acceptance":
@@ -274,7 +278,7 @@ class Acceptance:
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
         alpha = alpha_from_tokens_per_iteration(omega, gamma)
         text = source or f"alpha of {_brief(omega)} tokens per iteration at gamma {_brief(gamma)}"
-        return cls(text, alpha=alpha, measured_at=float(np.max(gamma)))
+        return cls(text, alpha=alpha, measured_at=(float(np.max(gamma)),))
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -282,7 +286,41 @@ class Acceptance:
         _require("positions", np.asarray(positions, np.float64), 0, 1)
         if not 1 <= len(positions) <= MAX_GAMMA:
             raise refuse("positions", None, f"1 to {MAX_GAMMA} rates", len(positions))
-        return cls(source, prefix=tuple(float(a) for a in positions))
+        return cls(source, prefix=tuple(float(a) for a in positions), measured_at=())
+
+    @classmethod
+    def from_lengths(
+        cls,
+        drafted: Sequence[int],
+        omega: Sequence[float],
+        source: str,
+        survival: Sequence[float] = (),
+        spread: float = 0.0,
+        decay: float = 1.0,
+    ) -> "Acceptance":
+        """From tokens per iteration at rising draft lengths, and survival by position where that was printed.
+
+        Printed curves are noisy: what a further token gains is smoothed so that it never grows with the length (pool
+        adjacent violators); between two lengths the conditional acceptance is constant. Known to the longest length;
+        where that is below `LEAST_KNOWN`, to that, each further position accepting `decay` times the one before.
+        Raises InputError outside [1, gamma + 1].
+        """
+        lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
+        positions: list[float] = []
+        if len(survival) >= lengths[-1]:
+            falling = np.minimum.accumulate(np.clip(survival, 0.0, 1.0))
+            positions = conditional_from_survival(np.concatenate([[1.0], falling])).tolist()
+        else:
+            alive = 1.0
+            for length, gain in zip(lengths, gains, strict=True):
+                more = int(length) - len(positions)
+                added = float(min(gain / alive, more)) if alive > 0 else 0.0
+                alpha = float(alpha_from_tokens_per_iteration(1.0 + added, more))
+                positions += [alpha] * more
+                alive *= alpha**more
+        while len(positions) < LEAST_KNOWN:
+            positions.append(positions[-1] * decay)
+        return cls(source, prefix=tuple(positions), measured_at=tuple(map(float, lengths)), spread=spread)
 
     @classmethod
     def from_beta(cls, a: float, b: float, weighting: str = "iteration", source: str = "") -> "Acceptance":
@@ -323,14 +361,27 @@ class Acceptance:
         return cls.from_alpha(row.alpha, row.source)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
-        """How far a modelled acceptance is carried from where it was measured: |ln (gamma + 1)/(measured_at + 1)|.
+        """How far it is carried from the nearest draft length it was measured at, m: |ln (gamma + 1)/(m + 1)|.
 
         0 at positions that were measured each, and without a draft.
         """
         drafted = np.asarray(gamma, np.float64)
-        if self.max_gamma is not None:
+        if not self.measured_at:
             return np.zeros_like(drafted)
-        return np.where(drafted == 0, 0.0, np.abs(np.log((drafted + 1.0) / (self.measured_at + 1.0))))
+        apart = np.log((drafted[..., None] + 1.0) / (np.asarray(self.measured_at) + 1.0))
+        return np.where(drafted == 0, 0.0, np.abs(apart).min(-1))
+
+    def log_spread(self, gamma: npt.ArrayLike) -> Array:
+        """Standard deviation of ln(tokens per iteration) from text to text: that of the accepted tokens is the same."""
+        drafted = np.asarray(gamma)
+        if not self.spread:
+            return np.zeros(drafted.shape)
+        tokens, longest = (
+            self.tokens_per_iteration(drafted),
+            self.tokens_per_iteration(max(self.measured_at, default=1)),
+        )
+        share = np.subtract(tokens, 1.0) / tokens
+        return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
 
     @property
     def max_gamma(self) -> int | None:
@@ -373,6 +424,21 @@ class Acceptance:
         if self.alpha is not None:
             return self.alpha
         return alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma))
+
+
+def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
+    """Lengths, and the tokens gained since the one before; gains a token never grow (pool adjacent violators)."""
+    _check_tokens(omega, lengths, least_gamma=1)
+    blocks: list[tuple[float, float]] = []  # (last length, tokens gained)
+    for length, gain in zip(lengths.tolist(), np.diff(omega, prepend=1.0).tolist(), strict=True):
+        blocks.append((length, max(gain, 0.0)))
+        while len(blocks) > 1:
+            start = blocks[-3][0] if len(blocks) > 2 else 0.0
+            (middle, first), (end, second) = blocks[-2:]
+            if second / (end - middle) <= first / (middle - start):
+                break
+            blocks[-2:] = [(end, first + second)]
+    return np.array([end for end, _ in blocks]), np.array([gain for _, gain in blocks])
 
 
 def _brief(value: object) -> str:

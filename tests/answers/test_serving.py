@@ -1,23 +1,23 @@
 """Served batches: closed forms against sums, limits and a seeded discrete-event simulation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from perfmodel.answers.mixed import (
-    VLLM_GRAPH_SIZES,
     alternating_s,
     best_gamma,
-    graph_target_s,
     interleaved_s,
     mixed_draft_s,
     mixed_memory,
     mixed_speedup,
     mixed_target_s,
-    padded,
     served,
     tokens_per_slot_iteration,
 )
 from perfmodel.answers.query import Query, resolve
+from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
@@ -132,16 +132,24 @@ def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
 
 def test_graphs_round_the_batch_up() -> None:
     assert list(padded(np.array([1, 3, 4, 5, 9, 512, 600]), VLLM_GRAPH_SIZES)) == [1, 4, 4, 8, 16, 512, 600]
-    s = scenario(hardware="h100-sxm-80gb", engine="magicdec")  # whose passes are not padded to graphs
+    bare = scenario(hardware="h100-sxm-80gb", engine="magicdec")  # whose passes are not padded to graphs
+    s = replace(bare, graph_sizes=VLLM_GRAPH_SIZES)
     at = np.arange(1.0, 65)
-    stairs, plain = np.asarray(graph_target_s(s, at, 4096.0)), np.asarray(s.target_pass_s(at, 4096.0))
-    assert np.all(stairs >= plain * (1 - 1e-12))
+    stairs, smooth = np.asarray(s.target_pass_s(at, 4096.0)), np.asarray(bare.target_pass_s(at, 4096.0))
+    assert np.all(stairs >= smooth * (1 - 1e-12))
     on_size = np.isin(at, VLLM_GRAPH_SIZES)
-    np.testing.assert_allclose(stairs[on_size], plain[on_size], rtol=1e-12)
+    np.testing.assert_allclose(stairs[on_size], smooth[on_size], rtol=1e-12)
     # 65 x 4 tokens pad to 264: a verification climbs other steps than a decoding pass
     assert float(padded(65 * 4.0, VLLM_GRAPH_SIZES)) == 264
-    wide = float(graph_target_s(s, 65.0, 4096.0, 4.0))
-    assert wide > float(s.target_pass_s(65.0, 4096.0, 4.0))
+    assert float(s.target_pass_s(65.0, 4096.0, 4.0)) > float(bare.target_pass_s(65.0, 4096.0, 4.0))
+
+
+def test_what_padding_costs_is_told_for_an_engine_that_always_pads() -> None:
+    """vLLM runs 9 sequences as 16: its own step is the one in the graph, and the one without is shorter."""
+    a = served(scenario(hardware="h100-sxm-80gb"), [8192.0] * 9, [0.8] * 9, 3)
+    assert (a.padded_tokens, a.padded_verify) == (16, 40)
+    assert a.unpadded_target_s < a.graph_target_s == a.mean_target_s
+    assert a.unpadded_verify_s < a.graph_verify_s == a.verify_s
 
 
 def test_alternating_is_the_engines_iteration() -> None:

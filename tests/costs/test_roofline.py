@@ -63,10 +63,10 @@ def test_bounds_hold(
         assert max(t.param_load_s, t.kv_load_s, t.flop_s, t.activation_s) <= t.lower_s * (1 + HAIR)
         assert max(t.comm_s, t.fixed_s) <= t.predicted_s * (1 + HAIR)
         assert np.isfinite(t.predicted_s)
-        assert sum(t.terms.values()) == pytest.approx(t.predicted_s, rel=HAIR)
-        assert min(t.terms.values()) >= 0
-        assert t.terms[str(t.limiter)] == max(t.terms.values())
-        assert tuple(t.terms) == tuple(LIMITERS)
+        assert sum(t.terms_s.values()) == pytest.approx(t.predicted_s, rel=HAIR)
+        assert min(t.terms_s.values()) >= 0
+        assert t.terms_s[str(t.limiter)] == max(t.terms_s.values())
+        assert tuple(t.terms_s) == tuple(LIMITERS)
         if calibration == "ideal" and kv_reread is None:
             assert t.predicted_s == pytest.approx(t.lower_s, rel=HAIR)
 
@@ -211,7 +211,7 @@ def test_unpacking_is_time_of_the_weights() -> None:
     """1 s of loading, 1 s of unpacking 1e9 weights and 3 s of computing at p = 1: 5 s, of which 2 for the weights."""
     op = Op("gemm", "linear", 0, Cost(flops=3.0 * F, weight_bytes=BW), packed_weights=1e9)
     found = machine(weight_unpack_s=1e-9, gemm_blend_power=1.0).time([op], 1.0)
-    assert (found.predicted_s, found.terms["param_load"], found.terms["flops"]) == pytest.approx((5.0, 2.0, 3.0))
+    assert (found.predicted_s, found.terms_s["param_load"], found.terms_s["flops"]) == pytest.approx((5.0, 2.0, 3.0))
     assert machine(weight_unpack_s=1e-8, gemm_blend_power=1.0).op_limiter(op) == "param_load"
 
 
@@ -221,7 +221,7 @@ def test_unpacking_is_time_of_the_weights() -> None:
 )
 def test_what_overlaps_is_shared_out_by_what_it_adds(power, weights, compute) -> None:
     """x dt/dx of t = (3^p + 4^p)^(1/p): x^p / t^(p-1)."""
-    terms = machine(gemm_blend_power=power).time([linear(3.0, 4.0)], 1.0).terms
+    terms = machine(gemm_blend_power=power).time([linear(3.0, 4.0)], 1.0).terms_s
     assert (terms["param_load"], terms["flops"]) == pytest.approx((weights, compute))
 
 
@@ -271,7 +271,7 @@ def test_what_is_read_again_counts_as_cache_for_the_limiter() -> None:
     assert machine(kv_reread_per_query=1.0).op_limiter(op) == "kv_load"
     assert machine(kv_reread_per_query=0.4).op_limiter(op) == "flops"  # 2.8 s
     times = machine(kv_reread_per_query=0.75).time([op], 1.0)
-    assert (times.predicted_s, times.terms["kv_load"], times.terms["flops"]) == pytest.approx((3.5, 3.5, 0.0))
+    assert (times.predicted_s, times.terms_s["kv_load"], times.terms_s["flops"]) == pytest.approx((3.5, 3.5, 0.0))
     assert times.limiter == "kv_load"
     assert times.kv_load_s == pytest.approx(2.0)  # at the peak rate each byte counts once
 

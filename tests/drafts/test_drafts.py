@@ -165,7 +165,7 @@ def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
     same = scenario("eagle:features=3,vocab=32000")
     for name in (path, f"{path}/config.json", f"eagle:{path}"):
         s = scenario(name)
-        assert (s.draft.name, s.draft.precision.weights.name) == ("eagle", "bf16")
+        assert (s.draft.name, s.draft.precision.weights.name) == ("eagle3", "bf16")
         assert s.draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
         assert s.draft.iteration_ops(s.draft_shard, 4.0) == same.draft.iteration_ops(same.draft_shard, 4.0)
         assert s.draft.own_weight_bytes(s.draft_shard) == same.draft.own_weight_bytes(same.draft_shard)

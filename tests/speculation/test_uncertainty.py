@@ -12,7 +12,7 @@ from perfmodel.answers.sensitivity import sensitivity
 from perfmodel.answers.whatif import whatif
 from perfmodel.specs.calibration import Calibration, load_calibration, over_host
 from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import Fit, Scatter, Z
+from perfmodel.specs.fits import Scatter, StatedFit, Z
 from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import speedups
@@ -24,6 +24,7 @@ from perfmodel.speculation.uncertainty import (
     is_transferred,
     log_error,
     parameter_variance,
+    point_passes,
     ratio_log_error,
     speedup_interval,
     step_log_error,
@@ -218,12 +219,12 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     stated = carried.machine.calibration.error("speedup", "gpt-oss-120b", carried.machine.gpu)
     assert stated is not None
     known = math.sqrt(float(parameter_variance(carried, *at)[0]) + stated.deviation**2)
-    assert ratio_log_error(carried, 16.0, 8192.0, 3) == pytest.approx(known)
+    assert ratio_log_error(carried, *point_passes(carried, 16.0, 8192.0, 3)) == pytest.approx(known)
     more = math.sqrt(known**2 + (engines().acceptance.deviation * math.log(2)) ** 2)
     assert float(log_error(carried, *at)[0]) == pytest.approx(more)
     ideal = resolve(replace(SERVED, calibration="ideal"))
-    assert ratio_log_error(ideal, 16.0, 8192.0, 3) is None
-    assert step_log_error(ideal, 16.0, 8192.0) is None
+    assert ratio_log_error(ideal, *point_passes(ideal, 16.0, 8192.0, 3)) is None
+    assert step_log_error(ideal, ideal.target_step(16.0, 8192.0)) is None
     assert float(log_error(carried, *at[:2], np.array([0]))[0]) == 0.0
 
 
@@ -262,7 +263,7 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
         (names, ((1.0,), (-0.5, 1.0)), sum((s * e) ** 2 for s, e in zip(slopes, errors, strict=True))
          - slopes[0] * errors[0] * slopes[1] * errors[1]),
     ):  # fmt: skip
-        fitted = c.model_copy(update={"fit": Fit(parameters=parameters, correlation=rows)})
+        fitted = c.model_copy(update={"fit": StatedFit(parameters=parameters, correlation=rows)})
         found = parameter_variance(with_calibration(scenario, fitted), *at)
         assert float(found[0]) == pytest.approx(expected, rel=1e-6)
     none = c.model_copy(update={"fit": None})
@@ -278,10 +279,10 @@ def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
     machine, step = scenario.machine, scenario.target_step(8.0, 4000.0)
     scatter = machine.calibration.error("target_s", "", machine.gpu)
     assert scatter is not None
-    share = float(step.terms["comm"]) / float(step.predicted_s)
+    share = float(step.terms_s["comm"]) / float(step.predicted_s)
     assert 0.1 < share < 0.9
     expected = math.sqrt(scatter.deviation**2 + (over_host().box_log_rms * share) ** 2)
-    assert float(step_log_error(scenario, 8.0, 4000.0)) == pytest.approx(expected)
+    assert float(step_log_error(scenario, step)) == pytest.approx(expected)
 
 
 def test_boxes_over_pcie_are_less_certain() -> None:

@@ -87,16 +87,12 @@ class EngineFit:
 
 
 def rows_of(timings: Sequence[Timing], query: Query, base: Calibration) -> EngineRows:
-    """Timings as rows of one question. Raises InputError where they cannot determine anything."""
+    """Timings as rows of one question, whose acceptance does not matter. Raises InputError where they are too few."""
     check_enough(timings)
     longest = max(t.gamma for t in timings)
-    scenario = with_calibration(resolve(_asked(query, longest)), base)
-    return EngineRows(tuple(timings), scenario)
-
-
-def _asked(query: Query, longest: int) -> Query:
-    """The question whose acceptance does not matter: only seconds are predicted."""
-    return replace(query, gamma=longest or None, alpha=0.5, tokens_per_iteration=None, acceptance=None)
+    seconds = replace(query, gamma=longest or None, alpha=0.5, tokens_per_iteration=None, acceptance=None)
+    scenario = resolve(replace(seconds, calibration="ideal"))
+    return EngineRows(tuple(timings), with_calibration(scenario, base))
 
 
 def check_enough(timings: Sequence[Timing]) -> None:

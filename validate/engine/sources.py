@@ -138,17 +138,17 @@ def calibrate_engine(
     seen = tuple(dict.fromkeys(source.path.name for source in found))
     made = calibrate(timings, query, bases_of(query), subject, seen)
     if out is not None:
-        write_calibration(made, subject, machine, Path(out))
+        write_calibration(made, machine, Path(out))
     return made
 
 
-def write_calibration(made: EngineCalibration, subject: EngineSubject, machine: str, path: Path) -> Path:
+def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path:
     """Write the calibration and, beside it, the record of its rows: the record's path. Raises InputError.
 
     Paths in the record are relative to its folder, so that both can be moved together.
     """
     destination_of(path)
-    seen, record = made.calibration.fitted_on, path.with_suffix(".json")
+    seen, subject, record = made.calibration.fitted_on, made.subject, path.with_suffix(".json")
     places = {
         name: os.path.relpath(value, path.parent)
         for name in ("model", "hardware", "draft")
