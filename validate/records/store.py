@@ -61,7 +61,7 @@ class Record:
 
 
 def beside(record: Path, name: str) -> str:
-    """What a record calls `name`: the file that it is from there, or beside it wherever both have gone, else as it is."""
+    """What a record calls `name`: the file that it is from there, or beside it where both have gone, else as it is."""
     paths = (record.parent / name, record.parent / Path(name).name) if files.looks_like_path(name) else ()
     return next((str(path) for path in paths if path.is_file()), name)
 
