@@ -153,7 +153,7 @@ def beta_survival(a: float, b: float, gamma_max: int, weighting: str = "iteratio
     j = np.arange(gamma_max + 1.0)
     if weighting == "iteration":
         return _read_only(survival_from_conditional((a + j[:-1]) / (a + b + j[:-1])))
-    alpha, weight = _beta_nodes(a, b)
+    alpha, weight = beta_nodes(a, b)
     by_gamma = 1.0 / (weight @ (1.0 / np.cumsum(alpha[:, None] ** j, -1)))
     return _read_only(np.diff(by_gamma, prepend=0.0))
 
@@ -163,7 +163,7 @@ def _read_only(array: Array) -> Array:
     return array
 
 
-def _beta_nodes(a: float, b: float) -> tuple[Array, Array]:
+def beta_nodes(a: float, b: float) -> tuple[Array, Array]:
     """Nodes and weights of E[f(x)], x ~ Beta(a, b): Gauss-Jacobi by an eigenproblem (Golub and Welsch 1969)."""
     n = np.arange(1.0, _QUADRATURE_NODES)
     p, q = b - 1.0, a - 1.0

@@ -242,7 +242,7 @@ def test_mean_per_request_is_never_above_mean_per_iteration(a, b, gamma):
 
 @given(st.floats(0.05, 100), st.floats(0.05, 100))
 def test_quadrature_gives_every_moment_exactly(a, b):
-    alpha, weight = acc._beta_nodes(a, b)
+    alpha, weight = acc.beta_nodes(a, b)
     np.testing.assert_allclose(
         weight @ alpha[:, None] ** np.arange(33.0), acc.beta_survival(a, b, 32), rtol=1e-9, atol=1e-13
     )

@@ -1,0 +1,83 @@
+"""How many requests decode at once under a rate: a birth-death chain in product form, and the rate where it ends.
+
+With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n is, and each
+adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that pi(n) is proportional to the product of
+rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly 1979). Above the most
+seats the chain goes on at mu(seats): requests that wait for room.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.serving.load import Lengths, Limits
+from perfmodel.serving.steps import StepTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Over ``[rate, n]`` for n = 0 ... seats: `share` of time, requests that wait for room among those at the last n.
+
+    running, waiting: mean requests that decode, and that wait for room. full: share of time without room. pass_s:
+    seconds of a pass at n from 1, prompts included. saturated: more arrives than can leave.
+    """
+
+    share: Array
+    running: Array
+    waiting: Array
+    full: Array
+    pass_s: Array
+    saturated: Array
+
+
+def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
+    """Largest rate that can be served, requests per second, and the n where that is: 0 where not one request fits.
+
+    The maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)), as far as the prompts that such a rate brings fit in the
+    token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P a pass.
+    """
+    if not steps.seats:
+        return 0.0, 0
+    n, gained = steps.batches, steps.tokens_per_iteration
+    rate = 1.0 / (lengths.decoded * steps.decode_s / (n * gained) + steps.prompt_s)
+    prompts = n * gained / lengths.decoded
+    rate = np.where(prompts <= prompts_per_pass(steps, lengths, limits, n), rate, 0.0)
+    if not rate.any():  # one request that decodes already ends sooner than a prompt is read
+        room = float(prompts_per_pass(steps, lengths, limits, n[:1])[0])
+        return float(1.0 / (steps.decode_s[0] / room + steps.prompt_s[0])), 1
+    return float(rate.max()), int(np.argmax(rate)) + 1
+
+
+def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:
+    """Prompts that the token budget of a pass takes beside a decoding batch."""
+    left = limits.max_num_batched_tokens - np.asarray(batch) * (steps.gamma + 1.0)
+    return np.maximum(left, 1.0) / lengths.input_mean
+
+
+def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float = 1.0) -> Occupancy:
+    """The chain at each rate; `most` is the rate from which on it is saturated, where all seats are taken."""
+    rate = np.asarray(rate, float)[:, None]
+    saturated = rate[:, 0] >= most
+    kept = np.where(saturated[:, None], most * (1 - 1e-9), rate)
+    prompts = np.clip(kept * steps.prompt_s, 0.0, 1 - 1e-9)
+    pass_s = steps.decode_s / (1.0 - prompts)
+    load = kept * lengths.decoded * pass_s / (steps.batches * steps.tokens_per_iteration)
+    bunched = (1.0 / (burstiness * (1.0 - prompts[:, :1]) ** 2) + 1.0) / 2.0
+    load[:, 1:] **= 1.0 / bunched
+    weight = np.concatenate([np.zeros_like(kept), np.cumsum(np.log(load), 1)], 1)
+    weight = np.exp(weight - weight.max(1, keepdims=True))
+    last = np.clip(load[:, -1], 0.0, None)
+    # beyond the last seat weights fall as last^k; where they would rise, two loads of one rate are possible and the
+    # lower, metastable one is what is told
+    beyond = np.where(last < 1, last, 0.0)
+    tail = weight[:, -1] * beyond / (1 - beyond)
+    total = weight.sum(1) + tail
+    share = weight / total[:, None]
+    share[:, -1] += tail / total
+    waiting = tail / total / (1 - beyond)
+    everywhere = np.arange(share.shape[1])
+    if saturated.any():
+        share[saturated] = everywhere == everywhere[-1]
+        waiting = np.where(saturated, np.inf, waiting)
+    return Occupancy(share, share @ everywhere, waiting, share[:, -1], pass_s, saturated)

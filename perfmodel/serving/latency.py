@@ -1,0 +1,153 @@
+"""When a request's tokens come: the first, all others, and the last, as moments of what a request meets on its way.
+
+    TTFT  own time + rest of the running pass + passes handed out ahead + other prompts + its own passes + room
+    TPOT  (passes of its output, prompts met among them) / (D - 1)
+
+Prompts queue as in an M/G/1 queue whose server goes on vacation for a decoding pass (Doshi 1986). A pass takes m prompts:
+for large m all that arrived during a pass ride in the next one (gated); for m = 1 they are served one by one.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.serving.load import Lengths
+from perfmodel.serving.moments import Moments, mixed, sometimes, uniform
+from perfmodel.serving.steps import StepTimes
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, beta_nodes
+
+SLOWED = 0.85
+"""Variance of a batch's mean over a request's stay, over the batch's own variance: it changes as slowly as requests do."""
+FULL = 0.98
+"""Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What a request that arrives finds, over ``[load, n]``: seconds, and the load of the prompt queue (below 1).
+
+    wait: until the next pass begins, where prompts ride together; vacation: the same where they are read one by one,
+    and the prompt in the running pass is part of the queue. together: seconds that other prompts add to its own pass.
+    """
+
+    wait: Moments
+    vacation: Moments
+    pass_s: Array
+    together: Array
+    busy: Array
+
+
+def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array) -> Meeting:
+    """Poisson arrivals: the rest of a running pass, and the long passes are met more often than they run."""
+    rate = np.asarray(rate, float)[:, None]
+    decode, prompt = _passes(steps, batch)
+    load = np.clip(rate * prompt, 0.0, FULL)
+    pass_s = decode / (1.0 - load)
+    variance = prompt**2 * (1.0 + lengths.input_cv**2) * rate * pass_s / (1.0 - load**2)
+    met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
+    together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
+    busy = np.sum(seen * rate * _service(steps, batch, per_pass), -1, keepdims=True)
+    return Meeting(uniform(met), uniform(decode), met, together, np.clip(busy, 0.0, FULL))
+
+
+def as_passes_end(
+    steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array
+) -> Meeting:
+    """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then begins."""
+    decode, prompt = _passes(steps, batch)
+    decoded = np.maximum(np.max(batch, -1), 1.0)
+    ends = np.minimum(rate * steps.decode_at(decoded) / (1.0 - np.minimum(rate * steps.prompt_at(decoded), FULL)), decoded)
+    ends = ends[:, None]
+    pass_s = np.where(batch > 0, decode + ends * prompt, 0.0)
+    wait = Moments(pass_s, np.where(batch > 0, ends * prompt**2, 0.0))
+    return Meeting(wait, wait, pass_s, ends * prompt, np.clip(ends / per_pass, 0.0, FULL))
+
+
+def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting) -> Moments:
+    """Time to the first token of requests that find `batch` others decoding with probability `seen`, room apart.
+
+    batch, per_pass: over ``[n]`` or ``[load, n]``, n from 0; per_pass: prompts that fit in a pass.
+    """
+    decode, prompt = _passes(steps, batch)
+    own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
+    service = _service(steps, batch, per_pass)
+    alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
+    wait = m.vacation.times(alone) + m.wait.times(1.0 - alone)
+    queue = m.busy * service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - m.busy))
+    chance = np.clip(m.busy, 1e-9, 1.0)
+    others = sometimes(chance, ((1.0 - alone) * m.together + alone * queue) / chance)
+    ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
+    own_passes = Moments(
+        _whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt,
+        (lengths.input_cv * prompt) ** 2,
+        0.0,
+        steps.own_s + 0.5 * prompt,
+    )
+    return mixed(seen, wait + ahead + others + own_passes)
+
+
+def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
+    """Seconds of a decoding pass, 0 without a batch, and of a prompt in it."""
+    running = np.maximum(batch, 1.0)
+    return np.where(batch > 0, steps.decode_at(running), 0.0), steps.prompt_at(running)
+
+
+def _service(steps: StepTimes, batch: Array, per_pass: Array) -> Array:
+    """Seconds for which a prompt occupies the server: its own and its share of the passes it rides in."""
+    running = np.maximum(batch, 1.0)
+    return steps.prompt_at(running) + steps.decode_at(running) / per_pass
+
+
+def _whole_passes(mean: Array, cv: float) -> Array:
+    """Expected number of passes, rounded up, of prompts that take a uniform number with this mean and variation."""
+    half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
+
+    def area(x: Array) -> Array:
+        """Integral of the rounded-up number from 0."""
+        whole = np.ceil(x)
+        return whole * x - whole * (whole - 1.0) / 2.0
+
+    return (area(mean + half) - area(np.maximum(mean - half, 0.0))) / (half + np.minimum(half, mean))
+
+
+def per_token(
+    steps: StepTimes, lengths: Lengths, mean: Array, prompts: Moments, prompt_s: Array, batch: Moments, spread: float
+) -> Moments:
+    """Time per output token over the requests, around its `mean`.
+
+    What differs: acceptance (`spread`, its standard deviation between requests), how an output's iterations turn out,
+    how many prompts of others it meets, and the batch (its pass over the mean one, as requests see it).
+    """
+    between, skew, within = _gain_spread(steps.gamma, round(steps.tokens_per_iteration, 9), spread)
+    chance = within / lengths.decoded
+    share = np.minimum(prompt_s / np.maximum(mean * lengths.decoded, 1e-12), 1.0)
+    met = share**2 * (prompts.variance + prompts.mean * lengths.input_cv**2)
+    load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))  # many arrivals make both, together
+    variance = between + chance + load**2
+    third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third
+    return Moments(mean, mean**2 * variance, mean**3 * third, 0.0)
+
+
+@cache
+def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float, float]:
+    """Of 1/Omega over requests: variance and third moment over mean powers; and the variance of an iteration's gain.
+
+    The last is over the mean gain, so that it is the squared deviation of one token's iterations. Acceptance is
+    Beta-distributed with the constant that gains `gained`, and 1/E[1/Omega] stays that: engines count iterations.
+    """
+    if gamma == 0 or not gained > 1:
+        return 0.0, 0.0, 0.0
+    alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
+    position = np.arange(gamma + 1.0)
+    survival = alpha**position
+    within = float(np.sum((2.0 * position + 1.0) * survival) - gained**2) / gained
+    concentration = alpha * (1.0 - alpha) / spread**2 - 1.0 if spread > 0 else np.inf
+    if not np.isfinite(concentration) or alpha in (0.0, 1.0):
+        return 0.0, 0.0, within
+    concentration = max(concentration, 0.2)
+    nodes, weights = beta_nodes(alpha * concentration, (1.0 - alpha) * concentration)
+    inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
+    off = inverse / (weights @ inverse) - 1.0
+    return float(weights @ off**2), float(weights @ off**3), within
