@@ -54,7 +54,7 @@ passes)
     exit "$status"
     ;;
 model)
-    "$python" -m perfmodel.validate.lm.train --shape "${SHAPE:-large}" --device "${ON:-cuda}" --minutes "${1:-6}" ${TRAIN-} \
+    "$python" -m perfmodel.validate.studies.train --shape "${SHAPE:-large}" --device "${ON:-cuda}" --minutes "${1:-6}" ${TRAIN-} \
         --out "$out/$machine/stdlib-${SHAPE:-large}"
     perfmodel validate acceptance --checkpoint "$out/$machine/stdlib-${SHAPE:-large}" --device "${ON:-cuda}" \
         --context "${CONTEXTS:-1k,4k}" --documents "${DOCUMENTS:-32}" --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 \

@@ -23,8 +23,8 @@ ASKED_FOR = {"tokenizers"}
 def declared(*extras: str) -> list[Requirement]:
     """The base's requirements and those of some extras; extras that name extras of this package are spelt out."""
     found = [Requirement(text) for text in PROJECT["dependencies"] + [r for e in extras for r in EXTRAS[e]]]
-    own = [r for r in found if r.name == PROJECT["name"]]
-    return [r for r in found if r not in own] + [Requirement(t) for r in own for e in r.extras for t in EXTRAS[e]]
+    within = [extra for r in found if r.name == PROJECT["name"] for extra in r.extras]
+    return [r for r in found if r.name != PROJECT["name"]] + (declared(*within) if within else [])
 
 
 def locked() -> dict[str, Version]:
@@ -44,7 +44,9 @@ def test_ci_installs_what_is_locked_and_allowed() -> None:
     assert all(not version.local for version in pins.values())
 
 
-@pytest.mark.parametrize("name", ["numpy", "pyyaml", "typer", "pydantic", "scipy", "torch", "safetensors", "pandas"])
+@pytest.mark.parametrize(
+    "name", ["numpy", "pyyaml", "typer", "pydantic", "scipy", "torch", "safetensors", "pandas", "httpx"]
+)
 def test_a_new_major_version_waits_for_a_look(name: str) -> None:
     (wanted, *_) = [r for r in declared("validate", "notebooks") if r.name == name]
     upper = [s.version for s in wanted.specifier if s.operator == "<"]

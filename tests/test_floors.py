@@ -27,7 +27,12 @@ HEAVY = ("matplotlib", "pandas", "scipy", "torch", "transformers", "pyarrow")
 AT_MODULE_LEVEL = {
     "matplotlib": ("perfmodel.plots",),
     "pandas": ("perfmodel.plots", "perfmodel.validate"),
-    "torch": ("perfmodel.validate.decoder", "perfmodel.validate.harness", "perfmodel.validate.lm"),
+    "torch": (
+        "perfmodel.validate.decoder",
+        "perfmodel.validate.harness",
+        "perfmodel.validate.lm",
+        "perfmodel.validate.studies.train",
+    ),
 }
 
 

@@ -60,8 +60,8 @@ def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     return scripts, folder
 
 
-NOT_IN_THE_WHEEL = ("perfmodel/validate/lm/checkpoint/",)
-"""The trained model: no user of the package needs its megabytes."""
+NOT_IN_THE_WHEEL = ("perfmodel/validate/lm/checkpoint/", "perfmodel/validate/studies/")
+"""The trained model and how the constants were made: no user of the package needs them."""
 
 
 def package_files() -> set[str]:
@@ -193,11 +193,10 @@ def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(
     assert [8 < float(share) < 11 for share in moved] == [True], done.stderr
     compared = shell("perfmodel validate compare --set mine-1", repository, environment)
     assert "mine-1/" in compared.stdout, compared.stderr
-    accuracy = shell("perfmodel validate accuracy", repository, without_git(tmp_path, torch_here / "bin"))
-    assert "own records that come with it; any others: validate check --results DIR" in accuracy.stdout
-    refused = shell("perfmodel validate accuracy --write", repository, environment)
-    assert refused.returncode == 2
-    assert "--write: needs --results DIR outside a checkout" in refused.stderr
+    for verb in ("accuracy", "history", "calibrate engines"):
+        refused = shell(f"perfmodel validate {verb}", repository, without_git(tmp_path, torch_here / "bin"))
+        assert refused.returncode == 2, refused.stdout
+        assert "is for maintainers, in a checkout of this project" in refused.stderr
 
 
 def test_the_wheel_lives_beside_configobj(installed: tuple[Path, Path]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from perfmodel.answers.answer import Answer, Room, Step
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.candidates import AdviseQuery, Skip, find_candidates
-from perfmodel.answers.prices import Fronts, Point, Priced, best, fits, front, price
+from perfmodel.answers.prices import Fronts, Priced, PricedPoint, best, fits, front, price
 from perfmodel.answers.text import times
 from perfmodel.answers.unmeasured import BreakEven, break_evens
 from perfmodel.answers.verdict import SENTENCES, Calibrated, reason, warnings
@@ -124,45 +124,45 @@ def advise(question: AdviseQuery) -> Advice:
     """
     alone, candidates, skips = find_candidates(question)
     baseline, drafted = price(alone, candidates, question)
-    found = [p for p in (best(x, question) for x in (*baseline, *drafted)) if p is not None]
-    found.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
-    best_baseline = next((p for p in found if p.gamma == 0), None)
-    chosen = found[0] if found else None
-    without = break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in found) else ()
+    ranked = [p for p in (best(x, question) for x in (*baseline, *drafted)) if p is not None]
+    ranked.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
+    best_baseline = next((p for p in ranked if p.gamma == 0), None)
+    chosen = ranked[0] if ranked else None
+    would_pay = break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in ranked) else ()
     return Advice(
         query=question,
         verdict="infeasible" if chosen is None else "speculate" if chosen.gamma else "do_not_speculate",
         reason=_infeasible(question, baseline, drafted)
         if chosen is None
-        else _reason(question, chosen, found, without),
+        else _reason(question, chosen, ranked, would_pay),
         objective=Aim(question.objective, UNITS[question.objective]),
         chosen=None if chosen is None else _pick(chosen, question),
-        runner_up=_pick(found[1], question) if len(found) > 1 else None,
+        runner_up=_pick(ranked[1], question) if len(ranked) > 1 else None,
         baseline=None if best_baseline is None else _pick(best_baseline, question),
-        robustness=None if chosen is None else _robustness(question, chosen, found, best_baseline),
+        robustness=None if chosen is None else _robustness(question, chosen, ranked, best_baseline),
         pareto=Fronts(front(baseline, question.batches), front(drafted, question.batches)),
         candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
         skipped=tuple(skips),
-        unmeasured=without,
+        unmeasured=would_pay,
         calibration=Calibrated.of(alone[0].scenario) if alone else None,
         warnings=() if chosen is None else _warnings(chosen, question),
     )
 
 
-def _warnings(chosen: Point, asked: AdviseQuery) -> tuple[str, ...]:
-    s, batch, gamma, context = chosen.candidate.scenario, float(chosen.batch), chosen.gamma, float(asked.context)
-    room = memory_of(s, batch, context, float(gamma), float(asked.memory_fraction))
+def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
+    s, batch, gamma, context = chosen.candidate.scenario, float(chosen.batch), chosen.gamma, float(query.context)
+    room = memory_of(s, batch, context, float(gamma), float(query.memory_fraction))
     return warnings(s, batch, context, gamma, Room.of(room))
 
 
-def _gain(a: Point, b: Point, asked: AdviseQuery) -> float:
+def _gain(a: PricedPoint, b: PricedPoint, query: AdviseQuery) -> float:
     """How many times better a is than b."""
-    return a.value / b.value if asked.objective == "throughput" else b.value / a.value
+    return a.value / b.value if query.objective == "throughput" else b.value / a.value
 
 
-def _pick(point: Point, asked: AdviseQuery) -> Pick:
+def _pick(point: PricedPoint, query: AdviseQuery) -> Pick:
     s, tp = point.candidate.scenario, point.candidate.tp
-    baseline = float(s.target_pass_s(float(point.batch), float(asked.context)))
+    baseline = float(s.target_pass_s(float(point.batch), float(query.context)))
     throughput = point.batch / point.tpot_s
     return Pick(
         tp=tp,
@@ -175,48 +175,50 @@ def _pick(point: Point, asked: AdviseQuery) -> Pick:
         tpot_s=point.tpot_s,
         throughput_tokens_per_s=throughput,
         throughput_tokens_per_s_per_device=throughput / tp,
-        cost_per_million_tokens=None if asked.price is None else float(asked.price) * tp / 3600.0 * 1e6 / throughput,
+        cost_per_million_tokens=None if query.price is None else float(query.price) * tp / 3600.0 * 1e6 / throughput,
         speedup=baseline / point.tpot_s,
         tokens_per_iteration=point.gained,
         acceptance_source=s.acceptance.source if point.gamma else None,
-        objective=point.value if asked.objective == "throughput" else -point.value,
+        objective=point.value if query.objective == "throughput" else -point.value,
     )
 
 
-def _reason(asked: AdviseQuery, chosen: Point, found: list[Point], without: tuple[BreakEven, ...]) -> str:
-    stops = f"batch {chosen.batch}: {_stops(asked, chosen)}"
-    limiter = Step.of(chosen.candidate.scenario.target_step(float(chosen.batch), float(asked.context))).limiter
+def _reason(
+    query: AdviseQuery, chosen: PricedPoint, ranked: list[PricedPoint], would_pay: tuple[BreakEven, ...]
+) -> str:
+    stops = f"batch {chosen.batch}: {_stops(query, chosen)}"
+    limiter = Step.of(chosen.candidate.scenario.target_step(float(chosen.batch), float(query.context))).limiter
     if chosen.gamma:
-        return f"{reason(_prediction(chosen, asked), limiter)}; {stops}"
-    rival = next((p for p in found if p.gamma), None)
+        return f"{reason(_prediction(chosen, query), limiter)}; {stops}"
+    rival = next((p for p in ranked if p.gamma), None)
     if rival is None:
-        return f"no candidate draft with a known acceptance is allowed here; {stops}{_would_pay(without)}"
-    why = reason(_prediction(rival, asked), limiter)
+        return f"no candidate draft with a known acceptance is allowed here; {stops}{_would_pay(would_pay)}"
+    why = reason(_prediction(rival, query), limiter)
     draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
         f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch {rival.batch}) reaches "
-        f"{_gain(rival, chosen, asked):.3f} of the baseline: {why}; {stops}"
+        f"{_gain(rival, chosen, query):.3f} of the baseline: {why}; {stops}"
     )
 
 
-def _would_pay(without: tuple[BreakEven, ...]) -> str:
+def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     """The drafts that need the least acceptance, the target itself among them, and how to say what was measured."""
-    if not without:
+    if not would_pay:
         return ""
-    told = [*without[:2], *(b for b in without[2:] if b.draft == "self")]
+    shown = [*would_pay[:2], *(b for b in would_pay[2:] if b.draft == "self")]
     needs = [
         f"{b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]} from alpha "
         f"{b.smallest_alpha:.2f} (gamma {b.gamma}, batch {b.batch})"
-        for b in told
+        for b in shown
     ]
     return f". Speculation would pay with {', '.join(needs)}: give a measured one as --rate DRAFT=ALPHA or --acceptance"
 
 
-def _prediction(point: Point, asked: AdviseQuery) -> Prediction:
+def _prediction(point: PricedPoint, query: AdviseQuery) -> Prediction:
     """The point's parts; a tree's draft passes count as a chain's would, at their mean time."""
-    s, batch, context = point.candidate.scenario, float(point.batch), float(asked.context)
+    s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     if not point.levels:
-        return predict(s, Workload.of(batch, context, point.gamma), int(asked.max_gamma))
+        return predict(s, Workload.of(batch, context, point.gamma), int(query.max_gamma))
     target, overhead = float(s.target_pass_s(batch, context)), float(s.overhead_s(batch, context))
     verify = float(s.target_pass_s(batch, context, point.gamma + 1.0))
     drafts = point.tpot_s * point.gained - verify - overhead
@@ -233,32 +235,34 @@ def _prediction(point: Point, asked: AdviseQuery) -> Prediction:
     )
 
 
-def _stops(asked: AdviseQuery, chosen: Point) -> str:
+def _stops(query: AdviseQuery, chosen: PricedPoint) -> str:
     """Why not the next larger batch."""
-    larger = asked.batches[asked.batches > chosen.batch]
-    if asked.objective == "latency":
-        return "the fewest sequences are the fastest" if chosen.batch == asked.batches[0] else "the fastest allowed"
+    larger = query.batches[query.batches > chosen.batch]
+    if query.objective == "latency":
+        return "the fewest sequences are the fastest" if chosen.batch == query.batches[0] else "the fastest allowed"
     if larger.size == 0:
         return "the end of the batch range"
-    if not bool(fits(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), asked)):
+    if not bool(fits(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), query)):
         return "memory is full"
-    return "the bound on time per token" if asked.max_tpot_ms is not None else "larger ones give no more"
+    return "the bound on time per token" if query.max_tpot_ms is not None else "larger ones give no more"
 
 
-def _robustness(asked: AdviseQuery, chosen: Point, found: list[Point], baseline: Point | None) -> Robustness:
+def _robustness(
+    query: AdviseQuery, chosen: PricedPoint, ranked: list[PricedPoint], baseline: PricedPoint | None
+) -> Robustness:
     s = chosen.candidate.scenario
-    gain = None if baseline is None else _gain(chosen, baseline, asked)
+    gain = None if baseline is None else _gain(chosen, baseline, query)
     alpha = least = interval = None
     if chosen.gamma and not chosen.levels:
         alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
     if chosen.gamma and gain is not None:
         if not chosen.levels:
             least = float(alpha_from_tokens_per_iteration(max(chosen.gained / gain, 1.0), chosen.gamma))
-        interval = speedup_interval(s, float(chosen.batch), float(asked.context), chosen.gamma, gain)
+        interval = speedup_interval(s, float(chosen.batch), float(query.context), chosen.gamma, gain)
     return Robustness(
         gain_over_baseline=gain,
         gain_over_baseline_interval=None if interval is None else (interval.low, interval.high),
-        gain_over_runner_up=_gain(chosen, found[1], asked) if len(found) > 1 else None,
+        gain_over_runner_up=_gain(chosen, ranked[1], query) if len(ranked) > 1 else None,
         alpha=alpha,
         smallest_alpha=least,
         smallest_tokens_per_iteration=chosen.gained / gain if chosen.gamma and gain is not None else None,
@@ -266,18 +270,18 @@ def _robustness(asked: AdviseQuery, chosen: Point, found: list[Point], baseline:
     )
 
 
-def _infeasible(asked: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
+def _infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
     if not baseline:
         return "no tensor-parallel degree asked for is possible here"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
-        context, fraction = float(asked.context), float(asked.memory_fraction)
+        context, fraction = float(query.context), float(query.memory_fraction)
         room = [memory_of(x.candidate.scenario, 1.0, context, 0.0, fraction) for x in baseline]
-        least, most = int(asked.batches[0]), max(int(r.ar_max_batch) for r in room)
+        least, most = int(query.batches[0]), max(int(r.ar_max_batch) for r in room)
         if most >= 1:
             return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
         weights = min(float(x.candidate.scenario.target_shard.stored_weight_bytes) for x in baseline) / 1e9
         have = float(room[0].available_bytes) / 1e9
         return f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
-    bound, least_ms = float(asked.max_tpot_ms or 0.0), min(fitting) * 1e3
+    bound, least_ms = float(query.max_tpot_ms or 0.0), min(fitting) * 1e3
     return f"the bound of {bound:g} ms per token is below the least reachable, {least_ms:.2f} ms"

@@ -2,16 +2,18 @@
 
 A question is a frozen dataclass whose fields are annotated with these. The command line makes its flags of them, and
 in Python they read the same text: ``context="32k"``. `asks` turns a function of a question into one of its arguments.
+What only measuring takes is declared in `validate/cli/arguments.py`, what only one verb takes in its question.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, overload
 
-from perfmodel.errors import as_names, in_names, refuse
+from perfmodel.errors import as_names, in_names, refuse, unknown_name
 from perfmodel.parse import (
     items,
     parse_count,
@@ -28,6 +30,7 @@ from perfmodel.parse import (
 from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.stacks import ENGINES
 from perfmodel.speculation.scenario import Accounting, Rollback
+from perfmodel.speculation.workload import MAX_GAMMA
 
 Number = float | str
 """A number, or text such as ``32k``."""
@@ -44,10 +47,10 @@ def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
     """Reads one value, text with commas and ranges, or a sequence of either, into a tuple."""
 
     def read(given: Any, flag: str) -> tuple[Any, ...]:
-        found = [value for item in items(given) for value in parse(item, flag)]
-        if not found:
+        values = [value for item in items(given) for value in parse(item, flag)]
+        if not values:
             raise refuse(flag, None, "one value or more", "none")
-        return tuple(found)
+        return tuple(values)
 
     return read
 
@@ -64,10 +67,19 @@ def _whole(given: object, flag: str) -> int:
 def _span(given: Any, flag: str) -> tuple[float, float]:
     if isinstance(given, str):
         return parse_span(given, flag)
-    found = [float(parse_count(end, flag)) for end in items(given)]
-    if len(found) != 2:
+    ends = [float(parse_count(end, flag)) for end in items(given)]
+    if len(ends) != 2:
         raise refuse(flag, None, "two numbers such as 32..256", given)
-    return found[0], found[1]
+    return ends[0], ends[1]
+
+
+def _text(given: object, flag: str) -> tuple[str]:
+    return (parse_text(given, flag),)
+
+
+def path(given: object, flag: str) -> Path:
+    """A file or folder."""
+    return Path(parse_text(given, flag))
 
 
 def value(given: Number) -> float:
@@ -79,7 +91,29 @@ def value(given: Number) -> float:
 count, counts = parse_count, several(parse_counts)
 whole, gamma, gammas = _whole, parse_gamma, several(parse_gammas)
 number, numbers = parse_number, several(parse_numbers)
-names, methods = several(parse_names), several(parse_methods)
+names, methods, texts = several(parse_names), several(parse_methods), several(_text)
+QUESTION, DRAFT, ACCEPTANCE, FORMATS, ENGINE, OUTPUT = "Question", "Draft", "Acceptance", "Formats", "Engine", "Output"
+GROUPS = (QUESTION, DRAFT, ACCEPTANCE, FORMATS, ENGINE, OUTPUT)
+"""Headings of ``--help``, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The least and the largest number, both allowed, and how a refusal words them."""
+
+    least: float
+    most: float
+    allowed: str = ""
+
+    def check(self, given: Any, flag: str) -> None:
+        """Refuse (InputError) a number, or one of several, outside; None is fine."""
+        for number in items(given):
+            if number is not None and not self.least <= number <= self.most:
+                raise refuse(flag, None, self.allowed or f"a number from {self.least:g} to {self.most:g}", number)
+
+
+POSITIVE = Limits(5e-324, 1.7976931348623157e308, "a finite number above 0")
+SHARE = Limits(0, 1)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,6 +122,8 @@ class Argument:
 
     read: makes the value of what is given, or refuses it. many: the same for lists, where a command takes them.
     repeated: a flag that may be given several times. default: how the default is shown. optional: None is a value.
+    limits, choices: what a value must be. group: its heading in ``--help``. flag: its name on the command line where
+    it is not that of the parameter. place: given by position, without a flag.
     """
 
     help: str
@@ -98,6 +134,24 @@ class Argument:
     repeated: bool = False
     default: str | None = None
     optional: bool = False
+    limits: Limits | None = None
+    choices: tuple[str, ...] = ()
+    group: str = QUESTION
+    flag: str = ""
+    place: bool = False
+
+    def named(self, name: str) -> str:
+        """The flag of a parameter, as it is typed: ``--draft-kv`` of ``draft_kv``; its metavar where it has none."""
+        return self.metavar if self.place else self.flag or flag(name)
+
+    def value(self, given: Any, name: str) -> Any:
+        """What is given, read and checked. Raises InputError naming the flag of the parameter `name`."""
+        value, shown = self.read(given, self.named(name)), self.named(name)
+        if self.limits is not None:
+            self.limits.check(value, shown)
+        if self.choices and value not in self.choices:
+            raise unknown_name(shown, name.replace("_", " "), value, self.choices)
+        return value
 
     def __repr__(self) -> str:
         return repr(self.help)
@@ -133,10 +187,12 @@ Gamma = Annotated[
 ]
 TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
 Draft = Annotated[
-    str, Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model")
+    str,
+    Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model", group=DRAFT),
 ]
 DraftTP = Annotated[
-    Number | None, Argument("Devices of the draft (default: as --tp, or as many as it allows).", "N", read=count)
+    Number | None,
+    Argument("Devices of the draft.", "N", read=count, default="as --tp, or as many as it allows", group=DRAFT),
 ]
 DraftKV = Annotated[
     str | None,
@@ -145,55 +201,140 @@ DraftKV = Annotated[
         "METHOD[:BUDGET]",
         many=methods,
         default=f"{SELF_DRAFT_KV} for --draft self, else full",
+        group=DRAFT,
     ),
 ]
 Alpha = Annotated[
     Number | None,
-    Argument("P(a drafted token is accepted, given all before it are).", "RATE", "--acceptance-rate", number, numbers),
+    Argument(
+        "P(a drafted token is accepted, given all before it are).",
+        "RATE",
+        "--acceptance-rate",
+        number,
+        numbers,
+        limits=SHARE,
+        group=ACCEPTANCE,
+    ),
 ]
 TokensPerIteration = Annotated[
-    Number | None, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", read=number)
+    Number | None,
+    Argument(
+        "Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", read=number, group=ACCEPTANCE
+    ),
 ]
-AcceptanceFile = Annotated[str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE")]
+AcceptanceFile = Annotated[
+    str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE", group=ACCEPTANCE)
+]
 Weights = Annotated[
     str | None,
-    Argument("Weights: bf16, fp8, nvfp4, int4-g128, ... (default: the checkpoint's).", "FORMAT", "--dtype"),
+    Argument(
+        "Weights: bf16, fp8, nvfp4, int4-g128, ...", "FORMAT", "--dtype", default="the checkpoint's", group=FORMATS
+    ),
 ]
 DraftWeights = Annotated[
-    str | None, Argument("The draft's weights (default: as --weights, else its checkpoint's).", "FORMAT")
+    str | None,
+    Argument("The draft's weights.", "FORMAT", default="as --weights, else its checkpoint's", group=FORMATS),
 ]
 KVType = Annotated[
     str | None,
-    Argument("KV cache: bf16, fp8, int8, ... (default: the checkpoint's).", "FORMAT", "--kv-cache-dtype"),
+    Argument("KV cache: bf16, fp8, int8, ...", "FORMAT", "--kv-cache-dtype", default="the checkpoint's", group=FORMATS),
 ]
-DraftKVType = Annotated[str | None, Argument("The draft's KV-cache format (default: as --kv-dtype).", "FORMAT")]
+DraftKVType = Annotated[
+    str | None, Argument("The draft's KV-cache format.", "FORMAT", default="as --kv-dtype", group=FORMATS)
+]
 KVReread = Annotated[
     Number | None,
-    Argument("How often verification reads the cache, 1 to gamma + 1 (default: calibrated).", "R", read=number),
+    Argument(
+        "How often verification reads the cache, 1 to gamma + 1.",
+        "R",
+        read=number,
+        default="calibrated",
+        limits=Limits(1, 1025, "a number from 1 (the cache is read once) to gamma + 1"),
+        group=ENGINE,
+    ),
 ]
 EngineName = Annotated[
     str | None,
-    Argument(f"What serves (default: {DEFAULT_ENGINE}; a CPU its own).", "|".join(ENGINES)),
+    Argument(
+        "What serves.",
+        "|".join(ENGINES),
+        default=f"{DEFAULT_ENGINE}; a CPU its own",
+        choices=tuple(ENGINES),
+        group=ENGINE,
+    ),
 ]
 CalibrationName = Annotated[
-    str | None, Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal")
+    str | None,
+    Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal", group=ENGINE),
 ]
 ContextStd = Annotated[
-    Number, Argument("Standard deviation of --context over the sequences of a batch.", "COUNT", read=whole)
+    Number,
+    Argument(
+        "Standard deviation of --context over the sequences of a batch.",
+        "COUNT",
+        read=whole,
+        limits=Limits(0, 2**40, "0 or more tokens"),
+    ),
 ]
 AccountingName = Annotated[
-    str, Argument("Do sequences advance each on its own, or all by the least?", "|".join(get_args(Accounting)))
+    str,
+    Argument(
+        "Do sequences advance each on its own, or all by the least?",
+        "|".join(get_args(Accounting)),
+        choices=get_args(Accounting),
+        group=ACCEPTANCE,
+    ),
 ]
-NewTokens = Annotated[Number, Argument("Tokens each sequence needs, for --accounting static.", TOKENS, read=count)]
-KVPage = Annotated[Number, Argument("Tokens per page of the caches.", TOKENS, "--block-size", count)]
+NewTokens = Annotated[
+    Number,
+    Argument(
+        "Tokens each sequence needs, for --accounting static.",
+        TOKENS,
+        read=count,
+        group=ACCEPTANCE,
+        limits=Limits(1, 100_000, "a whole number from 1 to 100000"),
+    ),
+]
+KVPage = Annotated[
+    Number,
+    Argument(
+        "Tokens per page of the caches.",
+        TOKENS,
+        "--block-size",
+        count,
+        group=ENGINE,
+        limits=Limits(1, 2**20, "a whole number of tokens from 1 to 2^20"),
+    ),
+]
 TopkReuse = Annotated[
     Number,
-    Argument("Sparse attention: chosen tokens that the next query token chooses again.", "SHARE", read=number),
+    Argument(
+        "Sparse attention: chosen tokens that the next query token chooses again.",
+        "SHARE",
+        read=number,
+        limits=SHARE,
+        group=ENGINE,
+    ),
 ]
 StateRollback = Annotated[
-    str, Argument("Recurrent layers: verification keeps every state, or one.", "|".join(get_args(Rollback)))
+    str,
+    Argument(
+        "Recurrent layers: verification keeps every state, or one.",
+        "|".join(get_args(Rollback)),
+        choices=get_args(Rollback),
+        group=ENGINE,
+    ),
 ]
-MaxGamma = Annotated[Number, Argument("Longest draft that the search for the best one tries.", "N", read=whole)]
+MaxGamma = Annotated[
+    Number,
+    Argument(
+        "Longest draft that the search for the best one tries.",
+        "N",
+        read=whole,
+        group=DRAFT,
+        limits=Limits(0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}"),
+    ),
+]
 BatchRange = Annotated[
     tuple[float, float] | str,
     Argument(
@@ -201,7 +342,15 @@ BatchRange = Annotated[
     ),
 ]
 MemoryFraction = Annotated[
-    Number, Argument("Share of device memory that may be used.", "SHARE", "--gpu-memory-utilization", number)
+    Number,
+    Argument(
+        "Share of device memory that may be used.",
+        "SHARE",
+        "--gpu-memory-utilization",
+        number,
+        group=ENGINE,
+        limits=Limits(5e-324, 1, "a number above 0 and at most 1"),
+    ),
 ]
 
 
@@ -212,13 +361,14 @@ def _arguments(kind: Any) -> dict[str, Argument]:
     def place(field: Field[Any]) -> tuple[bool, int]:
         return bool(field.kw_only), next(i for i, names in enumerate(classes) if field.name in names)
 
-    found: dict[str, Argument] = {}
-    for field in sorted(fields(kind), key=place):
-        hint = hints[field.name]
-        for note in getattr(hint, "__metadata__", ()):
-            if isinstance(note, Argument):
-                found[field.name] = replace(note, optional=NoneType in get_args(_bare(hint)))
-    return found
+    declared = {field.name: declared_by(hints[field.name]) for field in sorted(fields(kind), key=place)}
+    return {name: argument for name, argument in declared.items() if argument is not None}
+
+
+def declared_by(hint: Any) -> Argument | None:
+    """The argument of an annotation, None where it has none."""
+    notes = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)]
+    return replace(notes[0], optional=NoneType in get_args(_bare(hint))) if notes else None
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
@@ -239,17 +389,15 @@ class Question:
         for name, argument in arguments(type(self)).items():
             given = getattr(self, name)
             if given is not None or not argument.optional:
-                object.__setattr__(self, name, argument.read(given, flag(name)))
+                object.__setattr__(self, name, argument.value(given, name))
         self.check()
 
     def check(self) -> None:
         """Refuse what no answer could take (InputError)."""
 
     def within(self, name: str, low: float, high: float, allowed: str) -> None:
-        """Refuse a number outside low ... high, both included; None is fine."""
-        given = getattr(self, name)
-        if given is not None and not low <= given <= high:
-            raise refuse(flag(name), None, allowed, given)
+        """Refuse a number that the rest of the question keeps in low ... high, both included; None is fine."""
+        Limits(low, high, allowed).check(getattr(self, name), flag(name))
 
     def as_dict(self) -> dict[str, Any]:
         """The question with all defaults, for the answer."""
@@ -292,8 +440,8 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
             return answer(question)
 
         bare = [p.replace(annotation=_bare(p.annotation)) for p in signature(kind).parameters.values()]
-        told = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
-        asked.__doc__ = "\n".join([getdoc(answer) or "", "", "Arguments:", *told])
+        lines = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
+        asked.__doc__ = "\n".join([getdoc(answer) or "", "", "Arguments:", *lines])
         asked.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
         asked.question = kind  # type: ignore[attr-defined]
         return asked  # type: ignore[return-value]

@@ -33,9 +33,9 @@ def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: flo
         return None
     batches = np.arange(1.0, top + 1)
     gained = speedups(scenario, batches, np.asarray(context), gammas)
-    plain = batches / np.asarray(scenario.target_pass_s(batches, context))
+    baseline = batches / np.asarray(scenario.target_pass_s(batches, context))
     fits = memory_of(scenario, batches[:, None], context, gammas.astype(float), fraction).fits
-    throughput = np.where(fits, plain[:, None] * gained, 0.0)
+    throughput = np.where(fits, baseline[:, None] * gained, 0.0)
     at, gamma = np.unravel_index(int(throughput.argmax()), throughput.shape)
-    found = float(throughput[at, gamma])
-    return Best(int(batches[at]), int(gammas[gamma]), float(gained[at, gamma]), found, top)
+    most = float(throughput[at, gamma])
+    return Best(int(batches[at]), int(gammas[gamma]), float(gained[at, gamma]), most, top)

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import counts, methods, number
-from perfmodel.answers.query import UNUSED, Named, Setting, resolve
+from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
 from perfmodel.drafts import kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
@@ -53,7 +53,7 @@ def _drafts(given: Any, flag: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class AdviseQuery(Setting):
+class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
     rate: draft, or ``draft@METHOD:BUDGET``, -> ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position), ``0.6x3.5`` (n-gram:
@@ -79,11 +79,11 @@ class AdviseQuery(Setting):
     ] = None
     draft_kv: Annotated[
         arg.Names | None,
-        arg.Argument("KV methods to search (default: all that are known).", "METHOD[:BUDGET],...", read=methods),
+        arg.Argument("KV methods to search.", "METHOD[:BUDGET],...", read=methods, default="all that are known"),
     ] = None
     draft_tp: Annotated[
         arg.Numbers | None,
-        arg.Argument("Degrees of the draft to choose from (default: as --tp).", arg.COUNTS, read=counts),
+        arg.Argument("Degrees of the draft to choose from.", arg.COUNTS, read=counts, default="as --tp"),
     ] = None
     rate: Annotated[
         Mapping[str, str | float] | Sequence[str],
@@ -176,44 +176,44 @@ class Candidate:
         return min(end for end in known if end is not None)
 
 
-def find_candidates(asked: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
+def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
     """The baseline by degree, drafts with an acceptance, and what was skipped.
 
     Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
     """
-    named = Named.of(asked.model, asked.hardware, asked.engine, asked.calibration)
-    precision = precision_of(named.target, named.gpu.peak, asked.weights, asked.kv_dtype)
+    named = Named.of(query.model, query.hardware, query.engine, query.calibration)
+    precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
     named.gpu.check_peaks(precision.weights.computes)
     if named.gpu.memory is None:
         raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
-    rates = _Rates(named.target, asked)
+    rates = _Rates(named.target, query)
     for name, kv in rates.pairs:
         make_draft(name, named.target, precision, 1, kv)  # an unknown name is a mistake, not a skip
     baseline, candidates, skips = [], [], list[Skip]()
-    for tp in asked.degrees:
+    for tp in query.degrees:
         try:
-            alone = resolve(asked.query(batch=1, tp=tp, draft="self", draft_kv="full", draft_tp=None), UNUSED, named)
+            alone = resolve(query.query(batch=1, tp=tp, draft="self", draft_kv="full", draft_tp=None), UNUSED, named)
             alone.target_pass_s(1.0, 1.0)
         except InputError as error:
             skips.append(Skip("any", "any", as_names(error.as_flags)))
             continue
         baseline.append(Candidate(alone))
         for name, kv, acceptance in rates.known:
-            for draft_tp in dict.fromkeys(d or tp for d in asked.draft_degrees):
+            for draft_tp in dict.fromkeys(d or tp for d in query.draft_degrees):
                 try:
-                    candidates.append(_candidate(asked, named, tp, name, kv, draft_tp, acceptance))
+                    candidates.append(_candidate(query, named, tp, name, kv, draft_tp, acceptance))
                 except InputError as error:
                     skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
     return baseline, candidates, list(dict.fromkeys([*skips, *rates.skips]))
 
 
-def unmeasured(asked: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
+def unmeasured(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
     """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
-    return tuple(_Rates(load_model(asked.model), asked).unknown)
+    return tuple(_Rates(load_model(query.model), query).unknown)
 
 
 def _candidate(
-    asked: AdviseQuery,
+    query: AdviseQuery,
     named: Named,
     tp: int,
     name: str,
@@ -222,26 +222,26 @@ def _candidate(
     acceptance: Acceptance | TreeAcceptance,
 ) -> Candidate:
     """One candidate. Raises InputError where it cannot run."""
-    query = asked.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
+    point = query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
     tree = acceptance if isinstance(acceptance, TreeAcceptance) else None
     # a tree's acceptance is not a chain's: the scenario's own is not asked then
     chain = acceptance if isinstance(acceptance, Acceptance) else Acceptance(acceptance.source, 0.0)
-    made = resolve(query, chain, named)
-    made.draft_pass_s(1.0, 1.0)
+    scenario = resolve(point, chain, named)
+    scenario.draft_pass_s(1.0, 1.0)
     if tree is not None:
-        check_draftable(made, 2)
-    return Candidate(made, tree)
+        check_draftable(scenario, 2)
+    return Candidate(scenario, tree)
 
 
 class _Rates:
     """Which drafts have an acceptance: `known` (draft, method, acceptance) in order, `unknown` and the skips."""
 
-    def __init__(self, target: ModelSpec, asked: AdviseQuery) -> None:
-        self.target, self.asked = target, asked
+    def __init__(self, target: ModelSpec, query: AdviseQuery) -> None:
+        self.target, self.query = target, query
         self.rows: Iterable[AcceptanceRow] = (
-            read_acceptance(asked.acceptance) if asked.acceptance is not None else published_rows()
+            read_acceptance(query.acceptance) if query.acceptance is not None else published_rows()
         )
-        self.given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in asked.rates.items()}
+        self.given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rates.items()}
         self.known: list[tuple[str, KVMethod, Acceptance | TreeAcceptance]] = []
         self.unknown: list[tuple[str, KVMethod]] = []
         self.skips: list[Skip] = []
@@ -255,27 +255,29 @@ class _Rates:
                 self.skips.append(Skip(name, kv.label().partition(",")[0], why))
 
     def _pairs(self) -> Iterator[tuple[str, KVMethod]]:
-        for key in self.asked.rates:
+        for key in self.query.rates:
             yield _split(key)
-        if self.asked.acceptance is not None:
+        if self.query.acceptance is not None:
             for row in self.rows:
                 if row.target == self.target.name:
                     yield row.draft, _method(row)
-        named, kvs = self.asked.draft, self.asked.draft_kv
-        if named is None and (self.asked.rates or self.asked.acceptance is not None):
+        named, kvs = self.query.draft, self.query.draft_kv
+        if named is None and (self.query.rates or self.query.acceptance is not None):
             return  # what was measured names the candidates
-        asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
+        methods_asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
         for name in named if named is not None else _all_drafts(self.target):
             word = name.partition(":")[0].lower()
             if word in ("ngram", "suffix", "medusa"):
                 yield name, parse_kv("full")
             else:
-                yield from ((name, kv) for kv in asked or (_all_methods() if word == "self" else (parse_kv("full"),)))
+                yield from (
+                    (name, kv) for kv in methods_asked or (_all_methods() if word == "self" else (parse_kv("full"),))
+                )
 
     def _of(self, name: str, kv: KVMethod) -> Acceptance | TreeAcceptance:
         if (given := self.given.get(_key(name, kv))) is not None:
             return given
-        context = float(self.asked.context)
+        context = float(self.query.context)
         row = find_acceptance(self.target.name, name, kv.name, kv.budget, context, self.rows, flag="acceptance")
         return Acceptance.from_row(row)
 
@@ -300,14 +302,14 @@ def _key(name: str, kv: KVMethod) -> tuple[str, str]:
 
 def _all_methods() -> tuple[KVMethod, ...]:
     """Every method at every budget of `BUDGETS`, or once where it takes none; never the whole cache."""
-    found = []
+    every = []
     for name, kind in kv_methods().items():
         if ":" in kind.example:
             rest = "".join(kind.example.partition(",")[1:])
-            found += [parse_kv(f"{name}:{budget}{rest}") for budget in BUDGETS]
+            every += [parse_kv(f"{name}:{budget}{rest}") for budget in BUDGETS]
         elif name != "full":
-            found.append(parse_kv(kind.example))
-    return tuple(found)
+            every.append(parse_kv(kind.example))
+    return tuple(every)
 
 
 def _all_drafts(target: ModelSpec) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How many tokens to draft for each batch size, and for each batch size and context: how such tables are found.
+"""How many tokens to draft for each batch size, and for each batch size and context: how such tables are made.
 
 The measure: a share w_b of baseline time is spent at batch size b (unless given, every doubling of the batch has
 an equal share: w_b is proportional to log(1 + 1/b)). With K_b drafted tokens that time shrinks by the model's
@@ -113,17 +113,17 @@ def length_tables(
     parts = [_slowness(scenario, _inside(low, high), max_batch, longest) for low, high in spans]
     tables = [_table(part, weights, hysteresis, *span) for part, span in zip(parts, spans, strict=True)]
     merged, counts = [tables[0]], [1]
-    kept = [parts[0]]
+    costs_of_merged = [parts[0]]
     for part, table in zip(parts[1:], tables[1:], strict=True):
         n = counts[-1]
-        both = (kept[-1] * n + part) / (n + 1)
+        both = (costs_of_merged[-1] * n + part) / (n + 1)
         joint = _table(both, weights, hysteresis, merged[-1].context_low, table.context_high)
         apart = (n / merged[-1].speedup + 1 / table.speedup) / (n + 1)
         if 1 / joint.speedup - apart <= hysteresis:
-            merged[-1], kept[-1], counts[-1] = joint, both, n + 1
+            merged[-1], costs_of_merged[-1], counts[-1] = joint, both, n + 1
         else:
             merged.append(table)
-            kept.append(part)
+            costs_of_merged.append(part)
             counts.append(1)
     return tuple(merged)
 
@@ -147,7 +147,7 @@ def catch_up(scenario: Scenario, table: LengthTable, context: float, missed: int
     """In the middle of the last range that drafts, below one that does not, after `missed` tokens; None without one.
 
     One prefill pass over the missed tokens for a draft with a cache of its own, nothing for one without: a self-draft,
-    n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must have kept.
+    n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must keep.
     """
     if not 0 <= missed <= 2**20:
         raise refuse("--missed", None, "a whole number of tokens from 0 to 2^20", missed)

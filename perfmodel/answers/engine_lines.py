@@ -54,7 +54,7 @@ SGLANG_FLAGS = Flags(
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedTarget:
     """The target as it was modelled: what the engine's line must say so that it serves just that."""
 
     model_id: str | None
@@ -84,7 +84,7 @@ class Export:
     sglang_adaptive: dict[str, Any] | None = None
 
 
-def export(table: LengthTable, draft: Draft, served: Served, draft_path: str | None = None) -> Export:
+def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: str | None = None) -> Export:
     """Engine configurations for one table. draft_path: where the engine finds the head or draft.
 
     Raises InputError where a check of ours fails.
@@ -111,7 +111,7 @@ def export(table: LengthTable, draft: Draft, served: Served, draft_path: str | N
     return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
 
 
-def _arguments(engine: str, flags: Flags, table: LengthTable, served: Served, notes: list[str]) -> list[str]:
+def _arguments(engine: str, flags: Flags, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:
     """The flags of the target itself, where they are not the engine's defaults; batches end where the table does."""
     if served.kv_dtype != "bf16" and served.kv_dtype not in flags.kv:
         notes.append(f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another")
@@ -134,7 +134,7 @@ def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
 
 
 def _vllm(
-    table: LengthTable, draft: Draft, served: Served, path: str | None, notes: list[str]
+    table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
 ) -> dict[str, Any] | None:
     method, model = _draft(draft, served, path, notes)
     if method is None:
@@ -160,7 +160,7 @@ def _vllm(
     return config
 
 
-def _draft(draft: Draft, served: Served, path: str | None, notes: list[str]) -> tuple[str | None, str | None]:
+def _draft(draft: Draft, served: ServedTarget, path: str | None, notes: list[str]) -> tuple[str | None, str | None]:
     """vLLM's method and the draft's path; None with a note where there is no such thing."""
     word = draft.name.partition(":")[0]
     if draft.kv.name != "full" or word == "self":
@@ -194,12 +194,12 @@ def _draft(draft: Draft, served: Served, path: str | None, notes: list[str]) -> 
     return "draft_model", path
 
 
-def _foreign(draft: Draft, served: Served) -> bool:
+def _foreign(draft: Draft, served: ServedTarget) -> bool:
     return served.vocab_size is not None and draft.model.vocab_size != served.vocab_size
 
 
 def _sglang(
-    table: LengthTable, draft: Draft, served: Served, path: str | None, notes: list[str]
+    table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
 ) -> tuple[list[str] | None, dict[str, Any] | None]:
     """Words of the line, and the file that they name."""
     algorithm = _algorithm(draft)

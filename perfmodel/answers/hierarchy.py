@@ -7,19 +7,18 @@ from typing import Annotated
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer, Room
 from perfmodel.answers.arguments import asks, gammas, value
-from perfmodel.answers.query import Query, Setting, resolve
+from perfmodel.answers.query import CommonOptions, Query, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.text import times
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
-from perfmodel.speculation.workload import MAX_GAMMA
 
 Lengths = str | int | Sequence[int] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Levels(Setting):
+class _Levels(CommonOptions):
     draft_kv: Annotated[str, arg.Argument("What the middle, the target itself, reads of its cache.", "METHOD:BUDGET")]
     small: Annotated[str, arg.Argument("The small model that drafts for the middle.", "NAME|KIND|PATH")]
     small_rate: Annotated[
@@ -61,7 +60,6 @@ class _Levels(Setting):
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
-        self.within("max_gamma", 0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}")
         if self.draft_kv.partition(":")[0] == "full":
             raise refuse("--draft-kv", None, "METHOD:BUDGET, a sparse cache for the middle", self.draft_kv)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import Argument, Number, asks, number, value
+from perfmodel.answers.arguments import POSITIVE, Argument, Number, asks, number, value
 from perfmodel.answers.inflection import break_even_context
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.text import NONE, times, tokens
@@ -26,14 +26,13 @@ HALVINGS = 50
 class InverseQuery(Query):
     """A question and the speedup that is to be reached."""
 
-    speedup: Annotated[Number, Argument("The speedup to reach; 1 is break even.", "X", read=number)] = field(
-        default=1.0, kw_only=True
-    )
+    speedup: Annotated[
+        Number, Argument("The speedup to reach; 1 is break even.", "X", read=number, limits=POSITIVE)
+    ] = field(default=1.0, kw_only=True)
 
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
-        self.within("speedup", 5e-324, 1.7976931348623157e308, "a finite number above 0")
         if self.gamma == 0:
             raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 whatever holds", 0)
 

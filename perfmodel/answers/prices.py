@@ -60,73 +60,73 @@ class Priced:
     allowed: NDArray[np.bool_]
 
 
-def price(baseline: list[Candidate], candidates: list[Candidate], asked: AdviseQuery) -> tuple[list[Priced], ...]:
+def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQuery) -> tuple[list[Priced], ...]:
     """The baseline and candidates. Target passes are the same for all drafts of a degree and counted once.
 
     Raises InputError for more prices than fit in memory with ease.
     """
-    columns = len(baseline) + sum(_columns(c, asked) for c in candidates)
-    if asked.batches.size * columns > MAX_PRICES:
+    columns = len(baseline) + sum(_columns(c, query) for c in candidates)
+    if query.batches.size * columns > MAX_PRICES:
         allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
-        raise refuse("--batch", None, allowed, asked.batches.size)
+        raise refuse("--batch", None, allowed, query.batches.size)
     chains = [c for c in candidates if c.tree is None]
-    deepest = max((c.longest(int(asked.max_gamma)) for c in chains), default=0)
-    verify = {c.tp: _verify(c.scenario, asked, deepest) for c in baseline}
+    deepest = max((c.longest(int(query.max_gamma)) for c in chains), default=0)
+    verify = {c.tp: _verify(c.scenario, query, deepest) for c in baseline}
     none = np.zeros(1, int)
-    alone = [_priced(c, none, none, np.ones(1), verify[c.tp][:, :1], asked) for c in baseline]
-    drafted = [_trees(c, asked) if c.tree is not None else _chains(c, asked, verify[c.tp]) for c in candidates]
+    alone = [_priced(c, none, none, np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
+    drafted = [_trees(c, query) if c.tree is not None else _chains(c, query, verify[c.tp]) for c in candidates]
     return alone, drafted
 
 
-def _columns(candidate: Candidate, asked: AdviseQuery) -> int:
+def _columns(candidate: Candidate, query: AdviseQuery) -> int:
     """Draft lengths, or sizes and levels of trees, that are priced at each batch."""
-    return candidate.longest(int(asked.max_gamma)) if candidate.tree is None else TREE_SIZES.size * TREE_LEVELS
+    return candidate.longest(int(query.max_gamma)) if candidate.tree is None else TREE_SIZES.size * TREE_LEVELS
 
 
-def fits(scenario: Scenario, batch: Any, drafted: Any, asked: AdviseQuery) -> NDArray[np.bool_]:
+def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> NDArray[np.bool_]:
     """Whether memory suffices, broadcast over batches and drafted tokens."""
-    context, fraction = np.asarray(float(asked.context)), float(asked.memory_fraction)
+    context, fraction = np.asarray(float(query.context)), float(query.memory_fraction)
     return capacity.memory_of(scenario, batch, context, drafted, fraction).fits
 
 
-def _verify(scenario: Scenario, asked: AdviseQuery, deepest: int) -> Array:
-    batches, queries = asked.batches, np.arange(1.0, deepest + 2)
-    times = scenario.target_pass_s(batches[:, None], float(asked.context), queries)
+def _verify(scenario: Scenario, query: AdviseQuery, deepest: int) -> Array:
+    batches, queries = query.batches, np.arange(1.0, deepest + 2)
+    times = scenario.target_pass_s(batches[:, None], float(query.context), queries)
     return np.broadcast_to(times, (batches.size, queries.size))
 
 
-def _chains(candidate: Candidate, asked: AdviseQuery, verify: Array) -> Priced:
-    s, gammas = candidate.scenario, np.arange(1, candidate.longest(int(asked.max_gamma)) + 1)
-    b, context = asked.batches[:, None], np.asarray(float(asked.context))
+def _chains(candidate: Candidate, query: AdviseQuery, verify: Array) -> Priced:
+    s, gammas = candidate.scenario, np.arange(1, candidate.longest(int(query.max_gamma)) + 1)
+    b, context = query.batches[:, None], np.asarray(float(query.context))
     iteration = gammas * s.draft_token_s(b, context, gammas) + verify[:, gammas] + s.overhead_s(b, context)
     gained = np.cumsum(s.acceptance.survival(int(gammas[-1])))[1:]
-    return _priced(candidate, gammas, np.zeros_like(gammas), gained, iteration / gained, asked)
+    return _priced(candidate, gammas, np.zeros_like(gammas), gained, iteration / gained, query)
 
 
-def _trees(candidate: Candidate, asked: AdviseQuery) -> Priced:
+def _trees(candidate: Candidate, query: AdviseQuery) -> Priced:
     """Every size of `TREE_SIZES` and every number of levels from 2 on."""
     assert candidate.tree is not None
-    batches = asked.batches
+    batches = query.batches
     ends = (TREE_LEVELS, candidate.tree.max_levels, (candidate.scenario.draft.max_gamma or TREE_LEVELS) + 1)
     table = growth(candidate.tree, int(TREE_SIZES[-1]), min(ends))
-    _, total, _ = surface(candidate.scenario, batches, float(asked.context), table, TREE_SIZES)
+    _, total, _ = surface(candidate.scenario, batches, float(query.context), table, TREE_SIZES)
     levels, sizes = np.meshgrid(np.arange(2, table.levels + 1), TREE_SIZES[1:], indexing="ij")
     gained = table.tokens[1:, TREE_SIZES[1:] - 1].ravel()
     tpot = total[:, 1:, 1:].reshape(batches.size, -1) / gained
-    return _priced(candidate, sizes.ravel() - 1, levels.ravel(), gained, tpot, asked)
+    return _priced(candidate, sizes.ravel() - 1, levels.ravel(), gained, tpot, query)
 
 
 def _priced(
-    candidate: Candidate, drafted: Any, levels: Any, gained: Array, tpot_s: Array, asked: AdviseQuery
+    candidate: Candidate, drafted: Any, levels: Any, gained: Array, tpot_s: Array, query: AdviseQuery
 ) -> Priced:
-    room = fits(candidate.scenario, asked.batches[:, None], np.asarray(drafted, float), asked)
+    room = fits(candidate.scenario, query.batches[:, None], np.asarray(drafted, float), query)
     room = np.broadcast_to(room, tpot_s.shape)
-    bound = asked.max_tpot_s
+    bound = query.max_tpot_s
     return Priced(candidate, drafted, levels, gained, tpot_s, room, room if bound is None else room & (tpot_s <= bound))
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PricedPoint:
     """A point of a candidate and its value by the objective, larger is better."""
 
     candidate: Candidate
@@ -138,16 +138,16 @@ class Point:
     value: float
 
 
-def best(priced: Priced, asked: AdviseQuery) -> Point | None:
+def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
     """The best point of one candidate, the smallest batch and draft on a tie; None where none is allowed."""
     if not priced.allowed.any():
         return None
-    worth = _value(asked, asked.batches[:, None], priced.tpot_s, priced.candidate.tp)
+    worth = _value(query, query.batches[:, None], priced.tpot_s, priced.candidate.tp)
     value = np.where(priced.allowed, worth, -np.inf)
     i, j = divmod(int(np.argmax(value)), value.shape[1])
-    return Point(
+    return PricedPoint(
         candidate=priced.candidate,
-        batch=int(asked.batches[i]),
+        batch=int(query.batches[i]),
         gamma=int(priced.drafted[j]),
         levels=int(priced.levels[j]),
         gained=float(priced.gained[j]),
@@ -156,14 +156,14 @@ def best(priced: Priced, asked: AdviseQuery) -> Point | None:
     )
 
 
-def _value(asked: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
+def _value(query: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
     """What the objective maximises: tokens/s of the group, minus the time per token, or minus its price."""
-    if asked.objective == "latency":
+    if query.objective == "latency":
         return -tpot_s
-    if asked.objective == "throughput":
+    if query.objective == "throughput":
         return batch / tpot_s
-    assert asked.price is not None
-    return -(float(asked.price) * tp / 3600.0 * 1e6) * tpot_s / batch
+    assert query.price is not None
+    return -(float(query.price) * tp / 3600.0 * 1e6) * tpot_s / batch
 
 
 def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:
@@ -175,22 +175,22 @@ def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:
     rate = np.concatenate([np.broadcast_to(batches[:, None], shape).ravel() for shape in shapes]) / speed
     order = np.argsort(speed, kind="stable")
     top = np.maximum.accumulate(rate[order])
-    kept = order[np.concatenate(([True], top[1:] > top[:-1] * (1 + 1e-9))) & np.isfinite(speed[order])]
+    unbeaten = order[np.concatenate(([True], top[1:] > top[:-1] * (1 + 1e-9))) & np.isfinite(speed[order])]
     starts = np.cumsum([0, *(x.tpot_s.size for x in priced)])
     points = []
-    for at in kept:
+    for at in unbeaten:
         which = int(np.searchsorted(starts, at, "right")) - 1
         i, j = divmod(int(at - starts[which]), shapes[which][1])
-        found = priced[which]
-        gamma, draft = int(found.drafted[j]), found.candidate.scenario.draft
+        winner = priced[which]
+        gamma, draft = int(winner.drafted[j]), winner.candidate.scenario.draft
         points.append(
             FrontPoint(
                 tpot_s=float(speed[at]),
                 throughput_tokens_per_s=float(rate[at]),
                 batch=int(batches[i]),
                 gamma=gamma,
-                tree_levels=int(found.levels[j]) or None,
-                tp=found.candidate.tp,
+                tree_levels=int(winner.levels[j]) or None,
+                tp=winner.candidate.tp,
                 draft=draft.name if gamma else None,
                 draft_kv=draft.kv.label() if gamma else None,
             )

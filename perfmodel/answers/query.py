@@ -1,13 +1,13 @@
 """A question in the user's words, and the scenario that it resolves to."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from typing import Any
 
 from perfmodel.answers import arguments as arg
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
-from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import find_acceptance
@@ -15,12 +15,12 @@ from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import ModelSpec, load_model, precision_of
-from perfmodel.specs.stacks import ENGINES, calibration_of
+from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
-from perfmodel.speculation.scenario import Accounting, Rollback, Scenario
-from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import MAX_BATCH
 
 DEFAULT_BATCH_RANGE = (32.0, 256.0)
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
@@ -30,7 +30,7 @@ GIVEN = "as given"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting(arg.Question):
+class CommonOptions(arg.Question):
     """What every question has: formats, constants, pages and memory."""
 
     weights: arg.Weights = None
@@ -46,25 +46,13 @@ class Setting(arg.Question):
     state_rollback: arg.StateRollback = "keep"
     memory_fraction: arg.MemoryFraction = DEFAULT_MEMORY_FRACTION
 
-    def check(self) -> None:
-        """See `Question.check`."""
-        self.within("kv_reread", 1, 1025, "a number from 1 (the cache is read once) to gamma + 1")
-        self.within("memory_fraction", 5e-324, 1, "a number above 0 and at most 1")
-        self.within("kv_page", 1, 2**20, "a whole number of tokens from 1 to 2^20")
-        self.within("topk_reuse", 0, 1, "a number from 0 to 1")
-        self.within("context_std", 0, 2**40, "0 or more tokens")
-        if self.engine is not None and self.engine not in ENGINES:
-            raise unknown_name("--engine", "engine", self.engine, ENGINES)
-        if self.state_rollback not in get_args(Rollback):
-            raise refuse("--state-rollback", None, f"one of {', '.join(get_args(Rollback))}", self.state_rollback)
-
     def query(self, **changes: Any) -> "Query":
         """The `Query` with the same values of what both have, and these changes."""
         return Query(**{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Setting):
+class Options(CommonOptions):
     """What a question about chains of drafted tokens has beside its model, device and workload."""
 
     draft: arg.Draft = "self"
@@ -82,10 +70,6 @@ class Options(Setting):
         low, high = self.ends
         if not 1 <= low < high <= MAX_BATCH:
             raise refuse("--batch-range", None, f"two rising numbers from 1 to {MAX_BATCH:.0f}", f"{low}..{high}")
-        if self.accounting not in get_args(Accounting):
-            raise unknown_name("--accounting", "accounting", self.accounting, get_args(Accounting))
-        self.within("new_tokens", 1, 100_000, "a whole number from 1 to 100000")
-        self.within("max_gamma", 0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}")
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -115,7 +99,6 @@ class Query(Options):
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
-        self.within("alpha", 0, 1, "a number from 0 to 1")
         if self.context_std:
             most = arg.value(self.context) / 3**0.5
             widest = f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)"

@@ -39,10 +39,10 @@ def parse_rate(given: str | float, flag: str) -> Acceptance | TreeAcceptance:
 
 def parse_chain_rate(given: str | float, flag: str, instead: str) -> Acceptance:
     """As `parse_rate`, without trees, whose place is `instead`."""
-    found = parse_rate(given, flag)
-    if isinstance(found, TreeAcceptance):
+    acceptance = parse_rate(given, flag)
+    if isinstance(acceptance, TreeAcceptance):
         raise InputError(f"{flag}: chains only, a tree's acceptance belongs to {instead}")
-    return found
+    return acceptance
 
 
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:

@@ -15,7 +15,7 @@ from perfmodel.answers.draft_lengths import (
     length_table,
     length_tables,
 )
-from perfmodel.answers.engine_lines import Export, Served, export, five_item_rows
+from perfmodel.answers.engine_lines import Export, ServedTarget, export, five_item_rows
 from perfmodel.answers.query import Options, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.text import devices, times
@@ -35,10 +35,10 @@ MAX_BATCHES = 256
 def _lookup(given: Any, flag: str) -> tuple[int, int]:
     """``MIN..MAX``, or one number for both. Raises InputError."""
     ends = given.split("..") if isinstance(given, str) else items(given)
-    found = [parse_count(end, flag) for end in ends]
-    if not 1 <= len(found) <= 2 or found[0] > found[-1]:
+    sizes = [parse_count(end, flag) for end in ends]
+    if not 1 <= len(sizes) <= 2 or sizes[0] > sizes[-1]:
         raise refuse(flag, None, "MIN..MAX, the smaller first", str(given))
-    return found[0], found[-1]
+    return sizes[0], sizes[-1]
 
 
 def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
@@ -58,7 +58,7 @@ class ScheduleQuery(Options):
     ]
     max_batch: Annotated[
         arg.Number | None,
-        arg.Argument(f"Largest batch size of the table (default: what fits, at most {MAX_BATCHES}).", "N", read=count),
+        arg.Argument("Largest batch size of the table.", "N", read=count, default=f"what fits, at most {MAX_BATCHES}"),
     ] = None
     gamma: Annotated[
         int | str | None,
@@ -89,11 +89,11 @@ class ScheduleQuery(Options):
         arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
     ] = 256
     draft_path: Annotated[
-        str | None, arg.Argument("Where the engine finds the draft or head (default: the id of --draft).", "PATH")
+        str | None, arg.Argument("Where the engine finds the draft or head.", "PATH", default="the id of --draft")
     ] = None
     model_path: Annotated[
         str | None,
-        arg.Argument("What the engine is to serve (default: the Hugging Face id of --model).", "PATH|ID"),
+        arg.Argument("What the engine is to serve.", "PATH|ID", default="the Hugging Face id of --model"),
     ] = None
     lookup: Annotated[
         tuple[int, int] | str,
@@ -163,7 +163,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     scenario = resolve(query, _acceptance(question))
     most = _fitting(scenario, contexts[-1], query) if question.max_batch is None else int(query.batch)
     tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
-    served = Served(
+    served = ServedTarget(
         question.model_path or hub_id(query.model),
         int(query.tp),
         "bf16" if query.weights is None else scenario.precision.weights.name,  # the checkpoint's own needs no flag

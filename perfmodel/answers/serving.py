@@ -7,7 +7,7 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer, Room
 from perfmodel.answers.arguments import asks, count, counts, numbers
 from perfmodel.answers.mixed import VLLM_GRAPH_SIZES, Served, best_gamma, mixed_memory, served
-from perfmodel.answers.query import UNUSED, Setting, assumed, resolve
+from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.text import times
 from perfmodel.errors import refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -16,7 +16,7 @@ MAX_SEQUENCES = 4096
 
 
 @dataclass(frozen=True)
-class ServingQuery(Setting):
+class ServingQuery(CommonOptions):
     """A question about one batch whose sequences differ in context and acceptance."""
 
     model: arg.Model
@@ -48,7 +48,7 @@ class ServingQuery(Setting):
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
     graph_sizes: Annotated[
         arg.Numbers | None,
-        arg.Argument("Token counts of captured CUDA graphs (default: vLLM's, to 512).", arg.COUNTS, read=counts),
+        arg.Argument("Token counts of captured CUDA graphs.", arg.COUNTS, read=counts, default="vLLM's, to 512"),
     ] = None
 
     def check(self) -> None:
@@ -60,7 +60,6 @@ class ServingQuery(Setting):
         allowed = f"a whole number from {kinds} (one sequence for each context and acceptance) to {MAX_SEQUENCES}"
         self.within("batch", kinds, MAX_SEQUENCES, allowed)
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
-        self.within("new_tokens", 1, 100_000, "a whole number from 1 to 100000")
         if self.gamma is not None and not (isinstance(self.gamma, int) and self.gamma >= 1):
             raise refuse("--gamma", None, "one whole number from 1 here, or auto", self.gamma)
         if not all(0 <= alpha <= 1 for alpha in self.alpha):

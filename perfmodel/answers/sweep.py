@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +29,8 @@ MAX_CASES = 10_000
 LABELS = ("model", "hardware", "tp", "draft", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration", "alpha")
 WHOLE = ("batch", "context_tokens", "gamma", "gamma_optimal", "fits", "max_batch", "ar_max_batch")
 COLUMNS = (
-    *(
-        "batch",
-        "context_tokens",
-        "gamma",
-        "target_s",
-        "draft_s",
-        "verify_s",
-        "overhead_s",
-        "tokens_per_iteration",
-        "speedup",
-    ),
+    *("batch", "context_tokens", "gamma", "target_s", "draft_s", "verify_s", "overhead_s"),
+    *("tokens_per_iteration", "speedup"),
     *("tpot_s", "ar_tpot_s", "throughput_tokens_per_s", "ar_throughput_tokens_per_s", "gamma_optimal"),
     *("speedup_at_gamma_optimal", "fits", "max_batch", "ar_max_batch"),
 )
@@ -127,34 +118,19 @@ class Grid(Options):
                 )
             yield query, contexts, resolve(query)
 
-    def fingerprint(self) -> str:
-        """Changes with the grid, the columns and the contents of every file that is named. Raises as `resolved`."""
-        import hashlib  # takes a while to load, and a what-if needs none
 
-        made = hashlib.sha256(repr((self.as_dict(), LABELS, COLUMNS, BLOCK_ROWS)).encode())
-        for _, _, scenario in self.resolved():
-            made.update(repr(scenario).encode())
-        return made.hexdigest()
-
-
-def blocks(grid: Grid, skip: int = 0) -> Iterator[Block]:
-    """The grid's rows in blocks of at most about `BLOCK_ROWS`, without the first `skip` blocks. Raises InputError."""
-    number = 0
+def blocks(grid: Grid) -> Iterator[Block]:
+    """The grid's rows in blocks of at most about `BLOCK_ROWS`. Raises InputError."""
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)
-        batches, lengths, gammas = (
-            np.asarray(grid.axis("batch"), float),
-            np.asarray(contexts, float),
-            grid.axis("gamma"),
-        )
+        batches, lengths = np.asarray(grid.axis("batch"), float), np.asarray(contexts, float)
+        gammas = grid.axis("gamma")
         pairs = len(batches) * len(contexts)
         step = max(BLOCK_ROWS // len(gammas), 1)
         for start in range(0, pairs, step):
-            number += 1
-            if number > skip:
-                index = np.arange(start, min(start + step, pairs))
-                batch, context = batches[index // len(contexts)], lengths[index % len(contexts)]
-                yield Block(labels, _columns(scenario, query, batch[:, None], context[:, None], gammas))
+            index = np.arange(start, min(start + step, pairs))
+            batch, context = batches[index // len(contexts)], lengths[index % len(contexts)]
+            yield Block(labels, _columns(scenario, query, batch[:, None], context[:, None], gammas))
 
 
 def _columns(
@@ -255,39 +231,3 @@ def pandas() -> Any:
     except ModuleNotFoundError:
         raise not_installed("to_frame", "pandas", "notebooks") from None
     return library
-
-
-class Sink(Protocol):
-    """Where blocks go. `open` says how many blocks an interrupted run has left; `close` makes the file whole
-    if it holds all rows; `leave` comes last, whatever has happened.
-    """
-
-    def open(self, fingerprint: str, *, resume: bool, overwrite: bool) -> int: ...
-    def write(self, block: Block) -> None: ...
-    def close(self, rows: int) -> None: ...
-    def leave(self) -> None: ...
-
-
-def run(
-    grid: Grid,
-    sink: Sink,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> int:
-    """Answer the grid into a sink and return its number of rows; `progress` is told how many are written, of how many.
-
-    What was written before an interruption stays, and `resume` goes on from there. Raises InputError for a question
-    that cannot be answered, and where the interrupted file belongs to another one.
-    """
-    written, fingerprint = 0, grid.fingerprint()
-    try:
-        for block in blocks(grid, sink.open(fingerprint, resume=resume, overwrite=overwrite)):
-            sink.write(block)
-            written += block.rows
-            progress(written, grid.rows)
-        sink.close(grid.rows)
-    finally:
-        sink.leave()
-    return grid.rows

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer, Room
 from perfmodel.answers.arguments import asks, value, whole
-from perfmodel.answers.query import UNUSED, Setting, assumed, resolve
+from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.answers.text import times
 from perfmodel.speculation.capacity import memory_of
@@ -25,7 +25,7 @@ Rates = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Shape(Setting):
+class _Shape(CommonOptions):
     rates: Rates
     size: Annotated[
         arg.Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
@@ -33,7 +33,10 @@ class _Shape(Setting):
     levels: Annotated[
         arg.Number | None,
         arg.Argument(
-            f"Most levels, the root's included (default: {DEFAULT_LEVELS}, or as many as are drafted).", "N", read=whole
+            "Most levels, the root's included.",
+            "N",
+            read=whole,
+            default=f"{DEFAULT_LEVELS}, or as many as are drafted",
         ),
     ] = None
     draft: arg.Draft = "self"

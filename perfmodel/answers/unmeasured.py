@@ -1,12 +1,11 @@
 """Drafts whose acceptance nobody measured: from which alpha on each would be worth its cost."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfmodel.answers.candidates import AdviseQuery, find_candidates, unmeasured
-from perfmodel.answers.prices import Point, Priced, price
+from perfmodel.answers.prices import Priced, PricedPoint, price
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 MOST_BATCHES = 256
@@ -25,38 +24,35 @@ class BreakEven:
     smallest_alpha: float
 
 
-def break_evens(asked: AdviseQuery, baseline: Point) -> tuple[BreakEven, ...]:
+def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, ...]:
     """One for each draft without an acceptance, with the KV method that needs the least; the least alpha first.
 
     On as many devices as the best baseline has. A draft that would not pay at alpha 1 is left out.
     """
-    rates = {f"{name}@{kv.label()}": "1" for name, kv in unmeasured(asked)}
+    rates = {f"{name}@{kv.label()}": "1" for name, kv in unmeasured(query)}
     if not rates:
         return ()
-    step = -(-asked.batches.size // MOST_BATCHES)
-    batches = tuple(np.union1d(asked.batches[::step], [baseline.batch]))
+    step = -(-query.batches.size // MOST_BATCHES)
+    batches = tuple(np.union1d(query.batches[::step], [baseline.batch]))
     accepted = replace(
-        asked, rate=rates, draft=None, draft_kv=None, acceptance=None, batch=batches, tp=(baseline.candidate.tp,)
+        query, rate=rates, draft=None, draft_kv=None, acceptance=None, batch=batches, tp=(baseline.candidate.tp,)
     )
     alone, candidates, _ = find_candidates(accepted)
     _, drafted = price(alone, candidates, accepted)
-    return _least(found for x in drafted if (found := _break_even(x, accepted, baseline)) is not None)
+    least: dict[str, BreakEven] = {}
+    reachable = [even for x in drafted if (even := _break_even(x, accepted, baseline)) is not None]
+    for even in sorted(reachable, key=lambda even: even.smallest_alpha):
+        least.setdefault(even.draft, even)
+    return tuple(least.values())
 
 
-def _least(found: Iterable[BreakEven]) -> tuple[BreakEven, ...]:
-    each: dict[str, BreakEven] = {}
-    for one in sorted(found, key=lambda one: one.smallest_alpha):
-        each.setdefault(one.draft, one)
-    return tuple(each.values())
-
-
-def _break_even(priced: Priced, asked: AdviseQuery, baseline: Point) -> BreakEven | None:
+def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> BreakEven | None:
     """Of a candidate priced at alpha 1: at a gamma, the least alpha is that of the fewest tokens per iteration."""
-    enough_s = np.full(asked.batches.shape, baseline.tpot_s)
-    if asked.objective != "latency":
-        enough_s *= asked.batches / baseline.batch
-    if asked.max_tpot_s is not None:
-        enough_s = np.minimum(enough_s, asked.max_tpot_s)
+    enough_s = np.full(query.batches.shape, baseline.tpot_s)
+    if query.objective != "latency":
+        enough_s *= query.batches / baseline.batch
+    if query.max_tpot_s is not None:
+        enough_s = np.minimum(enough_s, query.max_tpot_s)
     needed = np.where(priced.fits, priced.tpot_s * priced.gained / enough_s[:, None], np.inf)
     fewest = np.maximum(needed.min(axis=0), 1.0)
     reachable = fewest <= priced.drafted + 1.0
@@ -71,6 +67,6 @@ def _break_even(priced: Priced, asked: AdviseQuery, baseline: Point) -> BreakEve
         draft_kv=draft.kv.label(),
         draft_tp=draft.tensor_parallel,
         gamma=int(gammas[at]),
-        batch=int(asked.batches[np.argmin(needed[:, column])]),
+        batch=int(query.batches[np.argmin(needed[:, column])]),
         smallest_alpha=float(alphas[at]),
     )

@@ -59,7 +59,8 @@ INSTEAD = {
 }
 """Verb -> flag of other verbs that it does not have -> what it has."""
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this typer has it from
-EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate") | {"scipy": "fit"}
+EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate")
+EXTRA_OF |= {"scipy": "fit", "httpx": "engine"}
 """Module that a base installation lacks -> the extra that brings it."""
 
 

@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from functools import partial
 
-import typer
-
 from perfmodel.answers.advise import Advice, Pick
 from perfmodel.answers.advise import advise as answer
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.prices import FrontPoint
 from perfmodel.answers.text import seconds, times
 from perfmodel.answers.verdict import SENTENCES
-from perfmodel.cli.options import PLAIN, Json, Verbose, takes
+from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
 
-app = typer.Typer(**PLAIN)
+app = App()
 COLOURS = {"speculate": "green", "do_not_speculate": "red", "infeasible": "red"}
 DRAFT = Column("draft", left=True)
 

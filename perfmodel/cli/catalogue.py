@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from perfmodel.answers.answer import SCHEMA_VERSION
 from perfmodel.cli import output
-from perfmodel.cli.options import PLAIN, Json
+from perfmodel.cli.options import App, Json
 from perfmodel.errors import InputError, unknown_name
 
 
@@ -72,7 +72,7 @@ class Catalogue:
 def app_of(catalogue: Catalogue) -> typer.Typer:
     """The three verbs of one kind."""
     argument = catalogue.argument
-    app = typer.Typer(**PLAIN, cls=Verbs, no_args_is_help=True, help=f"The {catalogue.noun}s: list, show, check.")
+    app = App(cls=Verbs, no_args_is_help=True, help=f"The {catalogue.noun}s: list, show, check.")
 
     @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.")
     def listed(json: Json = False) -> None:

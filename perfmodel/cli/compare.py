@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-import typer
-
 from perfmodel.answers.batching import Disaggregation
 from perfmodel.answers.compare import CompareQuery, Comparison
 from perfmodel.answers.compare import compare as answer
 from perfmodel.answers.text import seconds, size, tokens
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, each, say, show_rows, table
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command()

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli.options import PLAIN, takes
+from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.writing import destination, write
 
-app = typer.Typer(**PLAIN)
+app = App()
 Output = Annotated[
     Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: an .html file, replaced.")
 ]

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 
-import typer
-
 from perfmodel.answers.hierarchy import Hierarchy, HierarchyQuery
 from perfmodel.answers.hierarchy import hierarchy as answer
 from perfmodel.answers.text import seconds, times
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, each, fit, say, show_rows, table, warn_where
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command()

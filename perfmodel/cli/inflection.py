@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 
-import typer
-
 from perfmodel.answers.inflection import ContextLengths, Inflection, InflectionQuery
 from perfmodel.answers.inflection import inflection as answer
 from perfmodel.answers.text import tokens
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, each, say, show_rows, table
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command()

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 
-import typer
-
 from perfmodel.answers.inverse import Inverse, InverseQuery
 from perfmodel.answers.inverse import inverse as answer
 from perfmodel.answers.text import NONE, times, tokens
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, each, say, show_rows, table, warn_where
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command()

@@ -1,14 +1,12 @@
 """``perfmodel moe``: what a mixture of experts does to speculation, by batch size."""
 
-import typer
-
 from perfmodel.answers.moe import MoE, MoEQuery
 from perfmodel.answers.moe import moe as answer
 from perfmodel.answers.text import times
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import say, show, table, warn
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command()

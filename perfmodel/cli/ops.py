@@ -1,14 +1,12 @@
 """``perfmodel ops``: what one pass does, operation by operation."""
 
-import typer
-
 from perfmodel.answers.ops import Ops, OpsQuery
 from perfmodel.answers.ops import ops as answer
 from perfmodel.answers.text import count, devices, limiter, seconds, size
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, say, show, table
 
-app = typer.Typer(**PLAIN)
+app = App()
 COLUMNS = (
     *("op", Column("kernels", spare=3), Column("FLOPs", spare=4), "weights", "KV", Column("other", spare=2)),
     *(Column("FLOP/B", spare=5), Column("lower", spare=1), "predicted", "limited by"),

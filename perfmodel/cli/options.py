@@ -1,50 +1,100 @@
-"""Flags from the arguments of a question: `takes` gives them to a command, which gets the question made of them."""
+"""Flags from declared arguments: `takes` gives a command those of a question, `flagged` those of its own parameters."""
 
 import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from perfmodel.answers.arguments import Argument, Question, Read, arguments, flag, required
+from perfmodel.answers.arguments import OUTPUT, Argument, Question, Read, arguments, declared_by, required
+from perfmodel.cli.help import Verb
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
 """Answers of one command: some ten seconds of them."""
-PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-"""How every `typer.Typer` of the command line is made."""
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all there is to say.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Command = Callable[..., Any]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all there is to say.", rich_help_panel=OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT)]
 
 
-def takes(
-    kind: type[Question], *several: str, max_points: int = MAX_POINTS
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+class App(typer.Typer):
+    """A `typer.Typer` as all of the command line is made, whose commands print their flags in groups."""
+
+    def __init__(self, **settings: Any) -> None:
+        plain: dict[str, Any] = {
+            "add_completion": False,
+            "rich_markup_mode": None,
+            "pretty_exceptions_enable": False,
+        }
+        super().__init__(**plain | settings)
+
+    def command(  # type: ignore[override]
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[Command], Command]:
+        """See `typer.Typer.command`."""
+        return super().command(name, **{"cls": Verb} | settings)
+
+
+def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> Callable[[Command], Command]:
     """Replace a command's first parameter, a question of `kind`, by one flag for each of its arguments.
 
     several: arguments that may be lists; the command then gets a list of questions, one for each combination.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         _, *rest = inspect.signature(command).parameters.values()
 
         @wraps(command)
-        def filled(**values: Any) -> None:
+        def filled(**values: Any) -> Any:
             given = {name: values.pop(name) for name in arguments(kind)}
-            typed = {name: value for name, value in given.items() if value not in (None, False, [])}
+            typed = {name: value for name, value in given.items() if _is_typed(value)}
             questions = list(made(kind, typed, several, max_points))
-            command(questions if several else questions[0], **values)
+            return command(questions if several else questions[0], **values)
 
-        kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in rest]
-        parameters = [*(_parameter(kind, *item) for item in arguments(kind).items()), *kept]
-        filled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        filled.__annotations__ = {p.name: p.annotation for p in parameters}
-        return filled
+        defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
+        own = [
+            _parameter(name, argument, None if required(kind, name) else defaults[name], required(kind, name))
+            for name, argument in arguments(kind).items()
+        ]
+        return _with(filled, [*own, *rest])
 
     return decorate
+
+
+def flagged(command: Command) -> Command:
+    """Let a command's own parameters that are annotated with an `Argument` be flags, each read before it is called."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters = inspect.signature(command).parameters
+    declared = {name: argument for name, hint in hints.items() if (argument := declared_by(hint)) is not None}
+
+    @wraps(command)
+    def called(**values: Any) -> Any:
+        read = {
+            name: argument.value(values[name], name) if _is_typed(values[name]) else parameters[name].default
+            for name, argument in declared.items()
+        }
+        return command(**values | read)
+
+    made_of = [
+        _parameter(name, declared[name], p.default, p.default is p.empty) if name in declared else p
+        for name, p in parameters.items()
+    ]
+    return _with(called, made_of)
+
+
+def _is_typed(value: Any) -> bool:
+    return value not in (None, False, [])
+
+
+def _with(command: Command, parameters: list[inspect.Parameter]) -> Command:
+    """The command with a signature that typer makes flags of."""
+    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    command.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in kept}
+    return command
 
 
 def made(kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int) -> Iterator[Question]:
@@ -54,16 +104,18 @@ def made(kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], 
         if argument.many is None or argument.many is argument.read or name not in typed:
             continue
         if name in several:
-            lists[name] = argument.many(typed[name], flag(name))
-        elif (found := _how_many(argument.many, typed[name])) > 1:
-            raise InputError(f"{flag(name)}: must be one value here, given {found}; `perfmodel sweep` takes lists")
+            lists[name] = argument.many(typed[name], argument.named(name))
+        elif (values := _how_many(argument.many, typed[name])) > 1:
+            raise InputError(
+                f"{argument.named(name)}: must be one value here, given {values}; `perfmodel sweep` takes lists"
+            )
     points = math.prod(map(len, lists.values()))
     if points > max_points:
-        flags = ", ".join(flag(name) for name in several)
+        flags = ", ".join(arguments(kind)[name].named(name) for name in several)
         raise InputError(f"{flags}: at most {max_points} points here, given {points}; `perfmodel sweep` takes more")
     order = [name for name in several if name in lists]
-    for values in itertools.product(*(lists[name] for name in order)):
-        yield kind(**typed | dict(zip(order, values, strict=True)))
+    for point in itertools.product(*(lists[name] for name in order)):
+        yield kind(**typed | dict(zip(order, point, strict=True)))
 
 
 def _how_many(many: Read, text: str) -> int:
@@ -74,27 +126,30 @@ def _how_many(many: Read, text: str) -> int:
         return 1
 
 
-def _parameter(kind: type[Question], name: str, argument: Argument) -> inspect.Parameter:
-    default = inspect.signature(kind).parameters[name].default
-    needed = required(kind, name)
-    shown = argument.default or (None if default is None or argument.repeated else _spelled(default))
-    option = typer.Option(
-        flag(name),
-        *argument.also.split(),
-        metavar=argument.metavar or None,
-        help=argument.help,
-        show_default=False if shown is None or needed else shown,
+def _parameter(name: str, argument: Argument, default: Any, needed: bool) -> inspect.Parameter:
+    """The parameter that typer makes the flag, or the place, of an argument of."""
+    switch = default is False
+    shown = argument.default or (
+        None if default is None or default is False or argument.repeated else _spelled(default)
     )
-    typed: Any = bool if default is False else list[str] | None if argument.repeated else str if needed else str | None
+    common: dict[str, Any] = {
+        "metavar": argument.metavar or None,
+        "help": argument.help,
+        "show_default": False if shown is None or needed else shown,
+        "rich_help_panel": argument.group,
+    }
+    if argument.place:
+        option = typer.Argument(**common)
+    else:
+        option = typer.Option(argument.named(name), *argument.also.split(), **common)
+    typed: Any = bool if switch else list[str] | None if argument.repeated else str if needed else str | None
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if needed else default if default is False else None,
+        default=inspect.Parameter.empty if needed else default if switch else None,
         annotation=Annotated[typed, option],
     )
 
 
-def _spelled(default: Any) -> str | None:
-    if default is False:
-        return None
+def _spelled(default: Any) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)

@@ -13,7 +13,7 @@ from perfmodel.answers.arguments import COUNTS, Argument, Numbers, counts, liste
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.query import UNUSED, Options, Query, resolve
 from perfmodel.cli.catalogue import Verbs
-from perfmodel.cli.options import PLAIN, takes
+from perfmodel.cli.options import App, takes
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -22,7 +22,7 @@ from perfmodel.speculation.workload import Workload
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-app = typer.Typer(**PLAIN, cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .png or .svg.")
+app = App(cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
 SPAN = "LOW..HIGH"
 DEFAULTS: dict[str, dict[str, Any]] = {

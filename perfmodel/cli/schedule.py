@@ -2,17 +2,15 @@
 
 import json as json_module
 
-import typer
-
 from perfmodel.answers.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.schedule import Schedule, ScheduleQuery
 from perfmodel.answers.schedule import schedule as answer
 from perfmodel.answers.text import seconds, times
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command()

@@ -1,14 +1,12 @@
 """``perfmodel serving``: what a served batch does that one batch, one context and one acceptance leave out."""
 
-import typer
-
 from perfmodel.answers.serving import Serving, ServingQuery
 from perfmodel.answers.serving import serving as answer
 from perfmodel.answers.text import seconds, times
-from perfmodel.cli.options import PLAIN, Json, takes
+from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import say, show, table, warn
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command()

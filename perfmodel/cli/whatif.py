@@ -11,10 +11,10 @@ from perfmodel.answers.whatif import WhatIf
 from perfmodel.answers.whatif import whatif as answer
 from perfmodel.cli import panel
 from perfmodel.cli.brief import brief
-from perfmodel.cli.options import PLAIN, Json, Verbose, takes
+from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import each, show, show_rows
 
-app = typer.Typer(**PLAIN)
+app = App()
 Sensitivity = Annotated[
     bool, typer.Option("--sensitivity", help="Also move each uncertain input by itself and rank what that does.")
 ]

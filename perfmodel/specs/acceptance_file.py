@@ -23,7 +23,7 @@ class StandardError(BaseModel):
     positions: tuple[Count | None, ...]
 
 
-class _Row(BaseModel):
+class AcceptanceEntry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     target: str = Field(min_length=1)
@@ -37,7 +37,7 @@ class _Row(BaseModel):
     standard_error: StandardError | None = None
 
     @model_validator(mode="after")
-    def _one_rate(self) -> "_Row":
+    def _one_rate(self) -> "AcceptanceEntry":
         if sum(value is not None for value in (self.alpha, self.positions, self.histogram)) != 1:
             raise ValueError("one of alpha, positions and histogram must be given, and only one")
         if self.histogram is not None and not sum(self.histogram):
@@ -52,7 +52,7 @@ class AcceptanceFile(BaseModel):
 
     schema_version: Literal[1]
     source: str = Field(min_length=3)
-    rows: tuple[_Row, ...] = Field(min_length=1)
+    rows: tuple[AcceptanceEntry, ...] = Field(min_length=1)
 
 
 def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
@@ -62,7 +62,7 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
-        made = AcceptanceRow(
+        entry = AcceptanceRow(
             source=f"{parsed.source}{_uncertainty(row.standard_error)} ({path})",
             target=row.target,
             draft=row.draft,
@@ -72,7 +72,7 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
             alpha=row.alpha,
             positions=positions,
         )
-        if rows.setdefault((made.subject, made.context_tokens), made) is not made:
+        if rows.setdefault((entry.subject, entry.context_tokens), entry) is not entry:
             raise InputError(
                 f"{path}: rows.{number}: the same target, draft, method, budget and context as an earlier row"
             )

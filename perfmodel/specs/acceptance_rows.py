@@ -1,6 +1,6 @@
 """Acceptance rates that somebody measured, published rows or a user's file, looked up by what they were measured on.
 
-Plain data only; `perfmodel.speculation.acceptance` turns a found row into tokens per iteration.
+Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
 """
 
 import csv
@@ -83,22 +83,22 @@ def find_acceptance(
     """
     where = (target, draft, kv_name, kv_budget)
     known = published_rows() if rows is None else tuple(rows)
-    found = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
+    measured = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
     remedy = "give --alpha, --tokens-per-iteration or --acceptance FILE"
     what = f"{target} with draft {draft}, {_spell(kv_name, kv_budget)}"
-    if not found:
+    if not measured:
         have = sorted({f"{r.target} with draft {r.draft}, {_spell(r.draft_kv, r.kv_budget_tokens)}" for r in known})
         shown = "; ".join(have[:3]) + ("; ..." if len(have) > 3 else "")
         raise InputError(f"{flag}: no acceptance measured for {what}; {remedy} (measured: {shown or 'none'})")
-    first, last = found[0].context_tokens, found[-1].context_tokens
+    first, last = measured[0].context_tokens, measured[-1].context_tokens
     if not first <= context <= last:
         span = f"{first:g}" if first == last else f"{first:g} to {last:g}"
         raise InputError(f"{flag}: acceptance of {what} was measured at {span} tokens, given {context:g}; {remedy}")
-    for row in found:
+    for row in measured:
         if row.context_tokens == context:
             return row
-    above = next(i for i, row in enumerate(found) if row.context_tokens > context)
-    return _between(found[above - 1], found[above], context, f"{flag}: {what}")
+    above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
+    return _between(measured[above - 1], measured[above], context, f"{flag}: {what}")
 
 
 def _spell(kv_name: str, kv_budget: int | None) -> str:

@@ -63,14 +63,14 @@ class Engines(Frozen):
 
     def places(self) -> dict[str, Stated]:
         """Every constant by its place."""
-        found = {f"all.{name}": stated for name, stated in self.constants.items()}
+        places = {f"all.{name}": stated for name, stated in self.constants.items()}
         for architecture, constants in self.architectures.items():
-            found |= {f"{architecture}.{name}": stated for name, stated in constants.items()}
+            places |= {f"{architecture}.{name}": stated for name, stated in constants.items()}
         for word, engine in self.engines.items():
-            found |= {f"{word}.{name}": stated for name, stated in engine.constants.items()}
+            places |= {f"{word}.{name}": stated for name, stated in engine.constants.items()}
             for architecture, constants in engine.architectures.items():
-                found |= {f"{word}.{architecture}.{name}": stated for name, stated in constants.items()}
-        return found
+                places |= {f"{word}.{architecture}.{name}": stated for name, stated in constants.items()}
+        return places
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
         """Name of each constant that this engine has on this architecture -> its place."""
@@ -95,7 +95,7 @@ def architecture_of(gpu: str) -> str:
 
 def part_of(fit: Fit, chosen: dict[str, str]) -> Fit:
     """The part of the covariance that belongs to these places, under the constants' own names."""
-    kept = [(i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place]
-    kept.sort()
-    rows = tuple(tuple(fit.correlation[i][j] for j, _ in kept[: k + 1]) for k, (i, _) in enumerate(kept))
-    return Fit(parameters=tuple(name for _, name in kept), correlation=rows)
+    members = [(i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place]
+    members.sort()
+    rows = tuple(tuple(fit.correlation[i][j] for j, _ in members[: k + 1]) for k, (i, _) in enumerate(members))
+    return Fit(parameters=tuple(name for _, name in members), correlation=rows)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.answers.draft_lengths import _table, catch_up, length_table, length_tables
-from perfmodel.answers.engine_lines import Served, export, five_item_rows
+from perfmodel.answers.engine_lines import ServedTarget, export, five_item_rows
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.schedule import schedule
 from perfmodel.drafts import kinds
@@ -157,7 +157,7 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
 def handed(draft: dict, path: str | None = None, **flags):
     s = scenario(**draft)
     table = length_table(s, (4096.0,), 64, 6, **flags)
-    return table, export(table, s.draft, Served("meta-llama/Llama-3.1-8B"), path)
+    return table, export(table, s.draft, ServedTarget("meta-llama/Llama-3.1-8B"), path)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_no_method_is_invented_for_a_sparse_draft() -> None:
     for draft in ({"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "llama-3.2-1b", "draft_kv": "snapkv:1024"}):
         s = scenario(**draft, alpha=0.95)
         table = length_table(s, (65536.0,), 16, 4)
-        out = export(table, s.draft, Served("x"))
+        out = export(table, s.draft, ServedTarget("x"))
         assert (out.vllm, out.vllm_line, out.sglang) == (None, None, None)
         assert any("open RFC" in note for note in out.notes)
 
@@ -230,14 +230,14 @@ def test_a_head_without_a_path_is_asked_for() -> None:
 def test_the_line_serves_what_was_modelled() -> None:
     s = scenario()
     table = length_table(s, (4096.0,), 64, 6)
-    served = Served("x", 4, "fp8", "fp8", 0.5)
+    served = ServedTarget("x", 4, "fp8", "fp8", 0.5)
     out = export(table, replace(s.draft, tensor_parallel=4), served, "some/head")
     assert out.vllm_line.startswith(
         "vllm serve x --tensor-parallel-size 4 --quantization fp8 --kv-cache-dtype fp8 --gpu-memory-utilization 0.5 "
         "--max-num-seqs 64 --speculative-config"
     )
     assert "--tp 4 --quantization fp8 --kv-cache-dtype fp8_e4m3 --mem-fraction-static 0.5" in out.sglang_line
-    notes = export(table, s.draft, Served("x", weights="int4-g32", kv_dtype="int8"), "some/head").notes
+    notes = export(table, s.draft, ServedTarget("x", weights="int4-g32", kv_dtype="int8"), "some/head").notes
     assert any("int4-g32 weights" in note for note in notes)
     assert any("SGLang has no int8 KV cache" in note for note in notes)
     assert not any("vLLM has no" in note for note in notes), "int8_per_token_head"
@@ -247,12 +247,12 @@ def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
     s = scenario()
     table = length_table(s, (4096.0,), 64, 6)
     for degree, fine in ((1, True), (2, False), (4, True)):
-        out = export(table, replace(s.draft, tensor_parallel=degree), Served("x", 4), "some/head")
+        out = export(table, replace(s.draft, tensor_parallel=degree), ServedTarget("x", 4), "some/head")
         assert (out.vllm is not None) == fine
         assert any("on 1 or 4 devices, not on 2" in note for note in out.notes) == (not fine)
     small = scenario(draft="llama-68m")
     table = length_table(small, (1024.0,), 64, 6)
-    out = export(table, small.draft, Served("x", vocab_size=128_256))
+    out = export(table, small.draft, ServedTarget("x", vocab_size=128_256))
     assert (out.vllm, out.sglang) == (None, None)
     assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
 
@@ -262,28 +262,6 @@ def test_nothing_gained_nothing_served() -> None:
     assert table.max_tokens == 0
     assert table.speedup == pytest.approx(1.0)
     assert (out.vllm, out.sglang) == (None, None)
-
-
-@pytest.mark.parametrize("model", files.bundled_names("models"))
-def test_every_bundled_pair_gets_a_table(model: str) -> None:
-    """Every device; the JSON, read back by the schema, covers every batch size once and says what the table says."""
-    target = load_model(model)
-    for gpu in files.bundled_names("gpus"):
-        if "bf16" not in load_gpu(gpu).peak:
-            with pytest.raises(InputError, match="bf16"):
-                resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
-            continue
-        s = resolve(Query(model, gpu, 1, 1, draft="eagle", alpha=0.7))
-        table = length_table(s, (2048.0,), 64, 5)
-        assert_covers(table, 64)
-        assert max(table.by_constant) * (1 - 1e-12) <= table.speedup < 6
-        assert table.by_constant[0] == pytest.approx(1.0)
-        out = export(table, s.draft, Served(target.hf_id or model), "some/head")
-        if not table.max_tokens:
-            assert out.vllm is None
-            continue
-        back = VLLMConfig.model_validate_json(json.dumps(out.vllm))
-        assert by_batch(back, 64) == {b: table.tokens(b) for b in range(1, 65)}
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,7 +6,6 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from perfmodel.answers.frames import read_frame
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
@@ -43,9 +42,7 @@ def _sweep(suffix: str) -> Callable[[Path, bool], list[str]]:
     def arguments(folder: Path, again: bool) -> list[str]:
         asked = ["--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "1..16", "--context", "1000..64000+1000"]
         drafts = ["--draft-kv", "full,streamingllm:512,quest:1024,snapkv:512,tova:512", "--alpha", "0.6,0.8"]
-        output = ["--gamma", "1..3", "-o", str(folder / f"out{suffix}")]
-        resume = again and (folder / f"out{suffix}.part.json").exists()
-        return ["sweep", *asked, *drafts, *output, *(["--resume"] if resume else [])]
+        return ["sweep", *asked, *drafts, "--gamma", "1..3", "-o", str(folder / f"out{suffix}")]
 
     return arguments
 
@@ -129,6 +126,12 @@ def _read_by(read: Callable[[Path], object]) -> Check:
     return whole
 
 
+def _table(path: Path) -> object:
+    import pandas
+
+    return (pandas.read_csv if path.suffix == ".csv" else pandas.read_parquet)(path)
+
+
 def _calibration(path: Path) -> object:
     return load_calibration(str(path))
 
@@ -148,8 +151,8 @@ def _journalled(folder: Path) -> set[str]:
 def jobs(url: str) -> tuple[Job, ...]:
     """What is attacked."""
     return (
-        Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(read_frame), True),
-        Job("sweep to Parquet", _sweep(".parquet"), "out.parquet", _read_by(read_frame), True),
+        Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(_table), True),
+        Job("sweep to Parquet", _sweep(".parquet"), "out.parquet", _read_by(_table), True),
         Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled, 0.6),
         Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled, 0.6),
         Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True, share=0.4),

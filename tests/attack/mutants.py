@@ -24,6 +24,7 @@ FOLDERS = {
     "perfmodel/costs": "tests/costs",
     "perfmodel/kv": "tests/kv",
     "validate/fit": "tests/validate/fit",
+    "validate/studies": "tests/validate/studies",
 }
 """Code -> its own tests, and no others."""
 TIMES = 3

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from perfmodel.answers.frames import read_frame
 from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.errors import InputError
 from perfmodel.specs import published, published_systems
@@ -17,7 +16,6 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import load_model
-from perfmodel.validate.accuracy import gate, golden, history
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import Subject, import_file
 from perfmodel.validate.engine.record import EnginePoint, header, read_engine_record, text_of
@@ -26,6 +24,7 @@ from perfmodel.validate.engine.timing import Said
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record, withdrawn
+from perfmodel.validate.studies import gate, golden, history
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
@@ -188,17 +187,6 @@ def _withdrawn(path: Path) -> None:
     withdrawn(folder)
 
 
-@cache
-def _table() -> bytes:
-    import io
-
-    import pandas
-
-    held = io.BytesIO()
-    pandas.DataFrame({"alpha": [0.5, 0.6], "fits": [True, False], "speedup": [1.5, 2.0]}).to_parquet(held)
-    return held.getvalue()
-
-
 def _engine(path: Path) -> None:
     formats.read(path, Said(batch=4, input=512, output=128, gamma=3, accepted=2.0))
 
@@ -237,11 +225,9 @@ READERS: dict[str, Reader] = {
         files("tests/validate/engine/files/*.txt", "tests/validate/engine/files/sglang*.json*"),
         lambda p: import_file(p, None, SUBJECT),
     ),
-    "table": Reader(given(("alpha,fits,speedup\n0.5,True,1.5\n,,2\n", ".csv")), read_frame),
     "safetensors index": Reader(given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _index),
 }
 BINARY: dict[str, tuple[Callable[[], bytes], str, Callable[[Path], object]]] = {
-    "Parquet": (_table, ".parquet", read_frame),
     "safetensors": (_tensors, ".safetensors", _weights),
 }
 SHARE = {"accuracy record": 0.1, "golden grid": 0.3}

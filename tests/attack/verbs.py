@@ -111,7 +111,7 @@ PLACES = {"--output", "--out", "--plot", "--plot-engines", "--markdown", "--base
 """Where something is written: only names of the folder that the suite works in."""
 WORK = (
     "harness.side_by_side.compare", "harness.acceptance.measure", "harness.measure.run_plan",
-    "harness.micro.run.run_micro", "accuracy.record.record", "fit.engine_make.make", "cli.trees.planned",
+    "harness.micro.run.run_micro", "studies.record.record", "studies.engines.make", "cli.trees.planned",
     "cli.accuracy.write_all", "cli.calibrate.write_all", "cli.measure.write",
 )  # fmt: skip
 """Calls of perfmodel.validate with which minutes of work begin, or which write into the source tree: a command that

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perfmodel.answers.draft_lengths import LengthTable, Range
-from perfmodel.answers.engine_lines import Export, Served, export
+from perfmodel.answers.engine_lines import Export, ServedTarget, export
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.engine_config import CHECKED
 
@@ -49,7 +49,7 @@ def emitted() -> dict[str, Export]:
         draft = resolve(Query(**question)).draft  # type: ignore[arg-type]
         rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
-        served = Served("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
+        served = ServedTarget("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
         own = draft.model.hf_id if "llama-3.2-1b" in str(asked["draft"]) else None
         path = HEAD if str(asked["draft"]).startswith(HEADS) else own
         found[name] = export(table, draft, served, path)

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 
@@ -25,12 +23,6 @@ def write(folder, rows, name="rows.json", **head):
     path = folder / name
     path.write_text(json.dumps({"schema_version": 1, "source": "a measurement", "rows": rows} | head))
     return path
-
-
-def test_published_rows_are_bundled_with_their_source():
-    rows = published_rows()
-    assert len(rows) == 6
-    assert all(row.subject == SUBJECT and row.source.startswith("MagicDec") for row in rows)
 
 
 @pytest.mark.parametrize(("context", "alpha"), [(4000, 0.84), (32_000, 0.81), (100_000, 0.79)])
@@ -91,19 +83,6 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
         find_acceptance("t", "self", "snapkv", 2049, 1500, found)
 
 
-def test_yaml_is_read_too(tmp_path):
-    path = tmp_path / "rows.yaml"
-    path.write_text(
-        "schema_version: 1\nsource: my run\nrows:\n"
-        "- {target: t, draft: self, draft_kv: full, context_tokens: 8000, histogram: [0, 0, 5]}\n"
-    )
-    (row,) = read_acceptance(path)
-    assert row.positions == (1.0, 1.0)
-    assert find_acceptance("t", "self", "full", None, 8000, [row]) is row
-    with pytest.raises(InputError, match="measured at 8000 tokens, given 8001"):
-        find_acceptance("t", "self", "full", None, 8001, [row])
-
-
 @pytest.mark.parametrize(
     ("rows", "head", "says"),
     [
@@ -154,12 +133,3 @@ def test_histogram_by_hand_and_its_refusals():
 def test_a_row_without_a_rate_makes_no_acceptance():
     with pytest.raises(InputError, match="alpha or positions"):
         Acceptance.from_row(AcceptanceRow("nowhere", *SUBJECT, 1000.0))
-
-
-def test_bundled_rows_need_no_pydantic():
-    code = (
-        "import sys; from perfmodel.specs.acceptance_rows import published_rows; published_rows();"
-        "print('pydantic' in sys.modules, 'numpy' in sys.modules)"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.split() == ["False", "False"]

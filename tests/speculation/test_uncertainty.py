@@ -30,8 +30,8 @@ from perfmodel.speculation.uncertainty import (
     with_calibration,
     with_values,
 )
-from perfmodel.validate.accuracy.record import coverage
 from perfmodel.validate.fit.recipes import RECIPES
+from perfmodel.validate.studies.record import coverage
 
 OWN = "h100-sxm-80gb.magicdec"
 ASKED = Query(

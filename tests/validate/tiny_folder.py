@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.weights import save_tensors
-from perfmodel.validate.lm.train import configuration
+from perfmodel.validate.studies.train import configuration
 
 TEXT = "the of and a to in he was that it his her with as had she for on at by which my be from not you all"
 WORDS = TEXT.split(" ")

@@ -1,7 +1,8 @@
-"""``perfmodel validate accuracy | history``: the gate, and how accuracy moved."""
+"""``perfmodel validate accuracy | history``: this repository's gate, and how its accuracy moved; for maintainers."""
 
 import datetime
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,20 @@ import typer
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.validate.records.store import BUNDLED, IN_CHECKOUT
+from perfmodel.validate.records.store import BUNDLED
 from perfmodel.writing import Content, destination, write, write_all
 
 CHECK_FAILED = 1
 MOVED_SHOWN = 5
+
+
+def need_studies(verb: str) -> None:
+    """Raises InputError in an installed package, which has no ``validate/studies``."""
+    if find_spec("perfmodel.validate.studies") is None:
+        raise InputError(
+            f"perfmodel validate {verb}: is for maintainers, in a checkout of this project; "
+            "your own records: perfmodel validate check --results DIR"
+        )
 
 
 def accuracy(
@@ -28,20 +38,19 @@ def accuracy(
         Path | None, typer.Option(help="Only draw the errors of serving engines here (.png or .svg).")
     ] = None,
 ) -> None:
-    """Replay every published set and own record and compare with results/accuracy.json; exit status 1 on FAIL."""
-    from perfmodel.validate.accuracy import gate, golden
-    from perfmodel.validate.accuracy import record as module
+    """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on FAIL."""
+    need_studies("accuracy")
     from perfmodel.validate.accuracy.compare import SETS, gated_sets
+    from perfmodel.validate.studies import gate, golden
+    from perfmodel.validate.studies import record as module
 
     if plot_engines:
         from perfmodel import plots
-        from perfmodel.validate.accuracy import engine_picture
+        from perfmodel.validate.studies import engine_picture
 
         plots.save(engine_picture.plot(), plot_engines)
         return
     where = results or BUNDLED
-    if write and results is None and not IN_CHECKOUT:
-        raise InputError("--write: needs --results DIR outside a checkout: an installed package is not written to")
     if not write:
         gate.read(module.path(where))  # before the work
     found = module.record(where)
@@ -69,9 +78,9 @@ def accuracy(
 
 def _renew(found: dict[str, Any], where: Path) -> None:
     """Write the record and what follows from it, all of it or nothing."""
-    from perfmodel.validate.accuracy import golden, page
-    from perfmodel.validate.accuracy import history as trend
-    from perfmodel.validate.accuracy import record as module
+    from perfmodel.validate.studies import golden, page
+    from perfmodel.validate.studies import history as trend
+    from perfmodel.validate.studies import record as module
 
     text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
     lines = trend.grown(trend.read(trend.path(where)), trend.lines_of(found, trend.commit(), str(today)))
@@ -91,8 +100,9 @@ def history(
         Path | None, typer.Option(help="Append the summary to this file instead of printing it.")
     ] = None,
 ) -> None:
-    """How accuracy moved from record to record: a Markdown summary, and a picture."""
-    from perfmodel.validate.accuracy import history as module
+    """For maintainers: how accuracy moved from record to record, a Markdown summary and a picture."""
+    need_studies("history")
+    from perfmodel.validate.studies import history as module
 
     if plot:
         destination(plot, ".png", ".svg", flag="--plot")

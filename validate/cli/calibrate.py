@@ -84,9 +84,12 @@ def calibrate(
 
 def _engines(write: bool) -> None:
     """Fit what serving engines cost beyond their kernels; minutes, as all folds and ablations are fitted too."""
-    from perfmodel.validate.fit import engine_make
-    from perfmodel.validate.fit.engine_ablations import ablations
-    from perfmodel.validate.fit.engines_file import path as place
+    from perfmodel.validate.cli.accuracy import need_studies
+
+    need_studies("calibrate engines")
+    from perfmodel.validate.studies import engines as engine_make
+    from perfmodel.validate.studies.ablations import ablations
+    from perfmodel.validate.studies.engines_file import path as place
 
     typer.echo("fitting steps and iterations, whole and without each fold ...", err=True)
     made = engine_make.make()

@@ -167,7 +167,7 @@ def _drive(
 ) -> tuple[Path, str, str]:  # fmt: skip
     from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.client import Server
-    from perfmodel.validate.engine.driver import served_gamma
+    from perfmodel.validate.engine.driver import check, served_gamma
     from perfmodel.validate.engine.plan import Asked, loads
     from perfmodel.validate.engine.record import Subject
     from perfmodel.validate.engine.session import run
@@ -183,6 +183,7 @@ def _drive(
     points = loads(Asked(query.model, batches=places[0], prompts=places[1], new_tokens=new_tokens))
     subject = Subject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size
+    check(server, name, vocabulary)
     try:
         path = run(server, name, subject, vocabulary, points, length, _folder(machine, results), resume)
     except KeyboardInterrupt:

@@ -1,22 +1,37 @@
-"""A running OpenAI-compatible server, spoken to with the standard library alone: what it is, and streamed answers.
+"""A running OpenAI-compatible server: what it is, and streamed answers, with a bound on everything that it sends.
 
-Only the host of the URL that the user gave is ever contacted (redirects are not followed). A key is read from the
-environment variable `KEY` and goes into the request's header, nowhere else.
+Only the host of the URL that the user gave is ever contacted: no redirect, no proxy. A key is read from the environment
+variable `KEY` and goes into the request's header, nowhere else. What comes too late, too long, too deep or otherwise
+than asked for ends in one line that names the server's fault (InputError); a part of an answer is no answer.
 """
 
-import http.client
+import asyncio
 import json
 import os
+import re
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from perfmodel.errors import InputError, one_line, refuse
+from perfmodel.reading import parse_json
+from perfmodel.validate.engine.record import WORD
 
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
 KEY = "PERFMODEL_API_KEY"
-TIMEOUT_S = 600.0
+COMPLETIONS = "/v1/completions"
+PAGE_S, ANSWER_S = 30.0, 600.0
+"""The longest that a page and an answer may take from the first byte asked to the last one read."""
+PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
+"""The most that is read: of a page, of a line of a stream, of a stream for each token that was asked for."""
+LONGEST_NAME = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +43,44 @@ class Chunk:
 
 
 @dataclass
-class Answer:
+class StreamedAnswer:
     """A whole answer. began_s: when the request was sent. total: its tokens, where the server says."""
 
     began_s: float
     chunks: list[Chunk] = field(default_factory=list)
     total: int | None = None
-    error: str | None = None
+
+    def add(self, event: Any, at_s: float, most: int) -> None:
+        """Keep an event of the stream: its tokens by the server's running count, where it gives one.
+
+        most: the tokens that were asked for. Raises InputError for what no server should send.
+        """
+        event = event if isinstance(event, dict) else {"choices": event}
+        if event.get("error"):
+            raise InputError(f"--url: {COMPLETIONS}: says {one_line(str(event['error'])[:200])}")
+        choices, usage = event.get("choices") or [], event.get("usage") or {}
+        held = choices if isinstance(choices, list) else [choices]
+        if not all(isinstance(part, dict) for part in (usage, *held)):
+            raise refuse(f"--url: {COMPLETIONS}", None, "events of choices and usage", json.dumps(event)[:200])
+        count, before = usage.get("completion_tokens"), self.total or 0
+        if count is not None and (type(count) is not int or not before <= count <= most):
+            allowed = f"a whole number from {before} to the {most} asked for"
+            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, count)
+        if any(choice.get("text") for choice in held) or (held and (count or 0) > before):
+            self.chunks.append(Chunk(at_s, None if count is None else count - before))
+        if len(self.chunks) > most:
+            raise InputError(f"--url: {COMPLETIONS}: sends more pieces than the {most} tokens asked for")
+        self.total = self.total if count is None else count
+
+    def check_whole(self, asked: int) -> None:
+        """Refuse (InputError) an answer that ended before it had all tokens, or that came at once."""
+        sent = len(self.chunks) if self.total is None else self.total
+        if sent != asked or len(self.chunks) < 2:
+            how = "" if self.total is not None else ", each counted as one: it says no number of tokens (usage)"
+            raise InputError(
+                f"--url: {COMPLETIONS}: no measurement: {asked} tokens were asked for, and the answer ended after "
+                f"{sent}, in {len(self.chunks)} pieces{how}"
+            )
 
 
 @dataclass(frozen=True)
@@ -57,48 +103,49 @@ class Server:
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
 
     def get(self, path: str) -> str | None:
-        """The text of a page; None where the server has none. Raises InputError where it cannot be reached."""
-        connection = self._connect(30.0)
-        try:
-            connection.request("GET", self._path(path), headers=_headers())
-            response = connection.getresponse()
-            text = response.read(64 * 2**20).decode("utf-8", "replace")
-            if response.status in (401, 403):
-                raise InputError(f"--url: {self.url} asks for a key: set {KEY}")
-            return text if response.status == 200 else None
-        except (OSError, http.client.HTTPException) as error:
-            raise InputError(
-                f"--url: {self.url} cannot be reached: {one_line(str(error)) or type(error).__name__}"
-            ) from None
-        finally:
-            connection.close()
+        """The text of a page; None where the server has none. Raises InputError where it cannot be read."""
+        status, text = self._run(path, PAGE_S, self._page(path))
+        if status in (401, 403):
+            raise InputError(f"--url: {self.url} asks for a key: set {KEY}")
+        return text if status == 200 else None
 
     def model(self) -> str:
         """The name that it serves its model under. Raises InputError."""
-        text = self.get("/v1/models")
+        data = parse_json(f"--url: {self.url}/v1/models", self.get("/v1/models") or "{}")
         try:
-            return str(json.loads(text or "")["data"][0]["id"])
-        except (ValueError, LookupError, TypeError):
-            raise InputError(f"--url: {self.url} lists no model at /v1/models: is it OpenAI-compatible?") from None
+            name = data["data"][0]["id"]
+        except (LookupError, TypeError):
+            name = None
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise InputError(f"--url: {self.url} lists no model at /v1/models: is it OpenAI-compatible?")
+        return name
 
     def engine(self) -> tuple[str, str | None]:
         """Engine and version, as far as it says: vLLM at /version, SGLang at /get_server_info, llama.cpp at /props."""
-        for path, name, keys in (
-            ("/get_server_info", "sglang", ("version",)),
-            ("/props", "llama.cpp", ("build_info",)),
-            ("/version", "vllm", ("version",)),
+        for path, name, key in (
+            ("/get_server_info", "sglang", "version"),
+            ("/props", "llama.cpp", "build_info"),
+            ("/version", "vllm", "version"),
         ):
-            try:
-                data = json.loads(self.get(path) or "")
-            except ValueError:
-                continue
-            found = next((data[key] for key in keys if isinstance(data, dict) and isinstance(data.get(key), str)), None)
-            if found:
-                return name, found
+            data = parse_json(f"--url: {self.url}{path}", self.get(path) or "{}")
+            version = data.get(key) if isinstance(data, dict) else None
+            if isinstance(version, str) and re.fullmatch(WORD, version):
+                return name, version
         return "openai", None
 
-    def stream(self, model: str, prompt: list[int], tokens: int) -> Answer:
-        """One greedy answer of exactly `tokens` tokens where the engine can ignore its end token."""
+    def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
+        """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError where one is not whole."""
+        return self._run(COMPLETIONS, ANSWER_S, self._answers(model, prompts, tokens))
+
+    async def _answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
+        async with self._client() as client:
+            return list(await asyncio.gather(*(self._stream(client, model, prompt, tokens) for prompt in prompts)))
+
+    async def _page(self, path: str) -> tuple[int, str]:
+        async with self._client() as client, client.stream("GET", self.url + path) as response:
+            return response.status_code, await _start(response, PAGE_BYTES, path)
+
+    async def _stream(self, client: "httpx.AsyncClient", model: str, prompt: list[int], tokens: int) -> StreamedAnswer:
         body = {
             "model": model,
             "prompt": prompt,
@@ -108,57 +155,76 @@ class Server:
             "ignore_eos": True,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }
-        answer = Answer(time.perf_counter())
-        connection = self._connect(TIMEOUT_S)
-        try:
-            headers = _headers() | {"Content-Type": "application/json"}
-            connection.request("POST", self._path("/v1/completions"), json.dumps(body), headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                answer.error = f"HTTP {response.status}: {one_line(response.read(300).decode('utf-8', 'replace'))}"
-                return answer
-            for event in _events(response):
-                _take(answer, event)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            answer.error = one_line(str(error)) or type(error).__name__
-        finally:
-            connection.close()
+        answer = StreamedAnswer(time.perf_counter())
+        async with client.stream("POST", self.url + COMPLETIONS, json=body) as response:
+            if response.status_code != 200:
+                said = one_line((await _start(response, LINE_BYTES, COMPLETIONS))[:300])
+                raise InputError(f"--url: {COMPLETIONS}: HTTP {response.status_code}: {said}")
+            async with aclosing(_events(response, LINE_BYTES + tokens * TOKEN_BYTES)) as events:
+                async for at_s, event in events:
+                    answer.add(event, at_s, tokens)
+        answer.check_whole(tokens)
         return answer
 
-    def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        return kind(parts.hostname or "", parts.port, timeout=timeout)
+    def _client(self) -> "httpx.AsyncClient":
+        """A client that goes to no other host (redirects are not followed) and waits as long as `_run` says."""
+        import httpx
 
-    def _path(self, path: str) -> str:
-        return urlsplit(self.url).path + path
+        key = os.environ.get(KEY, "")
+        if not (key.isascii() and key.isprintable()):
+            raise InputError(f"{KEY}: must be printable ASCII")
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        return httpx.AsyncClient(
+            headers=headers,
+            verify=ssl.create_default_context() if self.url.startswith("https") else False,
+            trust_env=False,
+            timeout=None,
+            limits=httpx.Limits(max_connections=None),
+        )
+
+    def _run(self, path: str, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
+        """What is asked of the server, within a time; all that goes wrong on the way becomes one line."""
+
+        async def within() -> T:
+            async with asyncio.timeout(limit_s):
+                return await work
+
+        try:
+            return asyncio.run(within())
+        except InputError:
+            raise
+        except TimeoutError:
+            raise InputError(f"--url: {path}: is not whole after {limit_s:g} s") from None
+        except Exception as error:  # httpx, its transport and the resolver have several families of them
+            if not (type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)):
+                raise
+            said = one_line(str(error)[:200]) or type(error).__name__
+            raise InputError(f"--url: {self.url} cannot be reached or breaks off at {path}: {said}") from None
 
 
-def _headers() -> dict[str, str]:
-    key = os.environ.get(KEY)
-    return {"Authorization": f"Bearer {key}"} if key else {}
+async def _start(response: "httpx.Response", most: int, path: str) -> str:
+    """The text of a body that has to end within `most` bytes. Raises InputError for a longer one."""
+    data = bytearray()
+    async for piece in response.aiter_raw():
+        data += piece
+        if len(data) > most:
+            raise InputError(f"--url: {path}: sends more than {most} bytes")
+    return data.decode("utf-8", "replace")
 
 
-def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """JSON objects of a stream of server-sent events."""
-    for line in response:
-        if line.startswith(b"data:") and (data := line[5:].strip()) not in (b"", b"[DONE]"):
-            event = json.loads(data)
-            if isinstance(event, dict):
-                yield event
-
-
-def _take(answer: Answer, event: dict[str, Any]) -> None:
-    """Keep a piece: tokens by the running count of the server, where it gives one."""
-    now = time.perf_counter()
-    if event.get("error"):
-        answer.error = one_line(str(event["error"]))[:200]
-    usage = event.get("usage") or {}
-    count = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    count = count if isinstance(count, int) else None
-    text = any(choice.get("text") for choice in event.get("choices") or [] if isinstance(choice, dict))
-    before = answer.total or 0
-    if text or (count is not None and count > before and event.get("choices")):
-        answer.chunks.append(Chunk(now, None if count is None else count - before))
-    if count is not None:
-        answer.total = count
+async def _events(response: "httpx.Response", most: int) -> AsyncGenerator[tuple[float, Any], None]:
+    """Arrival time and JSON value of the events of a stream, to its ``[DONE]`` or end. Raises InputError."""
+    held, total = b"", 0
+    async for piece in response.aiter_raw():
+        now, total = time.perf_counter(), total + len(piece)
+        *lines, held = (held + piece).split(b"\n")
+        if total > most or len(held) > LINE_BYTES:
+            raise InputError(
+                f"--url: {COMPLETIONS}: sends {LINE_BYTES} bytes in a line, or {TOKEN_BYTES} for each token"
+            )
+        for line in lines:
+            data = line[5:].strip() if line.startswith(b"data:") else b""
+            if data == b"[DONE]":
+                return
+            if data:
+                yield now, parse_json(f"--url: {COMPLETIONS}", data.decode("utf-8", "replace"))

@@ -6,14 +6,13 @@ last first token and the first last token nothing but decoding of the whole batc
 
 import random
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.client import Answer, Server
+from perfmodel.validate.engine.client import Server, StreamedAnswer
 from perfmodel.validate.engine.formats.fields import bunched, thinned
 from perfmodel.validate.engine.formats.vllm_serve import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
@@ -59,6 +58,8 @@ def measure(
     stretches = [_stretch(server, model, vocabulary, load, draw) for _ in range(rounds)]
     after = counters(server)
     counted = after.since(before) if before and after else None
+    if counted and counted.drafts:
+        counted.check(f"--url: {server.url}/metrics, {load.key}")
     return _timing(server.url, load, gamma, stretches, counted)
 
 
@@ -77,7 +78,7 @@ def counters(server: Server) -> Counters | None:
     text = server.get("/metrics")
     if text is None or "vllm:spec_decode_num_drafts" not in text:
         return None
-    return vllm.read(f"{server.url}/metrics", text)
+    return vllm.read(f"--url: {server.url}/metrics", text)
 
 
 def served_gamma(server: Server) -> int | None:
@@ -86,24 +87,24 @@ def served_gamma(server: Server) -> int | None:
     return len(found.accepted) if found else None
 
 
-def _answers(server: Server, model: str, vocabulary: int, load: Load, draw: random.Random) -> list[Answer]:
+def check(server: Server, model: str, vocabulary: int) -> None:
+    """One short answer before anything is kept. Raises InputError with the server's fault."""
+    _answers(server, model, vocabulary, Load(1, 8, 12), random.Random())
+
+
+def _answers(server: Server, model: str, vocabulary: int, load: Load, draw: random.Random) -> list[StreamedAnswer]:
     """A whole batch of answers, begun at once. Raises InputError where one fails."""
     low, high = vocabulary // 16, vocabulary - vocabulary // 16
     prompts = [[draw.randrange(low, high) for _ in range(load.prompt)] for _ in range(load.batch)]
-    with ThreadPoolExecutor(load.batch) as pool:
-        answers = list(pool.map(lambda prompt: server.stream(model, prompt, load.tokens), prompts))
-    for answer in answers:
-        if answer.error or len(answer.chunks) < 2:
-            raise InputError(f"--url: {load.key}: {answer.error or 'no streamed answer of two pieces or more'}")
-    return answers
+    return server.answers(model, prompts, load.tokens)
 
 
-def common(answers: list[Answer]) -> tuple[float, float]:
+def common(answers: list[StreamedAnswer]) -> tuple[float, float]:
     """The last first piece and the first last one: between them all answers decode."""
     return max(answer.chunks[0].at_s for answer in answers), min(answer.chunks[-1].at_s for answer in answers)
 
 
-def stretch_of(answers: list[Answer], load: Load) -> Stretch:
+def stretch_of(answers: list[StreamedAnswer], load: Load) -> Stretch:
     """The part of a round in which all answers decode. Raises InputError where there is none."""
     start, end = common(answers)
     gaps: list[float] = []

@@ -4,7 +4,7 @@ import datetime
 import json
 from pathlib import Path
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError
 from perfmodel.validate.engine.client import Server
 from perfmodel.validate.engine.driver import Load, measure
 from perfmodel.validate.engine.record import EnginePoint, Subject, header, stamp, text_of
@@ -25,8 +25,8 @@ def run(
 ) -> Path:
     """Time every point that the journal does not hold yet and write ``engine-<UTC>-K<gamma>.json`` into the folder.
 
-    Ctrl-C leaves the journal; `resume` goes on from it. A point that fails is a row with its reason; Raises InputError
-    where all do.
+    Ctrl-C leaves the journal; `resume` goes on from it. A point that fails is a row with its reason. Raises InputError,
+    and keeps nothing, where all do.
     """
     journal = _resumed(folder, gamma, subject) if resume else None
     if journal is None:
@@ -73,7 +73,9 @@ def _finish(journal: Journal) -> Path:
     rows = journal.row_texts
     failed = [row for row in map(json.loads, rows) if row.get("status") == "failed"]
     if len(failed) == len(rows):
-        raise refuse("--url", None, "a server that decodes the plan's points", failed[0]["error"] if failed else None)
+        journal.close()
+        journal.path.unlink()  # of nothing but faults there is nothing to go on with
+        raise InputError(failed[0]["error"] if failed else "--batches, --prompts: must ask for a point or more")
     path = journal.path.with_suffix(".json")
     write(path, text_of(journal.header, rows), "--results")
     journal.close()

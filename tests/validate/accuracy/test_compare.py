@@ -13,10 +13,10 @@ from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module
-from perfmodel.validate.accuracy.best_gamma import best_gammas
 from perfmodel.validate.accuracy.compare import Cell, compare, error, partitions, right_side, worst
 from perfmodel.validate.accuracy.report import error_table
 from perfmodel.validate.cli import app
+from perfmodel.validate.studies.best_gamma import best_gammas
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 

@@ -24,7 +24,7 @@ from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
 from perfmodel.validate.harness.side_by_side import Run, compare
 from perfmodel.validate.lm import CHECKPOINT
-from perfmodel.validate.lm.train import configuration
+from perfmodel.validate.studies.train import configuration
 from tests.validate.tiny_folder import write_documents, write_folder
 
 app = typer.Typer()

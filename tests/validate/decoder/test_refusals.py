@@ -15,7 +15,7 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import load, save_tensors
-from perfmodel.validate.lm.train import configuration
+from perfmodel.validate.studies.train import configuration
 
 CPU = torch.device("cpu")
 

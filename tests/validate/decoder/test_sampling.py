@@ -27,7 +27,7 @@ from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeDecoder
 from perfmodel.validate.decoder.tree_sampling import accept_tree_sampled
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
-from perfmodel.validate.lm.train import causal
+from perfmodel.validate.studies.train import causal
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.client import KEY, Answer, Chunk, Server
+from perfmodel.validate.engine.client import KEY, Chunk, Server, StreamedAnswer
 from perfmodel.validate.engine.driver import Load, measure, served_gamma, stretch_of
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
@@ -70,7 +70,7 @@ def test_chunks_of_several_iterations_fall_back_on_the_counters() -> None:
     tokens=st.integers(1, 4),
 )
 def test_only_the_stretch_in_which_all_decode_counts(starts: list[float], steps: int, tokens: int) -> None:
-    answers = [Answer(0.0, [Chunk(s + 1.0 + i, tokens) for i in range(steps)], steps * tokens) for s in starts]
+    answers = [StreamedAnswer(0.0, [Chunk(s + 1.0 + i, tokens) for i in range(steps)], steps * tokens) for s in starts]
     found = stretch_of(answers, Load(len(starts), 1, steps * tokens))
     assert found.seconds == pytest.approx(min(starts) + steps - max(starts) - 1)
     assert all(gap == pytest.approx(1.0) for gap in found.gaps)
@@ -82,7 +82,7 @@ def test_only_the_stretch_in_which_all_decode_counts(starts: list[float], steps:
 
 
 def test_an_answer_that_ends_before_another_begins_is_refused() -> None:
-    early, late = (Answer(0.0, [Chunk(s + i, 1) for i in range(3)], 3) for s in (0.0, 10.0))
+    early, late = (StreamedAnswer(0.0, [Chunk(s + i, 1) for i in range(3)], 3) for s in (0.0, 10.0))
     with pytest.raises(InputError, match="--new-tokens: B2-P8-N3: the first answer ended before the last began"):
         stretch_of([early, late], Load(2, 8, 3))
 
@@ -151,16 +151,30 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run(["validate", "engine", "--url", url, *ask, "--resume"]) == 2, "nothing is left to resume"
 
 
-def test_a_point_that_fails_is_a_row_and_a_server_that_only_fails_is_refused(tmp_path: Path, capsys) -> None:
-    engine = Engine()
-    engine.fail = "out of blocks"
-    with serving(engine) as url:
-        assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "--url: must be a server that decodes the plan's points" in said
-    assert "HTTP 500: out of blocks" in said
-    (journal,) = tmp_path.rglob("*.journal")
-    assert '"status":"failed"' in journal.read_text()
+def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from perfmodel.validate.engine import session
+
+    failing = {8, 16}
+
+    def measured(server, name, vocabulary, load, gamma, seed):
+        if load.prompt in failing:
+            raise InputError(f"--url: {load.key}: out of blocks")
+        return measure(server, name, vocabulary, load, gamma, seed, rounds=1)
+
+    monkeypatch.setattr(session, "measure", measured)
+    ask = ["validate", "engine", *ASK, "--results", str(tmp_path), "--url"]
+    with serving(Engine()) as url:
+        assert run([*ask, url]) == 2
+        assert "--url: B1-P8-N24: out of blocks" in capsys.readouterr().err
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+        failing.remove(8)
+        assert run([*ask, url]) == 0
+    (path,) = tmp_path.rglob("*.json")
+    assert [point.error for point in read_engine_record(path).points if point.status == "failed"] == [
+        "--url: B1-P16-N24: out of blocks", "--url: B2-P16-N24: out of blocks",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
-from perfmodel.validate.lm.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
+from perfmodel.validate.studies.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
 
 CPU = torch.device("cpu")
 
@@ -40,7 +40,7 @@ def test_what_is_held_out_is_not_trained_on() -> None:
 
 def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
     nats = torch.arange(8.0)[None] * math.log(2)
-    monkeypatch.setattr("perfmodel.validate.lm.train.loss_of", lambda model, tokens: nats)
+    monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
     model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
     assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
 

@@ -20,9 +20,9 @@ from perfmodel.specs.published_engines import EngineSpeculationRow, engine_specu
 from perfmodel.specs.published_systems import ServedRow, served, step_law
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.fit.engine_fit import Found, fit_anew
-from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING, Parameter
-from perfmodel.validate.fit.engine_rows import Array, Setting
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
+from perfmodel.validate.studies.robust import Found, fit_anew
+from perfmodel.validate.studies.steps import Array, Setting
 
 NAMED_CONTEXT = 512.0
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""

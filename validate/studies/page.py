@@ -10,11 +10,11 @@ from typing import Any
 
 from perfmodel.errors import unknown_name
 from perfmodel.specs.fits import COVERAGE
-from perfmodel.validate.accuracy import engine_page
 from perfmodel.validate.accuracy.compare import LABELS, SETS
 from perfmodel.validate.accuracy.markdown import table
-from perfmodel.validate.accuracy.systems import SLACK
 from perfmodel.validate.fit.recipes import RECIPES
+from perfmodel.validate.studies import engine_page
+from perfmodel.validate.studies.systems import SLACK
 
 BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
 QUANTITIES = ("speedup", "target_s", "draft_s", "verify_s", "overhead_s")

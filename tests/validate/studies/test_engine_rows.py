@@ -8,8 +8,8 @@ import pytest
 
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published_engines import DecodeRow, engine_decode
-from perfmodel.validate.fit.engine_recipe import Parameter
-from perfmodel.validate.fit.engine_rows import REMEMBERED, DecodeRows, Group, Setting, decoding, group_of, load_kernels
+from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.steps import REMEMBERED, DecodeRows, Group, Setting, decoding, group_of, load_kernels
 
 MANY, SCALE, FIXED = (
     Parameter("hopper.attention_bandwidth_fraction_fp8", 0.8, 0.1, times=True),

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.engines import architecture_of
-from perfmodel.validate.fit.engine_recipe import Parameter
-from perfmodel.validate.fit.engine_rows import Array, DecodeRows, group_of
+from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
 
 ROW, GROUP, MODEL = 0.02, 0.02, 0.02
 """Standard deviations of the three parts: repeats of one configuration differ by 0.3 to 3.3 %, versions by more."""

@@ -12,9 +12,9 @@ from perfmodel.specs.published import read_rows
 from perfmodel.specs.published_systems import ServedRow, served, step_law
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.accuracy import gate
-from perfmodel.validate.accuracy import record as accuracy
-from perfmodel.validate.accuracy.systems import SLACK, mean_error, systems, transferred
+from perfmodel.validate.studies import gate
+from perfmodel.validate.studies import record as accuracy
+from perfmodel.validate.studies.systems import SLACK, mean_error, systems, transferred
 
 
 def test_rows_that_state_enough_are_within_ten_percent_on_average() -> None:

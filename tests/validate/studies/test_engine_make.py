@@ -15,12 +15,12 @@ from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import Scatter, square
 from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.specs.published_systems import served
-from perfmodel.validate.fit import engine_make
-from perfmodel.validate.fit.engine_fit import Found
-from perfmodel.validate.fit.engine_make import Made, Replayed, _by_device, _carried, _wider, acceptance, kept, texts
-from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING
-from perfmodel.validate.fit.engine_study import Errors
-from perfmodel.validate.fit.engines_file import path as shipped_file
+from perfmodel.validate.studies import engines as engine_make
+from perfmodel.validate.studies.engines import Made, Replayed, _by_device, _carried, _wider, acceptance, kept, texts
+from perfmodel.validate.studies.engines_file import path as shipped_file
+from perfmodel.validate.studies.held_out import Errors
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.robust import Found
 
 
 def within(value: float, rms: float = 0.01) -> Scatter:

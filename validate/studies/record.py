@@ -15,12 +15,7 @@ import numpy as np
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.fits import Scatter
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
-from perfmodel.validate.accuracy import engines
-from perfmodel.validate.accuracy.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
-from perfmodel.validate.accuracy.gate import SCHEMA_VERSION
-from perfmodel.validate.accuracy.inputs import inputs
-from perfmodel.validate.accuracy.systems import SystemRow, mean_error, systems, transferred
 from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
 from perfmodel.validate.fit.counted import Array, scenario_of
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
@@ -28,6 +23,11 @@ from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.studies import engine_errors as engines
+from perfmodel.validate.studies.best_gamma import CONSTANTS, best_gammas
+from perfmodel.validate.studies.gate import SCHEMA_VERSION
+from perfmodel.validate.studies.inputs import inputs
+from perfmodel.validate.studies.systems import SystemRow, mean_error, systems, transferred
 
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")

@@ -8,8 +8,8 @@ import pytest
 
 from perfmodel.specs.published_engines import engine_decode
 from perfmodel.validate.engine.fit import small_sample
-from perfmodel.validate.fit import engine_study
-from perfmodel.validate.fit.engine_study import Errors, covered, name_of, own_rows, quantile, refits, replay, rows_of
+from perfmodel.validate.studies import held_out as engine_study
+from perfmodel.validate.studies.held_out import Errors, covered, name_of, own_rows, quantile, refits, replay, rows_of
 
 
 def row(engine: str, model: str, hardware: str = "h100", tp: int = 1) -> Any:

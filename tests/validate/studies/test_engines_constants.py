@@ -9,12 +9,12 @@ from scipy.stats import norm, t
 from perfmodel.specs.calibration import load_bundled
 from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import Z
-from perfmodel.validate.accuracy.engines import figures
-from perfmodel.validate.fit import engine_iterations as ratios
-from perfmodel.validate.fit.engine_fit import weigh_steps
-from perfmodel.validate.fit.engine_make import kept, path
-from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING
-from perfmodel.validate.fit.engine_study import Errors, covered, own_rows, quantile, rows_of
+from perfmodel.validate.studies import iterations as ratios
+from perfmodel.validate.studies.engine_errors import figures
+from perfmodel.validate.studies.engines import kept, path
+from perfmodel.validate.studies.held_out import Errors, covered, own_rows, quantile, rows_of
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.robust import weigh_steps
 
 
 def test_quantiles_hold_their_share() -> None:

@@ -14,7 +14,7 @@ from perfmodel.specs.engines import architecture_of
 from perfmodel.specs.published_engines import DecodeRow
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
-from perfmodel.validate.fit.engine_recipe import Parameter
+from perfmodel.validate.studies.parameters import Parameter
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.validate.fit.engine_fit import Slopes, _soft, fit, fit_anew, solve, weigh_steps
-from perfmodel.validate.fit.engine_recipe import Parameter
+from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.robust import Slopes, _soft, fit, fit_anew, solve, weigh_steps
 
 FREE = 1e6
 """A spread that pulls at nothing."""

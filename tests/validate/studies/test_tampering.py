@@ -11,9 +11,9 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs import PACKAGE, files
-from perfmodel.validate.accuracy import gate
-from perfmodel.validate.accuracy import record as accuracy
-from perfmodel.validate.accuracy.inputs import inputs
+from perfmodel.validate.studies import gate
+from perfmodel.validate.studies import record as accuracy
+from perfmodel.validate.studies.inputs import inputs
 
 MAGICDEC = "hardware/calibrations/a100-sxm-80gb.magicdec.yaml"
 OWN = "results/cpu-1/20261121T122043Z-94313695-cpu-full"

@@ -20,14 +20,14 @@ from perfmodel.specs.model import load_model
 from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.specs.published_systems import served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
-from perfmodel.validate.fit import engine_iterations as ratios
-from perfmodel.validate.fit.engine_fit import Found, fit
-from perfmodel.validate.fit.engine_iterations import Iteration
-from perfmodel.validate.fit.engine_recipe import ENGINES
-from perfmodel.validate.fit.engine_rows import group_of
-from perfmodel.validate.fit.engine_study import BORROWED, KEYS, Errors, Values, refits, replay, rows_of
-from perfmodel.validate.fit.engines_file import Stated, render
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.studies import iterations as ratios
+from perfmodel.validate.studies.engines_file import Stated, render
+from perfmodel.validate.studies.held_out import BORROWED, KEYS, Errors, Values, refits, replay, rows_of
+from perfmodel.validate.studies.iterations import Iteration
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.robust import Found, fit
+from perfmodel.validate.studies.steps import group_of
 
 SCHEMA_VERSION = 1
 RATIO_KEYS: dict[Relation, Callable[[Iteration], str]] = {

@@ -11,9 +11,9 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_bundled
 from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.specs.published_systems import served, step_law
-from perfmodel.validate.fit import engine_iterations as ratios
-from perfmodel.validate.fit.engine_iterations import Iteration, iterations, off_by, refits, weigh, with_values
-from perfmodel.validate.fit.engine_make import kept
+from perfmodel.validate.studies import iterations as ratios
+from perfmodel.validate.studies.engines import kept
+from perfmodel.validate.studies.iterations import Iteration, iterations, off_by, refits, weigh, with_values
 
 SCENARIO = resolve(Query("llama-3.1-8b", "h100", 8, 512, 3, draft="eagle", alpha=0.7, engine="vllm"))
 CALIBRATION = SCENARIO.machine.calibration

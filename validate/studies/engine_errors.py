@@ -7,11 +7,11 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs.fits import Relation
-from perfmodel.validate.fit import engine_iterations as ratios
-from perfmodel.validate.fit.engine_make import Replayed, kept, replayed_from
-from perfmodel.validate.fit.engine_recipe import ENGINES
-from perfmodel.validate.fit.engine_rows import group_of
-from perfmodel.validate.fit.engine_study import Errors, covered, replay, rows_of
+from perfmodel.validate.studies import iterations as ratios
+from perfmodel.validate.studies.engines import Replayed, kept, replayed_from
+from perfmodel.validate.studies.held_out import Errors, covered, replay, rows_of
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.steps import group_of
 
 RELATIONS: dict[Relation, str] = {
     "seen": "model x device x degree",

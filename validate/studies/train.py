@@ -1,4 +1,4 @@
-"""Train the small model: ``python -m perfmodel.validate.lm.train --minutes 45``.
+"""Train the small model: ``python -m perfmodel.validate.studies.train --minutes 45``.
 
 On a GPU: ``--shape large --device cuda``.
 
@@ -23,7 +23,7 @@ from torch import Tensor
 from perfmodel.specs.model import ModelSpec
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensors
-from perfmodel.validate.lm import data
+from perfmodel.validate.lm import CHECKPOINT, data
 from perfmodel.writing import write
 
 SHAPES: dict[str, dict[str, int]] = {
@@ -97,7 +97,7 @@ def specification(shape: str) -> ModelSpec:
         max_position_embeddings=MAX_CONTEXT,
         tie_word_embeddings=True,
         rope_theta=ROPE_THETA,
-        source="validate/lm/train.py",
+        source="validate/studies/train.py",
     )
 
 
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "checkpoint")
+    parser.add_argument("--out", type=Path, default=CHECKPOINT)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     recipe = Recipe(shape=args.shape, minutes=args.minutes, longest=args.longest, seed=args.seed)

@@ -11,9 +11,9 @@ import yaml
 from perfmodel.specs import files
 from perfmodel.specs.engines import FILE, Engines
 from perfmodel.specs.fits import Quantity, Relation, Scatter
-from perfmodel.validate.fit.engine_fit import Found
-from perfmodel.validate.fit.engine_recipe import DECODING, ENGINES, SPECULATING, Parameter
-from perfmodel.validate.fit.engine_rows import GRAPH_TOKENS
+from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING, Parameter
+from perfmodel.validate.studies.robust import Found
+from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
 HEADER = """\
 # Written by `perfmodel validate calibrate engines --write` from results/published/engine_decode.csv,
@@ -94,7 +94,7 @@ def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: fl
 
 def versions_of(engine: str) -> str:
     """Versions of the rows of an engine, as their sources have them."""
-    from perfmodel.validate.fit.engine_study import own_rows
+    from perfmodel.validate.studies.held_out import own_rows
 
     return ", ".join(sorted({row.engine_version for row in own_rows() if row.engine == engine}))
 

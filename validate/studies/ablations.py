@@ -8,12 +8,12 @@ import numpy as np
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.published_engines import DecodeRow
-from perfmodel.validate.fit import engine_iterations as ratios
-from perfmodel.validate.fit.engine_fit import fit
-from perfmodel.validate.fit.engine_make import RATIO_KEYS
-from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING, Parameter
-from perfmodel.validate.fit.engine_rows import Array, DecodeRows, group_of
-from perfmodel.validate.fit.engine_study import Values, own_rows, refits, replay
+from perfmodel.validate.studies import iterations as ratios
+from perfmodel.validate.studies.engines import RATIO_KEYS
+from perfmodel.validate.studies.held_out import Values, own_rows, refits, replay
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
+from perfmodel.validate.studies.robust import fit
+from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
 
 FOLDS: tuple[Relation, ...] = ("model", "gpu")
 """What is left out together: new models and new devices are what a term must help on."""

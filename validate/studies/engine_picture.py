@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfmodel.plots.theme import BRIGHT, canvas, styled
-from perfmodel.validate.accuracy.engines import steps_with_errors
-from perfmodel.validate.fit.engine_recipe import ENGINES
+from perfmodel.validate.studies.engine_errors import steps_with_errors
+from perfmodel.validate.studies.parameters import ENGINES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

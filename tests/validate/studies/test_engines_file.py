@@ -8,9 +8,9 @@ import yaml
 
 from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import Relation, Scatter, square
-from perfmodel.validate.fit.engine_fit import Found
-from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING
-from perfmodel.validate.fit.engines_file import path, render
+from perfmodel.validate.studies.engines_file import path, render
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.robust import Found
 
 PLACES = engines().places()
 

@@ -18,11 +18,12 @@ import perfmodel.costs.roofline
 import perfmodel.validate.accuracy.compare
 from perfmodel.errors import InputError
 from perfmodel.speculation.uncertainty import with_values
-from perfmodel.validate.accuracy import compare, gate, golden, history
-from perfmodel.validate.accuracy import page as accuracy_page
-from perfmodel.validate.accuracy import record as accuracy
+from perfmodel.validate.accuracy import compare
 from perfmodel.validate.cli import app
 from perfmodel.validate.records.store import BUNDLED, RESULTS, records
+from perfmodel.validate.studies import gate, golden, history
+from perfmodel.validate.studies import page as accuracy_page
+from perfmodel.validate.studies import record as accuracy
 
 SETS = ("magicdec",)
 Record = dict[str, Any]
@@ -264,5 +265,7 @@ def test_a_folder_of_ones_own_has_its_own_gate(
     assert {path.name for path in tmp_path.iterdir()} == {"accuracy.json", "golden.csv", "history.csv", "local-1"}
     assert gate.read(tmp_path / "accuracy.json") == now
     assert f"1 own records in {tmp_path}" in run.invoke(app, asked).output
-    monkeypatch.setattr(import_module("perfmodel.validate.cli.accuracy"), "IN_CHECKOUT", False)
-    assert "--write: needs --results" in str(run.invoke(app, ["accuracy", "--write"]).exception)
+    monkeypatch.setattr(import_module("perfmodel.validate.cli.accuracy"), "find_spec", lambda name: None)
+    refused = run.invoke(app, asked).exception
+    assert isinstance(refused, InputError)
+    assert "is for maintainers, in a checkout" in str(refused)

@@ -7,9 +7,9 @@ import pytest
 
 from perfmodel.specs.calibration import load_bundled
 from perfmodel.specs.published_engines import engine_decode
-from perfmodel.validate.fit import engine_ablations as study
-from perfmodel.validate.fit.engine_recipe import DECODING, SPECULATING, Parameter
-from perfmodel.validate.fit.engine_rows import DecodeRows, load_kernels
+from perfmodel.validate.studies import ablations as study
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
+from perfmodel.validate.studies.steps import DecodeRows, load_kernels
 
 KERNELS = load_kernels("h200-sxm-141gb.vllm")
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from perfmodel.specs.fits import COVERAGE
-from perfmodel.validate.accuracy.engines import RATIOS, RELATIONS
 from perfmodel.validate.accuracy.markdown import table
-from perfmodel.validate.fit.engine_recipe import ENGINES
+from perfmodel.validate.studies.engine_errors import RATIOS, RELATIONS
+from perfmodel.validate.studies.parameters import ENGINES
 
 Record = dict[str, Any]
 INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")

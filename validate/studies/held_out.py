@@ -15,9 +15,9 @@ from perfmodel.specs.fits import COVERAGE, Relation, Scatter
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.engine.fit import small_sample
-from perfmodel.validate.fit.engine_fit import Slopes, weigh_steps
-from perfmodel.validate.fit.engine_recipe import DECODING
-from perfmodel.validate.fit.engine_rows import Array, DecodeRows, group_of
+from perfmodel.validate.studies.parameters import DECODING
+from perfmodel.validate.studies.robust import Slopes, weigh_steps
+from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
 
 BORROWED = 0.1
 """What a group of another engine weighs beside one of the engine itself."""

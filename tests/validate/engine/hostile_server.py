@@ -1,0 +1,203 @@
+"""Servers on loopback that answer as none should: one fault each, on a page or in the stream of an answer."""
+
+import itertools
+import json
+import random
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+SLOW_S = 0.05
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+MODELS = b'{"data": [{"id": "tiny"}]}'
+Pieces = Iterator[bytes]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """path: where it is. says: words of the one line that names it. send: what goes over the wire."""
+
+    path: str
+    says: str
+    send: Callable[[], Pieces]
+
+
+def page(body: bytes, path: str = "/v1/models") -> Callable[[], Pieces]:
+    return lambda: iter([HEAD, body])
+
+
+def forever(head: bytes, piece: bytes, pause_s: float = 0.0) -> Callable[[], Pieces]:
+    def send() -> Pieces:
+        yield head
+        while True:
+            time.sleep(pause_s)
+            yield piece
+
+    return send
+
+
+def event(data: object) -> bytes:
+    return b"data: " + (data if isinstance(data, bytes) else json.dumps(data).encode()) + b"\n\n"
+
+
+def tokens(count: int, start: int = 1) -> Pieces:
+    for n in range(start, start + count):
+        time.sleep(0.001)
+        yield event({"choices": [{"text": "x"}], "usage": {"completion_tokens": n}})
+
+
+def stream(*pieces: bytes | Callable[[], Pieces]) -> Callable[[], Pieces]:
+    return lambda: itertools.chain([HEAD], *(piece() if callable(piece) else [piece] for piece in pieces))
+
+
+def three() -> Pieces:
+    return tokens(3)
+
+
+def counting(value: object) -> Callable[[], Pieces]:
+    return stream(three, event({"choices": [{"text": "x"}], "usage": {"completion_tokens": value}}))
+
+
+def positions(count: int) -> bytes:
+    rows = (f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{j}"}} 1\n' for j in range(count))
+    return b"vllm:spec_decode_num_drafts_total 9\n" + "".join(rows).encode()
+
+
+DEEP, HUGE = b"[" * 100_000, b"9" * 400
+DONE = event(b"[DONE]")
+NO_MODEL, NOT_WHOLE, NO_ANSWER = "lists no model", "is not whole after", "the answer ended after 3, in 3 pieces"
+BROKEN = "cannot be reached or breaks off"
+MODEL_FAULTS = {
+    "models: no JSON": ("must be valid JSON", page(b"<html>")),
+    "models: nested": ("nested so deeply", page(DEEP)),
+    "models: nested objects": ("nested so deeply", page(b'{"a":' * 100_000)),
+    "models: a number": (NO_MODEL, page(b"5")),
+    "models: no list": (NO_MODEL, page(b'{"data": {"id": "x"}}')),
+    "models: id is a number": (NO_MODEL, page(b'{"data": [{"id": ' + HUGE + b"}]}")),
+    "models: a number of 9,000 digits": ("must be valid JSON", page(b'{"data": ' + b"9" * 9000 + b"}")),
+    "models: id of 60 MB": ("sends more than", forever(HEAD + b'{"data": [{"id": "', b"x" * 65536)),
+    "models: id of 1 MB": (NO_MODEL, page(b'{"data": [{"id": "' + b"x" * 2**20 + b'"}]}')),
+    "models: zipped zeros": ("must be valid JSON", page(b"\x1f\x8b" + bytes(1000))),
+    "models: no answer": (NOT_WHOLE, forever(b"", b"", SLOW_S)),
+    "models: hangs up": (BROKEN, lambda: iter([])),
+    "models: not HTTP": (BROKEN, lambda: iter([b"SSH-2.0-x\r\n\r\n"])),
+    "models: slow headers": (NOT_WHOLE, forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", SLOW_S)),
+    "models: endless headers": (BROKEN, forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 999)),
+    "models: slow body": (NOT_WHOLE, forever(HEAD, b" ", SLOW_S)),
+    "models: shorter than said": (BROKEN, lambda: iter([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", MODELS])),
+    "models: negative length": (BROKEN, lambda: iter([b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", MODELS])),
+    "models: elsewhere": (NO_MODEL, lambda: iter([b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n"])),
+    "models: a key wanted": ("asks for a key", lambda: iter([b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"])),
+}
+METRIC_FAULTS = {
+    "metrics: 20,000 positions": ("positions: must be", page(positions(20_000))),
+    "metrics: 200,000 positions": ("sends more than", page(positions(200_000))),
+    "metrics: a gap": ("0, 1, 2, ... without gaps", page(positions(1) + positions(3).rpartition(b"vllm")[2] * 0
+                       + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="7"} 1\n')),
+    "metrics: no count": ("a finite count", page(positions(2).replace(b" 9", b" NaN"))),
+}  # fmt: skip
+STREAM_FAULTS = {
+    "stream: choices a number": ("events of choices and usage", stream(event({"choices": 5}))),
+    "stream: choices of numbers": ("events of choices and usage", stream(event({"choices": [5]}))),
+    "stream: usage a list": ("events of choices and usage", stream(event({"choices": [], "usage": [1]}))),
+    "stream: a list": ("events of choices and usage", stream(event([1, 2]))),
+    "stream: a number": ("events of choices and usage", stream(event(7))),
+    "stream: nested": ("nested so deeply", stream(event(DEEP[:60_000]))),
+    "stream: no JSON": ("must be valid JSON", stream(event(b"{choices}"))),
+    "stream: no UTF-8": ("must be valid JSON", stream(event(b"\xff\xfe{"))),
+    "stream: 10**400 tokens": ("completion_tokens: must be", counting(10**400)),
+    "stream: fewer tokens than before": ("completion_tokens: must be", counting(1)),
+    "stream: tokens negative": ("completion_tokens: must be", counting(-1)),
+    "stream: tokens a word": ("completion_tokens: must be", counting("x")),
+    "stream: tokens half": ("completion_tokens: must be", counting(4.5)),
+    "stream: tokens true": ("completion_tokens: must be", counting(True)),
+    "stream: more tokens than asked": ("completion_tokens: must be", stream(lambda: tokens(13))),
+    "stream: more pieces than asked": ("more pieces", forever(HEAD, event({"choices": [{"text": "x"}]}))),
+    "stream: a line without end": ("bytes in a line", forever(HEAD + b"data: ", b"x" * 4096)),
+    "stream: endless events": ("bytes in a line", forever(HEAD, event({"choices": []}) * 100)),
+    "stream: endless comments": ("bytes in a line", forever(HEAD, b": wait\n\n" * 500)),
+    "stream: slow comments": (NOT_WHOLE, forever(HEAD, b": wait\n\n", SLOW_S)),
+    "stream: slow letters": (NOT_WHOLE, forever(HEAD, b"d", SLOW_S)),
+    "stream: slow headers": (NOT_WHOLE, forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", SLOW_S)),
+    "stream: silence after three": (NOT_WHOLE, stream(three, forever(b"", b"", SLOW_S))),
+    "stream: cut after three": (NO_ANSWER, stream(three)),
+    "stream: done after three": (NO_ANSWER, stream(three, DONE)),
+    "stream: stopped after three": (
+        NO_ANSWER,
+        stream(three, event({"choices": [{"text": "", "finish_reason": "stop"}]}), DONE),
+    ),
+    "stream: cut in an event": ("ended after 3", stream(three, b'data: {"choices": [{"te')),
+    "stream: three and no count": (
+        "it says no number of tokens",
+        stream(event({"choices": [{"text": "x"}]}) * 3, DONE),
+    ),
+    "stream: chunk cut": (BROKEN, lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nda"])),
+    "stream: chunk of no size": (
+        BROKEN,
+        lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]),
+    ),
+    "stream: all at once": ("in 1 pieces", stream(lambda: itertools.islice(tokens(12, 12), 1))),
+    "stream: nothing": ("the answer ended after 0", stream(DONE)),
+    "stream: an error": ("says out of blocks", stream(three, event({"error": "out of blocks"}))),
+    "stream: 500 without end": ("sends more than", forever(b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536)),
+    "stream: 500 in red": ("HTTP 500: [31mred", lambda: iter([b"HTTP/1.1 500 No\r\n\r\n\x1b[31mred\n\n\x00"])),
+}
+FAULTS: dict[str, Fault] = {
+    name: Fault(path, says, send)
+    for path, faults in (
+        ("/v1/models", MODEL_FAULTS),
+        ("/metrics", METRIC_FAULTS),
+        ("/v1/completions", STREAM_FAULTS),
+    )
+    for name, (says, send) in faults.items()
+}
+
+
+def _good(path: str) -> Pieces:
+    if path == "/v1/models":
+        yield HEAD + MODELS
+    elif path == "/v1/completions":
+        yield HEAD
+        yield from tokens(12)
+        yield DONE
+    else:
+        yield b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+
+@contextmanager
+def broken(fault: Fault | None, rng: random.Random | None = None) -> Iterator[str]:
+    """The URL of a server with a fault (None: with none). rng: tears what it sends into pieces of any size."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_listen, args=(listener, fault, rng), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def _listen(listener: socket.socket, fault: Fault | None, rng: random.Random | None) -> None:
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=_answer, args=(connection, fault, rng), daemon=True).start()
+
+
+def _answer(connection: socket.socket, fault: Fault | None, rng: random.Random | None) -> None:
+    with connection, suppress(OSError):
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += connection.recv(65536) or b"\r\n\r\n"
+        head, _, body = request.partition(b"\r\n\r\n")
+        length = int((re.search(rb"(?i)content-length: (\d+)", head) or [0, 0])[1])
+        while len(body) < length:  # what is left unread when a connection closes resets it
+            body += connection.recv(65536) or bytes(length)
+        path = head.split(b" ")[1].decode()
+        for piece in fault.send() if fault and fault.path == path else _good(path):
+            while rng and len(piece) > 1:
+                cut = rng.randrange(1, len(piece))
+                connection.sendall(piece[:cut])
+                piece = piece[cut:]
+            connection.sendall(piece)
