@@ -1,7 +1,7 @@
 """How many requests decode at once under a rate: a birth-death chain in product form, and the rate where it ends.
 
-With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n is, and each
-adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that pi(n) is proportional to the product of
+With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n is, and
+each adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that pi(n) is proportional to the product of
 rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly 1979). Above the most
 seats the chain goes on at mu(seats): requests that wait for room.
 """
@@ -9,6 +9,7 @@ seats the chain goes on at mu(seats): requests that wait for room.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.operations import Array
 from perfmodel.serving.load import Lengths, Limits
@@ -21,6 +22,7 @@ class Occupancy:
 
     running, waiting: mean requests that decode, and that wait for room. full: share of time without room. pass_s:
     seconds of a pass at n from 1, prompts included. saturated: more arrives than can leave.
+    metastable: with all seats taken less would leave than arrives.
     """
 
     share: Array
@@ -28,7 +30,8 @@ class Occupancy:
     waiting: Array
     full: Array
     pass_s: Array
-    saturated: Array
+    saturated: NDArray[np.bool_]
+    metastable: NDArray[np.bool_]
 
 
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
@@ -79,5 +82,5 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     everywhere = np.arange(share.shape[1])
     if saturated.any():
         share[saturated] = everywhere == everywhere[-1]
-        waiting = np.where(saturated, np.inf, waiting)
-    return Occupancy(share, share @ everywhere, waiting, share[:, -1], pass_s, saturated)
+        waiting = np.where(saturated, 0.0, waiting)  # without end, and not waited for here
+    return Occupancy(share, share @ everywhere, waiting, share[:, -1], pass_s, saturated, ~saturated & (last >= 1))

@@ -9,8 +9,10 @@ Open loop: the chain of `perfmodel.serving.chain`. Closed loop: C clients, each 
 """
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.operations import Array
 from perfmodel.serving.chain import capacity, occupancy, prompts_per_pass
@@ -21,7 +23,8 @@ from perfmodel.serving.steps import StepTimes
 
 BLOCK = 512
 """Loads answered at once: memory stays flat beside the result."""
-HALVINGS = 30
+CELLS, PRECISION = 2048, 1e-7
+"""Shares of time that a round of the closed loop's search tries at once, and how closely the share is found."""
 REGULAR = 1.0 / 6.0
 """Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
 
@@ -31,17 +34,19 @@ class Served:
     """Over ``[load]``. Times in seconds, of requests; saturated: more arrives than is served, and TTFT has no end.
 
     running: requests that decode, mean over time. kv_share: of the KV room. share: of time by n, over ``[load, n]``.
+    metastable: at this rate a batch above the one told would hold itself up.
     """
 
     running: Array
     requests_per_s: Array
-    saturated: Array
+    saturated: NDArray[np.bool_]
     kv_share: Array
     ttft: Moments
     tpot: Moments
     e2e: Moments
     saturation_rate: float
     share: Array
+    metastable: NDArray[np.bool_]
 
 
 def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> Served:
@@ -52,42 +57,64 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
     return parts[0] if len(parts) == 1 else _joined(parts)
 
 
+def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
+    """The mean of `Served.tpot` alone, at every load."""
+    lengths = load.lengths
+    if load.clients is not None:
+        clients = np.minimum(np.atleast_1d(np.asarray(load.clients, float)), float(steps.seats))
+        return (
+            _cycle(steps, lengths, limits, clients, _decoding_share(steps, lengths, limits, clients))[0]
+            / lengths.decoded
+        )
+    rate = np.atleast_1d(np.asarray(load.rate, float))
+    most, at = capacity(steps, lengths, limits)
+    o = occupancy(steps, lengths, rate, most, load.burstiness)
+    return np.where(o.saturated, at, o.running) / np.minimum(rate, most) / lengths.decoded
+
+
 def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> Served:
     lengths = load.lengths
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
     served = np.minimum(rate, most)
-    n = np.arange(o.share.shape[1], dtype=float)
+    n, share = _coarse(o.share)
     burst = (1.0 + 1.0 / load.burstiness) / 2.0  # Allen and Cunneen: waiting grows with the variance of gaps
     per_pass = prompts_per_pass(steps, lengths, limits, n)
-    meeting = at_any_time(steps, lengths, n, served * burst, o.share, per_pass)
-    ttft = first_token(steps, lengths, n, o.share, per_pass, meeting)
-    with np.errstate(invalid="ignore"):
-        room = o.waiting / served * burst
-    chance = np.clip(o.full, 1e-12, 1.0)
-    ttft = ttft + sometimes(np.where(room > 0, chance, 0.0), np.where(room > 0, np.minimum(room, 1e12) / chance, 0.0))
+    meeting = at_any_time(steps, lengths, n, served * burst, share, per_pass)
+    ttft = first_token(steps, lengths, n, share, per_pass, meeting)
+    room, chance = o.waiting / served * burst, np.clip(o.full, 1e-12, 1.0)
+    ttft = ttft + sometimes(np.where(room > 0, chance, 0.0), room / chance)
     running = np.where(o.saturated, float(at), o.running)
     mean = running / served / lengths.decoded
-    busy = o.share[:, 1:] * n[1:]  # as a request sees it: by the requests that are there
+    busy = o.share[:, 1:] * steps.batches  # as a request sees it: by the requests that are there
     busy = busy / np.maximum(busy.sum(1, keepdims=True), 1e-300)
     typical = np.sum(busy * o.pass_s, 1)
     batch = mixed(busy, Moments(o.pass_s / np.maximum(typical, 1e-300)[:, None]))
-    prompts = served * mean * lengths.decoded
-    prompts = Moments(prompts, prompts * burst, prompts)
+    met = served * mean * lengths.decoded
+    prompts = Moments(met, met * burst, met)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(np.maximum(running, 1.0)), batch, spread)
-    return _served(steps, lengths, running, served, o.saturated, ttft, tpot, most, o.share)
+    return _served(steps, lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
+
+
+def _coarse(share: Array) -> tuple[Array, Array]:
+    """Fewer batches, close together where they are small, and the time at each: sums over n are kept for lines in n."""
+    n, nearer = _nodes(share.shape[1])
+    return n, share @ nearer
+
+
+@cache
+def _nodes(states: int) -> tuple[Array, Array]:
+    n = np.unique(np.round(np.concatenate([np.arange(min(states, 9)), np.geomspace(8, max(states - 1, 8), 28)])))
+    n = n[n < states]
+    at = np.arange(states, dtype=float)
+    return n, np.stack([np.interp(at, n, row) for row in np.eye(n.size)], 1)
 
 
 def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> Served:
-    lengths, gained = load.lengths, steps.tokens_per_iteration
+    lengths = load.lengths
     most, _ = capacity(steps, lengths, limits)
     inside = np.minimum(clients, float(steps.seats))
-    low, high = np.zeros_like(inside), np.ones_like(inside)
-    for _ in range(HALVINGS):
-        share = (low + high) / 2.0
-        decoding, ttft, _ = _cycle(steps, lengths, limits, inside, share)
-        over = share * (decoding + ttft.mean) > decoding
-        high, low = np.where(over, share, high), np.where(over, low, share)
+    share = _decoding_share(steps, lengths, limits, inside)
     decoding, ttft, batch = _cycle(steps, lengths, limits, inside, share)
     served = inside / (decoding + ttft.mean)
     room = (clients - inside) / served
@@ -96,9 +123,22 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     mean = decoding / lengths.decoded
     prompts = Moments(others, REGULAR * others)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(batch), Moments(1.0), spread)
-    n = np.arange(steps.seats + 1.0)
+    n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
     near = np.clip(1.0 - np.abs(n - (inside * share)[:, None]), 0.0, 1.0)
-    return _served(steps, lengths, inside * share, served, np.zeros(clients.shape, bool), ttft, tpot, most, near)
+    return _served(steps, lengths, inside * share, served, no, ttft, tpot, most, near, no)
+
+
+def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
+    """The share of time that a client decodes, found by search."""
+    low, high = np.zeros_like(clients), np.ones_like(clients)
+    cuts = max(min(32, CELLS // clients.size), 1)  # few loads are answered in few calls, many in little memory
+    for _ in range(int(np.ceil(np.log(PRECISION) / np.log(1.0 / (cuts + 1.0))))):
+        share = low[:, None] + (high - low)[:, None] * np.arange(1.0, cuts + 1) / (cuts + 1.0)
+        decoding, ttft, _ = _cycle(steps, lengths, limits, np.repeat(clients, cuts), share.ravel())
+        over = share.ravel() * (decoding + ttft.mean) > decoding
+        below = cuts - over.reshape(share.shape).sum(1)
+        low, high = low + (high - low) * below / (cuts + 1.0), low + (high - low) * (below + 1.0) / (cuts + 1.0)
+    return (low + high) / 2.0
 
 
 def _cycle(
@@ -123,17 +163,29 @@ def _served(
     lengths: Lengths,
     running: Array,
     served: Array,
-    saturated: Array,
+    saturated: NDArray[np.bool_],
     ttft: Moments,
     tpot: Moments,
     most: float,
     share: Array,
+    metastable: NDArray[np.bool_],
 ) -> Served:
     mean, variance = lengths.decoded, lengths.output_std**2
     # a product of two independent times: tokens and seconds of each
-    e2e = Moments(mean * tpot.mean, mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance), mean**3 * tpot.third)
+    e2e = Moments(
+        mean * tpot.mean, mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance), mean**3 * tpot.third
+    )
     return Served(
-        running, served, saturated, np.minimum(running * steps.kv_share, 1.0), ttft, tpot, ttft + e2e, most, share
+        running,
+        served,
+        saturated,
+        np.minimum(running * steps.kv_share, 1.0),
+        ttft,
+        tpot,
+        ttft + e2e,
+        most,
+        share,
+        metastable,
     )
 
 
@@ -142,10 +194,12 @@ def _joined(parts: list[Served]) -> Served:
         values = [getattr(part, name) for part in parts]
         if isinstance(values[0], Moments):
             sizes = [part.running.shape for part in parts]
-            return Moments(*(
-                np.concatenate([np.broadcast_to(getattr(v, f.name), s) for v, s in zip(values, sizes, strict=True)])
-                for f in fields(Moments)
-            ))
+            return Moments(
+                *(
+                    np.concatenate([np.broadcast_to(getattr(v, f.name), s) for v, s in zip(values, sizes, strict=True)])
+                    for f in fields(Moments)
+                )
+            )
         return values[0] if isinstance(values[0], float) else np.concatenate(values)
 
     return Served(*(whole(f.name) for f in fields(Served)))  # type: ignore[arg-type]

@@ -3,8 +3,8 @@
     TTFT  own time + rest of the running pass + passes handed out ahead + other prompts + its own passes + room
     TPOT  (passes of its output, prompts met among them) / (D - 1)
 
-Prompts queue as in an M/G/1 queue whose server goes on vacation for a decoding pass (Doshi 1986). A pass takes m prompts:
-for large m all that arrived during a pass ride in the next one (gated); for m = 1 they are served one by one.
+Prompts queue as in an M/G/1 queue whose server goes on vacation for a decoding pass (Doshi 1986). A pass takes m
+prompts: for large m all that arrived during a pass ride in the next one (gated); for m = 1 they are served one by one.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from perfmodel.serving.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, beta_nodes
 
 SLOWED = 0.85
-"""Variance of a batch's mean over a request's stay, over the batch's own variance: it changes as slowly as requests do."""
+"""Variance of the batch's mean over a request's stay, over the batch's own: it changes as slowly as requests do."""
 FULL = 0.98
 """Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated anyway."""
 
@@ -49,7 +49,7 @@ def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, s
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
     busy = np.sum(seen * rate * _service(steps, batch, per_pass), -1, keepdims=True)
-    return Meeting(uniform(met), uniform(decode), met, together, np.clip(busy, 0.0, FULL))
+    return Meeting(uniform(met), uniform(decode), pass_s, together, np.clip(busy, 0.0, FULL))
 
 
 def as_passes_end(
@@ -58,7 +58,9 @@ def as_passes_end(
     """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then begins."""
     decode, prompt = _passes(steps, batch)
     decoded = np.maximum(np.max(batch, -1), 1.0)
-    ends = np.minimum(rate * steps.decode_at(decoded) / (1.0 - np.minimum(rate * steps.prompt_at(decoded), FULL)), decoded)
+    ends = np.minimum(
+        rate * steps.decode_at(decoded) / (1.0 - np.minimum(rate * steps.prompt_at(decoded), FULL)), decoded
+    )
     ends = ends[:, None]
     pass_s = np.where(batch > 0, decode + ends * prompt, 0.0)
     wait = Moments(pass_s, np.where(batch > 0, ends * prompt**2, 0.0))

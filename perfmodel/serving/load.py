@@ -42,7 +42,7 @@ class Lengths:
 class Load:
     """Requests per second of an open loop, or clients of a closed one that each wait for their answer.
 
-    Exactly one of `rate` and `clients` is given, as an array of any shape. burstiness: as `vllm bench serve` has it, the
+    Exactly one of `rate` and `clients` is given, an array. burstiness: as in `vllm bench serve`, the
     shape of gamma-distributed gaps between arrivals: 1 is Poisson, below 1 burstier.
     """
 

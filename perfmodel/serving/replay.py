@@ -111,7 +111,7 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
         inverse = 1.0 / (own[:, None] ** np.arange(gamma + 1.0)).sum(1)
         # engines count iterations: requests are drawn so that 1 / E[1/Omega] stays `gained`
         wanted = inverse * (1.0 / gained) / inverse.mean()
-        own = alpha_from_tokens_per_iteration(np.clip(1.0 / wanted, 1.0, gamma + 1.0), float(gamma))
+        own = np.asarray(alpha_from_tokens_per_iteration(np.clip(1.0 / wanted, 1.0, gamma + 1.0), float(gamma)))
     needed = np.zeros(decoded.size, np.int64)
     block = max(int(DRAWN_AT_ONCE // max(decoded.max(initial=1), 1)), 1)
     for at in range(0, decoded.size, block):
@@ -217,7 +217,7 @@ class _Server:
             tokens = self.left.get(request, self.prompts[request])
             taken_seats = self.running + len(self.reading)
             full = taken_seats >= self.limits.max_num_seqs or self.cached + tokens > self.room
-            if since > self.number and self.running or full and taken_seats:
+            if (since > self.number and self.running) or (full and taken_seats):
                 break
             self.waiting.popleft()
             self.left.setdefault(request, tokens)
