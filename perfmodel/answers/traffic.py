@@ -18,7 +18,6 @@ from perfmodel.answers.traffic_replay import replayed
 from perfmodel.answers.traffic_rows import TrafficRow, flat, rows_of
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array
 from perfmodel.serving.chain import capacity
 from perfmodel.serving.closed import mean_tpot_s
 from perfmodel.serving.load import Limits, Load

@@ -1,9 +1,12 @@
-"""How many requests decode at once under a rate: a birth-death chain in product form, and the rate where it ends.
+"""How many requests decode at once under a rate: a birth-death chain with bunched births, and the rate where it ends.
 
 With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n is, and
-each adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that pi(n) is proportional to the product of
+each adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that of single births pi(n) is the product of
 rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly 1979). Above the most
 seats the chain goes on at mu(seats): requests that wait for room.
+
+While prompts are read nothing decodes, and more requests arrive: on a clock of decoding alone they come in bunches, a
+branching process whose variance over its mean tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes 1974).
 """
 
 from dataclasses import dataclass
@@ -14,6 +17,8 @@ from numpy.typing import NDArray
 from perfmodel.operations import Array
 from perfmodel.serving.load import Lengths, Limits
 from perfmodel.serving.steps import StepTimes
+
+NEGLIGIBLE, TINY = 1e-9, 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +71,44 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     prompts = np.clip(kept * steps.prompt_s, 0.0, 1 - 1e-9)
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * lengths.decoded * pass_s / (steps.batches * steps.tokens_per_iteration)
-    bunched = (1.0 / (burstiness * (1.0 - prompts[:, :1]) ** 2) + 1.0) / 2.0
-    load[:, 1:] **= 1.0 / bunched
-    weight = np.concatenate([np.zeros_like(kept), np.cumsum(np.log(load), 1)], 1)
+    index = _bunching(steps, lengths, prompts[:, :1], pass_s[:, :1], burstiness)
+    share, _ = _stationary(load, index)
+    last = load[:, -1]
+    # a queue for room is served in order, and there half of what a bunch brings is served before the other half comes
+    full, waiting = np.zeros_like(last), np.zeros_like(last)
+    crowded = share[:, -1] > NEGLIGIBLE
+    if crowded.any():
+        lined_up, tail = _stationary(load[crowded], (index[crowded] + 1.0) / 2.0)
+        full[crowded], waiting[crowded] = lined_up[:, -1], tail
+    n = np.arange(share.shape[1])
+    if saturated.any():
+        share[saturated] = n == n[-1]
+        waiting = np.where(saturated, 0.0, waiting)  # without end, and not waited for here
+    return Occupancy(share, share @ n, waiting, full, pass_s, saturated, ~saturated & (last >= 1))
+
+
+def _bunching(steps: StepTimes, lengths: Lengths, prompts: Array, pass_s: Array, burstiness: float) -> Array:
+    """Variance over mean of the arrivals, on a clock of decoding, while a request decodes."""
+    stay = lengths.decoded * pass_s / steps.tokens_per_iteration / (steps.prompt_s[0] + TINY) * (1.0 - prompts)
+    lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)  # what of a bunch of prompts falls into the same stay
+    return 1.0 + np.maximum((1.0 / (burstiness * (1.0 - prompts) ** 2) - 1.0) * lasting, -0.9)
+
+
+def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
+    """Share of time at n = 0 ... seats, and how many wait for room, where requests come in geometric bunches.
+
+    The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), m the mean bunch, or what
+    acts like it. Beyond the last seat weights fall by a constant factor; where they would rise, two loads of one rate
+    are possible, and the lower one is told.
+    """
+    slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)  # mu(n-1) / mu(n), and mu(0) = 0
+    ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
+    weight = np.concatenate([np.zeros_like(index), np.cumsum(np.log(ratio), 1)], 1)
     weight = np.exp(weight - weight.max(1, keepdims=True))
-    last = np.clip(load[:, -1], 0.0, None)
-    # beyond the last seat weights fall as last^k; where they would rise, two loads of one rate are possible and the
-    # lower, metastable one is what is told
-    beyond = np.where(last < 1, last, 0.0)
+    beyond = (load[:, -1] + index[:, 0] - 1.0) / index[:, 0]
+    beyond = np.where(beyond < 1, beyond, 0.0)
     tail = weight[:, -1] * beyond / (1 - beyond)
     total = weight.sum(1) + tail
     share = weight / total[:, None]
     share[:, -1] += tail / total
-    waiting = tail / total / (1 - beyond)
-    everywhere = np.arange(share.shape[1])
-    if saturated.any():
-        share[saturated] = everywhere == everywhere[-1]
-        waiting = np.where(saturated, 0.0, waiting)  # without end, and not waited for here
-    return Occupancy(share, share @ everywhere, waiting, share[:, -1], pass_s, saturated, ~saturated & (last >= 1))
+    return share, tail / total / (1 - beyond)

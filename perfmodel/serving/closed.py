@@ -1,9 +1,9 @@
 """The server's answer in closed form: running batch, throughput and latencies over any number of loads at once.
 
-Open loop: the chain of `perfmodel.serving.chain`. Closed loop: C clients, each decoding a share f of the time, see
+Open loop: the chain of `perfmodel.serving.chain`. Closed loop: C clients, each decoding in a share f of the passes, see
 (C - 1) f others decode and their prompts arrive, so that
 
-    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = decoding / (decoding + TTFT), decoding = (D - 1) s / A
+    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
 (the arrival theorem of Reiser and Lavenberg 1980: a client sees the system of C - 1).
 """
@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array
 from perfmodel.serving.chain import capacity, occupancy, prompts_per_pass
-from perfmodel.serving.latency import as_passes_end, at_any_time, first_token, per_token
+from perfmodel.serving.latency import FULL, as_passes_end, at_any_time, backlog, first_token, per_token, whole_passes
 from perfmodel.serving.load import Lengths, Limits, Load
 from perfmodel.serving.moments import Moments, mixed, sometimes
 from perfmodel.serving.steps import StepTimes
 
 BLOCK = 512
 """Loads answered at once: memory stays flat beside the result."""
-CELLS, PRECISION = 2048, 1e-7
-"""Shares of time that a round of the closed loop's search tries at once, and how closely the share is found."""
+HALVINGS = 24
 REGULAR = 1.0 / 6.0
 """Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
 
@@ -62,14 +61,12 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     lengths = load.lengths
     if load.clients is not None:
         clients = np.minimum(np.atleast_1d(np.asarray(load.clients, float)), float(steps.seats))
-        return (
-            _cycle(steps, lengths, limits, clients, _decoding_share(steps, lengths, limits, clients))[0]
-            / lengths.decoded
-        )
+        return _cycle(steps, lengths, limits, clients)[0] / lengths.decoded
     rate = np.atleast_1d(np.asarray(load.rate, float))
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
-    return np.where(o.saturated, at, o.running) / np.minimum(rate, most) / lengths.decoded
+    running = o.running + _queued_behind(steps, np.minimum(rate, most))
+    return np.where(o.saturated, at, running) / np.minimum(rate, most) / lengths.decoded
 
 
 def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> Served:
@@ -84,16 +81,25 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     ttft = first_token(steps, lengths, n, share, per_pass, meeting)
     room, chance = o.waiting / served * burst, np.clip(o.full, 1e-12, 1.0)
     ttft = ttft + sometimes(np.where(room > 0, chance, 0.0), room / chance)
-    running = np.where(o.saturated, float(at), o.running)
+    running = np.where(o.saturated, float(at), o.running + _queued_behind(steps, served))
     mean = running / served / lengths.decoded
     busy = o.share[:, 1:] * steps.batches  # as a request sees it: by the requests that are there
     busy = busy / np.maximum(busy.sum(1, keepdims=True), 1e-300)
     typical = np.sum(busy * o.pass_s, 1)
     batch = mixed(busy, Moments(o.pass_s / np.maximum(typical, 1e-300)[:, None]))
     met = served * mean * lengths.decoded
-    prompts = Moments(met, met * burst, met)
+    bunch = burst / (1.0 - np.minimum(served * steps.prompt_s[0], FULL)) ** 2
+    prompts = Moments(met, met * bunch, met)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(np.maximum(running, 1.0)), batch, spread)
     return _served(steps, lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
+
+
+def _queued_behind(steps: StepTimes, rate: Array) -> Array:
+    """Requests that wait, having their first token, for prompts that came while their own was read."""
+    prompt = steps.prompt_s[0]
+    load = np.minimum(rate * prompt, FULL)
+    own_pass = prompt * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has: its own and others
+    return rate * load * own_pass / (1.0 - load)
 
 
 def _coarse(share: Array) -> tuple[Array, Array]:
@@ -114,37 +120,37 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     lengths = load.lengths
     most, _ = capacity(steps, lengths, limits)
     inside = np.minimum(clients, float(steps.seats))
-    share = _decoding_share(steps, lengths, limits, inside)
-    decoding, ttft, batch = _cycle(steps, lengths, limits, inside, share)
+    decoding, ttft, others = _cycle(steps, lengths, limits, inside)
     served = inside / (decoding + ttft.mean)
     room = (clients - inside) / served
     ttft = ttft + Moments(room, np.square(0.1 * room))
-    others = (inside - 1.0) * share
     mean = decoding / lengths.decoded
     prompts = Moments(others, REGULAR * others)
-    tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(batch), Moments(1.0), spread)
+    tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(1.0 + others), Moments(1.0), spread)
     n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
-    near = np.clip(1.0 - np.abs(n - (inside * share)[:, None]), 0.0, 1.0)
-    return _served(steps, lengths, inside * share, served, no, ttft, tpot, most, near, no)
+    running = served * decoding
+    near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
+    return _served(steps, lengths, running, served, no, ttft, tpot, most, near, no)
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
-    """The share of time that a client decodes, found by search."""
+    """The share of passes in which a client decodes, found by search."""
+    decoding = lengths.decoded / steps.tokens_per_iteration
     low, high = np.zeros_like(clients), np.ones_like(clients)
-    cuts = max(min(32, CELLS // clients.size), 1)  # few loads are answered in few calls, many in little memory
-    for _ in range(int(np.ceil(np.log(PRECISION) / np.log(1.0 / (cuts + 1.0))))):
-        share = low[:, None] + (high - low)[:, None] * np.arange(1.0, cuts + 1) / (cuts + 1.0)
-        decoding, ttft, _ = _cycle(steps, lengths, limits, np.repeat(clients, cuts), share.ravel())
-        over = share.ravel() * (decoding + ttft.mean) > decoding
-        below = cuts - over.reshape(share.shape).sum(1)
-        low, high = low + (high - low) * below / (cuts + 1.0), low + (high - low) * (below + 1.0) / (cuts + 1.0)
+    for _ in range(HALVINGS):
+        share = (low + high) / 2.0
+        others, per_pass = (clients - 1.0) * share, prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share)
+        alone, ends = (1.0 - share) ** (clients - 1.0), others / decoding
+        queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
+        waited = (1.0 - alone) * (1.0 + steps.passes_ahead)
+        over = share * (decoding + waited + queued + whole_passes(1.0 / per_pass, lengths.input_cv)) > decoding
+        high, low = np.where(over, share, high), np.where(over, low, share)
     return (low + high) / 2.0
 
 
-def _cycle(
-    steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array, share: Array
-) -> tuple[Array, Moments, Array]:
-    """Seconds that a client decodes, its time to the first token, and the batch it decodes in, at a share of time."""
+def _cycle(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> tuple[Array, Moments, Array]:
+    """Seconds that a client decodes, its time to the first token, and how many others decode meanwhile."""
+    share = _decoding_share(steps, lengths, limits, clients)
     others = (clients - 1.0) * share
     batch = 1.0 + others
     ends = others * steps.tokens_per_iteration / lengths.decoded  # others that end in a pass, each followed by a prompt
@@ -154,8 +160,8 @@ def _cycle(
     seen = np.stack([alone, 1.0 - alone], -1)
     around = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)
     per_pass = prompts_per_pass(steps, lengths, limits, around)
-    meeting = as_passes_end(steps, lengths, around, others / decoding, seen, per_pass)
-    return decoding, first_token(steps, lengths, around, seen, per_pass, meeting), batch
+    meeting = as_passes_end(steps, around, ends, per_pass)
+    return decoding, first_token(steps, lengths, around, seen, per_pass, meeting), others
 
 
 def _served(

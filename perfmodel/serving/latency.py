@@ -26,17 +26,14 @@ FULL = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What a request that arrives finds, over ``[load, n]``: seconds, and the load of the prompt queue (below 1).
+    """What a request that arrives finds, over ``[load, n]``, in seconds.
 
-    wait: until the next pass begins, where prompts ride together; vacation: the same where they are read one by one,
-    and the prompt in the running pass is part of the queue. together: seconds that other prompts add to its own pass.
+    wait: until the next pass begins. others: prompts before its own and beside it. pass_s: a mean pass.
     """
 
     wait: Moments
-    vacation: Moments
+    others: Moments
     pass_s: Array
-    together: Array
-    busy: Array
 
 
 def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array) -> Meeting:
@@ -48,23 +45,30 @@ def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, s
     variance = prompt**2 * (1.0 + lengths.input_cv**2) * rate * pass_s / (1.0 - load**2)
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
-    busy = np.sum(seen * rate * _service(steps, batch, per_pass), -1, keepdims=True)
-    return Meeting(uniform(met), uniform(decode), pass_s, together, np.clip(busy, 0.0, FULL))
+    service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass  # its share of the passes it rides in
+    busy = np.clip(np.sum(seen * rate * service, -1, keepdims=True), 1e-9, FULL)
+    queue = service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - busy))
+    alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
+    # one by one, the prompt in the running pass is part of the queue, and what is left is a pass of decoding
+    wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)
+    return Meeting(wait, sometimes(busy, alone * queue + (1.0 - alone) * together / busy), pass_s)
 
 
-def as_passes_end(
-    steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array
-) -> Meeting:
-    """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then begins."""
+def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) -> Meeting:
+    """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then begins.
+
+    ends: others that do so after the same pass. Half of them are before, and the other half beside as far as there is
+    room in the pass; a prompt that does not fit beside another takes one pass more.
+    """
     decode, prompt = _passes(steps, batch)
-    decoded = np.maximum(np.max(batch, -1), 1.0)
-    ends = np.minimum(
-        rate * steps.decode_at(decoded) / (1.0 - np.minimum(rate * steps.prompt_at(decoded), FULL)), decoded
-    )
     ends = ends[:, None]
     pass_s = np.where(batch > 0, decode + ends * prompt, 0.0)
     wait = Moments(pass_s, np.where(batch > 0, ends * prompt**2, 0.0))
-    return Meeting(wait, wait, pass_s, ends * prompt, np.clip(ends / per_pass, 0.0, FULL))
+    beside = np.clip(per_pass - 1.0, 0.0, 1.0)
+    more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
+    return Meeting(
+        wait, _prompts((ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass), prompt), pass_s
+    )
 
 
 def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting) -> Moments:
@@ -74,20 +78,25 @@ def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, p
     """
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
-    service = _service(steps, batch, per_pass)
-    alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
-    wait = m.vacation.times(alone) + m.wait.times(1.0 - alone)
-    queue = m.busy * service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - m.busy))
-    chance = np.clip(m.busy, 1e-9, 1.0)
-    others = sometimes(chance, ((1.0 - alone) * m.together + alone * queue) / chance)
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
     own_passes = Moments(
-        _whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt,
+        whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt,
         (lengths.input_cv * prompt) ** 2,
         0.0,
         steps.own_s + 0.5 * prompt,
     )
-    return mixed(seen, wait + ahead + others + own_passes)
+    return mixed(seen, m.wait + ahead + m.others + own_passes)
+
+
+def backlog(ends: Array, per_pass: Array) -> Array:
+    """How much longer a prompt of a closed loop queues because earlier passes left prompts over, 1 or more."""
+    busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
+    return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))
+
+
+def _prompts(seconds: Array, prompt: Array) -> Moments:
+    """A Poisson number of prompts that take so long together on average."""
+    return Moments(seconds, seconds * prompt, seconds * prompt**2)
 
 
 def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
@@ -96,13 +105,7 @@ def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
     return np.where(batch > 0, steps.decode_at(running), 0.0), steps.prompt_at(running)
 
 
-def _service(steps: StepTimes, batch: Array, per_pass: Array) -> Array:
-    """Seconds for which a prompt occupies the server: its own and its share of the passes it rides in."""
-    running = np.maximum(batch, 1.0)
-    return steps.prompt_at(running) + steps.decode_at(running) / per_pass
-
-
-def _whole_passes(mean: Array, cv: float) -> Array:
+def whole_passes(mean: Array, cv: float) -> Array:
     """Expected number of passes, rounded up, of prompts that take a uniform number with this mean and variation."""
     half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
 

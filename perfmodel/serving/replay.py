@@ -145,6 +145,7 @@ class _Server:
         self.last = len(self.decode_s) - 1
         self.room = lengths.context / steps.kv_share
         self.prompts, self.outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
+        self.wanted = requests.output_tokens
         decoded = np.maximum(requests.output_tokens - 1, 0)
         self.passes = iterations(steps, decoded, spread, seed).tolist()
         self.growth = [tokens / max(n, 1) for tokens, n in zip(decoded.tolist(), self.passes, strict=True)]
@@ -177,7 +178,7 @@ class _Server:
         sent = np.array(self.sent) - self.steps.own_s if self.clients is None else np.array(self.sent)
         first, ended = np.array(self.first), np.array(self.ended)
         own = 0.0 if self.clients is None else self.steps.own_s
-        outputs = np.array(self.outputs)
+        outputs = self.wanted
         return Replayed(
             ttft_s=first - sent + own,
             tpot_s=(ended - first) / np.maximum(outputs - 1, 1),

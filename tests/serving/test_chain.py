@@ -37,7 +37,7 @@ def test_prompts_must_fit_in_the_token_budget():
 
 
 def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
-    """A pass that takes as long at any batch serves each request alike: Poisson numbers in the system (M/G/infinity)."""
+    """A pass that takes as long at any batch serves all alike: Poisson numbers in the system (M/G/infinity)."""
     o = occupancy(server([0.01] * 60), LENGTHS, np.array([8.0]), capacity(server([0.01] * 60), LENGTHS, Limits())[0])
     load = 8.0 * 100 * 0.01
     poisson = np.exp(-load) * load ** np.arange(8) / np.cumprod([1, *range(1, 8)])
