@@ -73,7 +73,7 @@ class TrafficQuery(CommonOptions):
             "Output tokens of a request, mean.",
             arg.TOKENS,
             read=arg.count,
-            limits=arg.Limits(2, 2**40, "2 tokens or more (one comes with the prompt, and has no TPOT)"),
+            limits=(2, 2**40),
         ),
     ]
     request_rate: Rates = None
@@ -86,7 +86,6 @@ class TrafficQuery(CommonOptions):
             "-g",
             read=parse_lengths,
             default="auto",
-            group=arg.DRAFT,
         ),
     ] = ("auto",)
     tp: arg.TP = 1
@@ -104,7 +103,6 @@ class TrafficQuery(CommonOptions):
             "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
             "RATE",
             read=arg.as_given,
-            group=arg.ACCEPTANCE,
         ),
     ] = None
     tokens_per_iteration: arg.TokensPerIteration = None
@@ -115,8 +113,7 @@ class TrafficQuery(CommonOptions):
             "Standard deviation of the acceptance between requests.",
             "SHARE",
             read=arg.number,
-            limits=arg.Limits(0, 0.5),
-            group=arg.ACCEPTANCE,
+            limits=(0, 0.5),
         ),
     ] = DEFAULT_STD
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
@@ -132,16 +129,16 @@ class TrafficQuery(CommonOptions):
             "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
             "SHAPE",
             read=arg.number,
-            limits=arg.Limits(0.01, 1000),
+            limits=(0.01, 1000),
         ),
     ] = 1.0
     max_num_seqs: Annotated[
         arg.Number,
-        arg.Argument("Requests that run at once.", "N", read=arg.count, limits=arg.Limits(1, 4096), group=arg.ENGINE),
+        arg.Argument("Requests that run at once.", "N", read=arg.count, limits=(1, 4096)),
     ] = 256
     max_num_batched_tokens: Annotated[
         arg.Number,
-        arg.Argument("Tokens of one pass.", arg.TOKENS, read=arg.count, limits=arg.Limits(2, 2**24), group=arg.ENGINE),
+        arg.Argument("Tokens of one pass.", arg.TOKENS, read=arg.count, limits=(2, 2**24)),
     ] = 8192
     replay: Annotated[
         bool, arg.Argument("Also serve drawn requests one by one, and show what they met.", read=parse_switch)
@@ -152,7 +149,7 @@ class TrafficQuery(CommonOptions):
     ] = None
     num_prompts: Annotated[
         arg.Number,
-        arg.Argument("Requests that are drawn for --replay.", "N", read=arg.count, limits=arg.Limits(10, 1_000_000)),
+        arg.Argument("Requests that are drawn for --replay.", "N", read=arg.count, limits=(10, 1_000_000)),
     ] = 2000
     seed: Annotated[arg.Number, arg.Argument("Of what is drawn for --replay.", "N", read=arg.whole)] = 0
     price: Annotated[

@@ -13,7 +13,7 @@ from perfmodel.serving.load import Load
 from perfmodel.serving.moments import Moments
 from perfmodel.serving.steps import StepTimes
 from perfmodel.specs.fits import Z
-from perfmodel.specs.serving import serving
+from perfmodel.specs.request_costs import request_constants
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error
 
@@ -142,12 +142,13 @@ def _interval(
     question: TrafficQuery, scenario: Scenario, steps: StepTimes, served: Served, load: Load
 ) -> tuple[Any, Any]:
     """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
-    context, n = np.asarray(question.lengths.context), np.maximum(np.round(np.median(served.running)), 1.0)
-    step = step_log_error(scenario, n, context)
-    ratio = log_error(scenario, n, context, np.array([steps.gamma])) if steps.gamma else np.zeros(1)
+    context, n = question.lengths.context, max(round(float(np.median(served.running))), 1)
+    step = step_log_error(scenario, scenario.target_step(n, context))  # type: ignore[arg-type]  # of single numbers
+    batch = np.asarray(float(n))
+    ratio = log_error(scenario, batch, np.asarray(context), np.array([steps.gamma])) if steps.gamma else np.zeros(1)
     if step is None or ratio is None:
         return None, None
-    off = math.hypot(float(np.max(step)), float(ratio[..., 0]), serving().errors["tpot"].log_rms)
+    off = math.hypot(float(np.max(step)), float(ratio[..., 0]), request_constants().errors["tpot"].log_rms)
     ends = [mean_tpot_s(steps.scaled(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
     return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
 

@@ -16,10 +16,11 @@ from perfmodel.operations import Array
 from perfmodel.serving.load import Lengths
 from perfmodel.serving.moments import Moments, mixed, sometimes, uniform
 from perfmodel.serving.steps import StepTimes
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, beta_nodes
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 SLOWED = 0.85
 """Variance of the batch's mean over a request's stay, over the batch's own: it changes as slowly as requests do."""
+BETA_STEPS = 400
 FULL = 0.98
 """Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated anyway."""
 
@@ -152,7 +153,15 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
     if not np.isfinite(concentration) or alpha in (0.0, 1.0):
         return 0.0, 0.0, within
     concentration = max(concentration, 0.2)
-    nodes, weights = beta_nodes(alpha * concentration, (1.0 - alpha) * concentration)
+    nodes, weights = _beta(alpha * concentration, (1.0 - alpha) * concentration)
     inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
     off = inverse / (weights @ inverse) - 1.0
     return float(weights @ off**2), float(weights @ off**3), within
+
+
+def _beta(a: float, b: float) -> tuple[Array, Array]:
+    """Values of a Beta distribution and their weights: even steps of theta, where the value is its sine squared."""
+    theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
+    density = (2.0 * a - 1.0) * np.log(np.sin(theta)) + (2.0 * b - 1.0) * np.log(np.cos(theta))
+    weights = np.exp(density - density.max())
+    return np.sin(theta) ** 2, weights / weights.sum()

@@ -15,7 +15,7 @@ from perfmodel.drafts.model_draft import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
 from perfmodel.serving.load import Lengths, Limits
-from perfmodel.specs.serving import serving
+from perfmodel.specs.request_costs import request_constants
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
@@ -98,7 +98,7 @@ def step_times(scenario: Scenario, lengths: Lengths, limits: Limits, gammas: Seq
 
 @dataclass(frozen=True, slots=True)
 class RequestCosts:
-    """What a request costs beside its passes: see `perfmodel.specs.serving.ServingEngine`."""
+    """What a request costs beside its passes: see `perfmodel.specs.request_costs.EngineRequests`."""
 
     own_s: float = 0.0
     prompt_token_s: float = 0.0
@@ -110,9 +110,9 @@ class RequestCosts:
 def request_costs(scenario: Scenario) -> RequestCosts:
     """Those of the scenario's engine; nothing for one that none were fitted for."""
     word = engine_of(scenario.machine.calibration)
-    if word not in serving().engines:
+    if word not in request_constants().engines:
         return RequestCosts()
-    e = serving().engines[word]
+    e = request_constants().engines[word]
     own_model = isinstance(scenario.draft, ModelDraft)
     ahead = e.passes_ahead_model_draft if own_model else e.passes_ahead
     return RequestCosts(

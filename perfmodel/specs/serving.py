@@ -1,57 +1,53 @@
-"""What a request costs on a serving engine beside the passes of its model, from ``hardware/serving.yaml``."""
+"""What serving engines can run, from ``hardware/serving.yaml``: drafts by version, windows, the dynamic mode."""
 
-import datetime
 from functools import cache
 
 from pydantic import Field
 
 from perfmodel.specs import files
-from perfmodel.specs.constants import Frozen
+from perfmodel.specs.files import Frozen
 
 FILE = "serving.yaml"
 
 
-class ServingConstant(Frozen):
-    """One fitted number."""
+class ServedDraft(Frozen):
+    """A kind of draft in one engine: what the engine calls it and which of its releases have it.
 
-    value: float = Field(ge=0, allow_inf_nan=False)
-    stderr: float = Field(ge=0, allow_inf_nan=False)
-    source: str = Field(min_length=3)
+    windows: KV methods of the draft that it has beside the whole cache, from `windows_since` on. trees: whether it
+    verifies trees.
+    """
+
+    method: str
+    since: str
+    until: str | None = None
+    windows: tuple[str, ...] = ()
+    windows_since: str | None = None
+    trees: bool = False
+
+
+class DynamicMode(Frozen):
+    """A draft length by batch size. price: share of single-stream speed that turning it on costs; mended: where not."""
+
+    price: float = Field(ge=0, lt=1)
+    since: str
+    mended: str
+    source: str
 
 
 class ServingEngine(Frozen):
-    """One engine. request_s, prompt_token_s: from a request's arrival until it may be scheduled, and per prompt token.
+    """One engine. sparse: what is known of a draft with a view of the cache that it does not have."""
 
-    prompt_factor: time of a prompt in a pass over what the roofline says. passes_ahead: passes that are handed to the
-    device before the one that takes a new request; the last: with a draft that is a model of its own.
-    """
-
-    request_s: ServingConstant
-    prompt_token_s: ServingConstant
-    prompt_factor: ServingConstant
-    passes_ahead: ServingConstant
-    passes_ahead_model_draft: ServingConstant
-
-
-class ServingError(Frozen):
-    """How far the traffic model is off by itself, step times being known: rms of the logarithm."""
-
-    log_rms: float = Field(ge=0, lt=2)
-    rows: int = Field(ge=1)
-    source: str = Field(min_length=3)
-
-
-class Serving(Frozen):
-    """``hardware/serving.yaml``."""
-
-    fitted_on: tuple[str, ...]
-    date: datetime.date
-    engines: dict[str, ServingEngine]
-    errors: dict[str, ServingError]
+    title: str
+    newest: str
+    source: str
+    drafts: dict[str, ServedDraft]
+    sparse: str
+    dynamic: DynamicMode | None = None
 
 
 @cache
-def serving() -> Serving:
-    """The bundled file."""
+def serving_engines() -> dict[str, ServingEngine]:
+    """Word of ``--engine`` -> what it serves; research stacks are not among them."""
     path = files.data_directory("") / FILE
-    return files.parse(Serving, files.read_mapping(path), str(path))
+    data = files.read_mapping(path)
+    return {word: files.parse(ServingEngine, engine, f"{path}: {word}") for word, engine in data.items()}

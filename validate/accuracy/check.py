@@ -14,6 +14,7 @@ from perfmodel.specs import files
 from perfmodel.validate.accuracy.folder import Figure, quantity_of
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.records.code_version import version
+from perfmodel.validate.solving import significant
 
 DEFAULT_MAX_ERROR = 0.10
 """Where neither a limit nor a baseline is given."""
@@ -135,7 +136,7 @@ def baseline_text(now: list[Part]) -> str:
     """The file of a baseline that is as things are now."""
     names = PartErrors.model_fields
     errors = {p.name: {k: round(v, 6) for k, v in asdict(p.errors).items() if k in names} for p in now}
-    predicted = {f.name: float(f"{f.predicted:.6g}") for p in now for f in p.figures}
+    predicted = {f.name: significant(f.predicted, 6) for p in now for f in p.figures}
     made = {
         "schema_version": 1,
         "kind": "check",

@@ -11,13 +11,14 @@ import numpy as np
 from perfmodel.answers.query import Query
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.fits import MAX_LOG_RMS, Scatter
-from perfmodel.specs.fits import Fit as StatedFit
+from perfmodel.specs.fits import MAX_LOG_RMS, Scatter, StatedFit
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import Fitted, Rows, log_rms, small_sample
-from perfmodel.validate.engine.record import EnginePoint, Subject, header, text_of
+from perfmodel.validate.engine.record import EnginePoint, Subject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
+from perfmodel.validate.harness.journal import as_record, encode
+from perfmodel.validate.solving import significant
 
 UNREACHABLE = 0.5
 """Held-out error (rms of logs) beyond which the rows are of something else than what was asked about."""
@@ -89,11 +90,11 @@ def _stated(
     source = f"fitted to {count} timed steps of {subject.engine} {subject.engine_version}"
     values = {
         n: getattr(fitted.calibration, n).model_copy(
-            update={"stderr": min(float(f"{e:.3g}"), CONSTANTS[n].widest), "source": source}
+            update={"stderr": min(significant(e, 3), CONSTANTS[n].widest), "source": source}
         )
         for n, e in zip(fitted.free, fitted.stderr, strict=True)
     }
-    values = {n: v.model_copy(update={"value": float(f"{v.value:.6g}")}) for n, v in values.items()}
+    values = {n: v.model_copy(update={"value": significant(v.value, 6)}) for n, v in values.items()}
     pinned = ", ".join(fitted.pinned) or "none"
     correlation = tuple(
         tuple(round(float(v), 3) if j < i else 1.0 for j, v in enumerate(row[: i + 1]))
@@ -136,7 +137,7 @@ def _errors(fitted: Fitted, rows: Rows) -> dict[str, Scatter]:
         if len(logs) > 1:
             rms = min(small_sample(float(np.sqrt(np.mean(np.square(logs)))), len(logs)), MAX_LOG_RMS)
             source = "rows held out one by one, widened for their number (Student's t)"
-            found[name] = Scatter(log_rms=float(f"{max(rms, 1e-4):.3g}"), rows=len(logs), source=source)
+            found[name] = Scatter(log_rms=significant(max(rms, 1e-4), 3), rows=len(logs), source=source)
     return found
 
 
@@ -163,7 +164,7 @@ def record_text(made: Made, machine: str, subject: Subject, sources: tuple[str, 
     """The record of the rows that were used."""
     points = [EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings)]
     rows = [point.model_dump_json(exclude_defaults=True) for point in points]
-    return text_of(header(machine, subject, sources), rows)
+    return as_record(encode(header(machine, subject, sources)), rows)
 
 
 def lines(made: Made) -> list[str]:

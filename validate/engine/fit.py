@@ -20,6 +20,7 @@ from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.engine.constants import Sought, sought
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
+from perfmodel.validate.solving import least_squares
 
 NOISE = 0.03
 """Log error of a row that the form itself and the clock leave, for weighing rows against priors."""
@@ -157,8 +158,6 @@ def _solve(
     start: tuple[float, ...] | None,
     kept: Array,
 ) -> _Solution:
-    from scipy.optimize import least_squares
-
     if not free:
         return _Solution((), np.zeros((0, 0)), ())
     logs = np.log(rows.measured)
@@ -180,11 +179,10 @@ def _solve(
         soft = np.sign(found) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (found / SOFT) ** 2) - 1))
         return np.concatenate([soft, x])
 
-    found = least_squares(with_prior, first, bounds=(low, high), xtol=1e-6, ftol=1e-6)
-    edge = np.minimum(found.x - low, high - found.x) < 1e-6
-    covariance = np.linalg.pinv(found.jac.T @ found.jac) * np.outer(spread, spread)
+    found = least_squares(with_prior, first, low, high, xtol=1e-6, ftol=1e-6)
+    covariance = found.covariance * np.outer(spread, spread)
     x = tuple(float(v) for v in np.clip(found.x, low, high) * spread + prior)
-    return _Solution(x, covariance, tuple(edge.tolist()))
+    return _Solution(x, covariance, tuple(found.at_bound.tolist()))
 
 
 def _least_determined(candidates: dict[str, Sought], free: tuple[str, ...], solved: _Solution, rows: int) -> str | None:

@@ -16,6 +16,7 @@ from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
+from perfmodel.validate.solving import significant, yaml_number
 
 HELD_OUT = ("point", "batch", "draft", "model")
 """Kinds of fold that the observed error is taken from: the largest of them."""
@@ -65,7 +66,7 @@ def observed(made: Report) -> dict[str, dict[str, Any]]:
         worst, by = max((made.held_out[by][name].log_rms, by) for by in HELD_OUT if by in made.held_out)
         rows = made.held_out[by][name].rows
         stated[name] = {
-            "log_rms": _rounded(worst, 3),
+            "log_rms": significant(worst, 3),
             "rows": rows,
             "source": f"rows held out by {by} (the worst of {', '.join(b for b in HELD_OUT if b in made.held_out)})",
         }
@@ -99,7 +100,9 @@ def render(made: Report, date: datetime.date) -> str:
         elif isinstance(value, Constant):
             lines.append(_constant(name, value, made))
     lines += ["fit:", f"  parameters: [{', '.join(fitted.parameters)}]", "  correlation:"]
-    lines += [f"    - [{', '.join(_number(v, 2) for v in row[: i + 1])}]" for i, row in enumerate(_correlation(fitted))]
+    lines += [
+        f"    - [{', '.join(yaml_number(v, 2) for v in row[: i + 1])}]" for i, row in enumerate(_correlation(fitted))
+    ]
     lines.append("observed_error:  # of log(predicted / measured)")
     lines += [f"  {name}: {_mapping(stated)}" for name, stated in observed(made).items()]
     transferred = transfer_error(recipe)
@@ -158,7 +161,7 @@ def with_literature_error(name: str) -> str:
 
 
 def _stated(error: Errors, source: str) -> dict[str, Any]:
-    return {"log_rms": _rounded(error.log_rms, 3), "rows": error.rows, "source": source}
+    return {"log_rms": significant(error.log_rms, 3), "rows": error.rows, "source": source}
 
 
 def _constant(name: str, value: Constant, made: Report) -> str:
@@ -166,26 +169,16 @@ def _constant(name: str, value: Constant, made: Report) -> str:
     if name in recipe.free:
         rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
         if name in fitted.at_bound:
-            return f"{name}: {{value: {_number(value.value, 4)}, source: {_quoted(rows + '; at its bound')}}}"
-        stderr = _number(fitted.stderr[name], 2)
-        return f"{name}: {{value: {_number(value.value, 4)}, stderr: {stderr}, source: {_quoted(rows)}}}"
-    return f"{name}: {{value: {_number(value.value, 6)}, source: {_quoted(value.source)}}}"
+            return f"{name}: {{value: {yaml_number(value.value, 4)}, source: {_quoted(rows + '; at its bound')}}}"
+        stderr = yaml_number(fitted.stderr[name], 2)
+        return f"{name}: {{value: {yaml_number(value.value, 4)}, stderr: {stderr}, source: {_quoted(rows)}}}"
+    return f"{name}: {{value: {yaml_number(value.value, 6)}, source: {_quoted(value.source)}}}"
 
 
 def _correlation(fitted: Fit) -> Array:
     rounded = np.array(np.round(np.clip(fitted.correlation, -1.0, 1.0), 2) + 0.0, dtype=np.float64)
     np.fill_diagonal(rounded, 1.0)
     return rounded
-
-
-def _rounded(value: float, digits: int) -> float:
-    return float(f"{value:.{digits}g}")
-
-
-def _number(value: float, digits: int) -> str:
-    """A YAML number that reads back as one (1e-05 alone would be text to YAML 1.1)."""
-    text = f"{value:.{digits}g}"
-    return text if "." in text or "e" not in text else text.replace("e", ".0e")
 
 
 def _quoted(text: str) -> str:

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.constants import Constant, Search
-from perfmodel.specs.fits import Fit as StatedFit
+from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, PointSet
 from perfmodel.validate.fit.recipes import Recipe
+from perfmodel.validate.solving import least_squares
 
 Array = NDArray[np.float64]
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
@@ -21,8 +22,6 @@ SOFT = 0.05
 """Log ratio from which a residual counts linearly (soft L1), so that one odd row does not bend the fit."""
 ENOUGH = 1e-8
 """Relative change of parameters or cost below which a fit is done."""
-AT_BOUND = 1e-6
-"""Distance from a bound, in the parameter's scale, that counts as being at it."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,6 @@ def fit(
     begin: dict[str, float] | None = None,
 ) -> Fit:
     """Fit the `free` constants to the points of `train`, the others staying as in `start`."""
-    from scipy.optimize import least_squares
-
     searched = [search_of(name) for name in free]
     scale = np.array([s.scale for s in searched])
     low, high = np.array([s.low for s in searched]) / scale, np.array([s.high for s in searched]) / scale
@@ -95,13 +92,10 @@ def fit(
         times = points.predict(with_values(start, values))
         return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items() if m.any()])
 
-    found = least_squares(
-        residuals, np.clip(first, low, high), bounds=(low, high), loss="soft_l1", f_scale=SOFT, xtol=ENOUGH, ftol=ENOUGH
-    )
-    edge = np.minimum(found.x - low, high - found.x) < AT_BOUND
-    inner = ~edge
-    freedom = max(len(found.fun) - int(inner.sum()), 1)
-    spread = np.linalg.pinv(found.jac[:, inner].T @ found.jac[:, inner])
+    found = least_squares(residuals, np.clip(first, low, high), low, high, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH)
+    inner = ~found.at_bound
+    freedom = max(len(found.residuals) - int(inner.sum()), 1)
+    spread = np.linalg.pinv(found.slopes[:, inner].T @ found.slopes[:, inner])
     deviation = np.sqrt(np.diag(spread))
     residual = np.sqrt(2.0 * found.cost / freedom)
     names = tuple(name for name, keep in zip(free, inner, strict=True) if keep)
@@ -110,10 +104,10 @@ def fit(
         calibration=with_values(start, values),
         values=values,
         stderr=dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True)),
-        at_bound=tuple(name for name, at in zip(free, edge, strict=True) if at),
+        at_bound=tuple(name for name, at in zip(free, found.at_bound, strict=True) if at),
         parameters=names,
         correlation=spread / np.outer(deviation, deviation),
-        count=len(found.fun),
+        count=len(found.residuals),
     )
 
 

@@ -18,6 +18,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.formats import WEIGHT_FORMATS, weight_format
 from perfmodel.specs.gpu import GPUSpec
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
+from perfmodel.validate.solving import least_squares
 
 Array = NDArray[np.float64]
 GEMM_FORMS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
@@ -108,10 +109,8 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 
 def robust(residual: Any, start: Sequence[float]) -> tuple[Array, float]:
     """Parameters (fitted in logarithms) and the median absolute residual."""
-    from scipy.optimize import least_squares
-
-    found = least_squares(residual, np.log(start), loss="soft_l1", f_scale=0.1)
-    return np.exp(found.x), float(np.median(np.abs(found.fun)))
+    found = least_squares(residual, np.log(start), soft=0.1)
+    return np.exp(found.x), float(np.median(np.abs(found.residuals)))
 
 
 def _peak(gpu: GPUSpec, form: str) -> float | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from perfmodel.specs.gpu import GPUSpec
 from perfmodel.validate.fit.kernels import POPULARITY, Fitted, Kernels
+from perfmodel.validate.solving import yaml_number
 
 HEADER = "# Written by `perfmodel calibrations import aiconfigurator` from public kernel tables (Apache-2.0)."
 COPY = "device copy, ai-dynamo/aiconfigurator@095f58a5 kernel tables, as on H100: no figure of this device"
@@ -46,7 +47,7 @@ def _lines(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date) -> Iterat
         yield f'  source: "fastest of the custom kernels of all engines and NCCL at each size, {package}"'
         yield "  knots:  # message bytes, seconds"
         for devices, knots in k.allreduce.items():
-            yield f"    {devices}: [{', '.join(f'[{size:.0f}, {_number(seconds)}]' for size, seconds in knots)}]"
+            yield f"    {devices}: [{', '.join(f'[{size:.0f}, {yaml_number(seconds, 4)}]' for size, seconds in knots)}]"
     for name in ("kv_reread_per_query", "pass_fixed_s", "token_s", "iteration_fixed_s"):
         yield _constant(name, 0, ENGINES_FILE)
     yield "shards_lm_head: true"
@@ -71,7 +72,7 @@ def _experts(k: Kernels) -> Iterator[str]:
     for form, fitted in k.experts.items():
         start, bandwidth, flops = fitted.values
         yield (
-            f"    {form}: {{fixed_s: {_number(start)}, bandwidth_fraction: {bandwidth:.3f}, "
+            f"    {form}: {{fixed_s: {yaml_number(start, 4)}, bandwidth_fraction: {bandwidth:.3f}, "
             f"flops_fraction: {min(flops, 2.0):.3f}, median_error: {fitted.median_error:.3f}}}"
         )
 
@@ -105,10 +106,4 @@ def _errors(fits: dict[str, Fitted]) -> str:
 
 
 def _constant(name: str, value: float, source: str) -> str:
-    return f'{name}: {{value: {_number(value)}, source: "{source}"}}'
-
-
-def _number(value: float) -> str:
-    """Four digits that YAML 1.1 reads as a number."""
-    text = f"{value:.4g}"
-    return text if "." in text or "e" not in text else text.replace("e", ".0e")
+    return f'{name}: {{value: {yaml_number(value, 4)}, source: "{source}"}}'

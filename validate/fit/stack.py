@@ -18,6 +18,7 @@ from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
 from perfmodel.validate.fit.folds import folds_of
+from perfmodel.validate.solving import least_squares, significant
 
 KINDS: dict[str, tuple[Work, ...]] = {
     "linear ops": ("linear",),
@@ -54,8 +55,6 @@ def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]
 
     What is predicted to be 0, as ideal's overhead, no factor brings closer.
     """
-    from scipy.optimize import least_squares
-
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     plain = points.predict(kernels)
     rows = {name: train & ~np.isnan(logs[name]) & (plain[name] > 0) for name in TIMES}
@@ -64,8 +63,7 @@ def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]
         times = points.predict(scaled(kernels, dict(zip(KINDS, np.exp(x).tolist(), strict=True))))
         return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in rows.items() if m.any()])
 
-    bounds = (np.log(LOW), np.log(HIGH))
-    found = least_squares(residuals, np.zeros(len(KINDS)), bounds=bounds, loss="soft_l1", f_scale=SOFT)
+    found = least_squares(residuals, np.zeros(len(KINDS)), np.log(LOW), np.log(HIGH), soft=SOFT)
     return dict(zip(KINDS, np.exp(found.x).tolist(), strict=True))
 
 
@@ -92,7 +90,7 @@ def with_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: 
     made = fit_stack(measured, kernels)
     seen, words = measured[0].set_name, ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
     stated = {
-        figure: Scatter(log_rms=float(f"{e.log_rms:.3g}"), rows=e.rows, source=f"{seen}, fitted on the other half")
+        figure: Scatter(log_rms=significant(e.log_rms, 3), rows=e.rows, source=f"{seen}, fitted on the other half")
         for figure, e in made.held_out.items()
     }
     return made.calibration.model_copy(

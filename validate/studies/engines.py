@@ -17,10 +17,10 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.specs.fits import Relation, Scatter
 from perfmodel.specs.model import load_model
-from perfmodel.specs.published_engines import engine_speculation
-from perfmodel.specs.published_systems import served
+from perfmodel.specs.published_engines import engine_speculation, served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import significant
 from perfmodel.validate.studies import iterations as ratios
 from perfmodel.validate.studies.engines_file import Stated, render
 from perfmodel.validate.studies.held_out import BORROWED, KEYS, Errors, Values, refits, replay, rows_of
@@ -161,7 +161,10 @@ def acceptance() -> Scatter:
     within = float(np.quantile(np.abs(off), 0.9))
     source = f"every two draft lengths of {len(lists)} acceptances by position, served.csv and engine_speculation.csv"
     return Scatter(
-        log_rms=_rounded(float(np.sqrt(np.mean(off**2)))), log_within=_rounded(within), rows=len(off), source=source
+        log_rms=significant(float(np.sqrt(np.mean(off**2))), 4),
+        log_within=significant(within, 4),
+        rows=len(off),
+        source=source,
     )
 
 
@@ -225,8 +228,4 @@ def _by_device(rows: Any) -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def _short(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: _rounded(value) for name, value in values.items()}
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+    return {name: significant(value, 4) for name, value in values.items()}

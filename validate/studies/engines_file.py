@@ -11,6 +11,7 @@ import yaml
 from perfmodel.specs import files
 from perfmodel.specs.engines import FILE, Engines
 from perfmodel.specs.fits import Quantity, Relation, Scatter
+from perfmodel.validate.solving import significant, yaml_number
 from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING, Parameter
 from perfmodel.validate.studies.robust import Found
 from perfmodel.validate.studies.steps import GRAPH_TOKENS
@@ -86,7 +87,7 @@ def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: fl
     else:
         place = data["engines"][engine]
         place = place["architectures"].setdefault(architecture, {}) if architecture else place["constants"]
-    stated: dict[str, Any] = {"value": _rounded(value), "stderr": _rounded(value * deviation)}
+    stated: dict[str, Any] = {"value": significant(value, 4), "stderr": significant(value * deviation, 4)}
     if parameter.times:
         stated["times"] = True
     place[name] = stated | {"source": source}
@@ -103,18 +104,12 @@ def _mapping(scatter: Scatter) -> dict[str, Any]:
     return scatter.model_dump(exclude_none=True)
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
 class _Dumper(yaml.SafeDumper):
     """Numbers that YAML 1.1 reads as numbers."""
 
 
 def _float(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
-    text = f"{value:.6g}"
-    if "e" in text and "." not in text:
-        text = text.replace("e", ".0e")
+    text = yaml_number(value, 6)
     return dumper.represent_scalar("tag:yaml.org,2002:float", text if "." in text else f"{text}.0")
 
 

@@ -15,6 +15,7 @@ from perfmodel.specs.fits import COVERAGE, Relation, Scatter
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.engine.fit import small_sample
+from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import DECODING
 from perfmodel.validate.studies.robust import Slopes, weigh_steps
 from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
@@ -135,7 +136,7 @@ class Errors:
         rows = sum(e == engine for e in self.engines) or len(self.off)
         count = float(np.sum(weights))
         within = quantile(size, weights) * small_sample(1.0, count) * (1.0 + 1.0 / count) ** 0.5
-        return Scatter(log_rms=_rounded(rms), log_within=_rounded(within), rows=rows, source=source)
+        return Scatter(log_rms=significant(rms, 3), log_within=significant(within, 3), rows=rows, source=source)
 
 
 def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
@@ -155,7 +156,3 @@ def covered(errors: Errors) -> tuple[Array, Array]:
         width[mine] = stated.log_within
         inside[mine] = np.abs(errors.off[mine]) <= width[mine]
     return inside, width
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")

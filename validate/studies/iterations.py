@@ -7,7 +7,7 @@ rows of SGLang are throughputs with prefill in them, trees among them, from four
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.constants import Constant
-from perfmodel.specs.published_engines import EngineSpeculationRow, engine_speculation
-from perfmodel.specs.published_systems import ServedRow, served, step_law
+from perfmodel.specs.published_engines import EngineSpeculationRow, ServedRow, engine_speculation, served, step_law
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
@@ -89,7 +88,7 @@ def iterations(decoding: Values) -> list[Iteration]:
             found.append(_served(printed, decoding, printed.id, f"{printed.draft} {printed.task}", ratio, (0.05, 0.12)))
     law, first = step_law(), next(row for row in served() if row.draft == "eagle")
     for batch in LAW_BATCHES:
-        asked = first.model_copy(update={"batch": batch, "tokens_per_iteration": 1.0})
+        asked = replace(first, batch=batch, tokens_per_iteration=1.0)
         ratio = 1.0 / law.speedup(asked, NAMED_CONTEXT, 1.0)
         found.append(_served(asked, decoding, f"{law.id}-{batch}", "the law", ratio, (0.03, 0.10)))
     return found

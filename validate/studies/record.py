@@ -23,6 +23,7 @@ from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import significant
 from perfmodel.validate.studies import engine_errors as engines
 from perfmodel.validate.studies.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
@@ -248,7 +249,7 @@ def rounded(value: Any) -> Any:
         return {key: rounded(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [rounded(inner) for inner in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+    return significant(value, DIGITS) if isinstance(value, float) else value
 
 
 def render(found: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.engines import architecture_of
+from perfmodel.validate.solving import least_squares
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
 
@@ -77,8 +78,6 @@ def solve(
     start: Mapping[str, float],
 ) -> Found:
     """Least squares over the logarithms of the parameters from `start`, with their expectations beside `residual`."""
-    from scipy.optimize import least_squares
-
     expected = np.log([p.expected for p in parameters])
     spread = np.array([p.spread for p in parameters])
     places = [p.place for p in parameters]
@@ -89,8 +88,7 @@ def solve(
 
     first = np.log([start[place] for place in places])
     found = least_squares(fun, first, x_scale=spread, max_nfev=EVALUATIONS)
-    covariance = np.linalg.pinv(found.jac.T @ found.jac)
-    return Found(dict(zip(places, np.exp(found.x).tolist(), strict=True)), covariance)
+    return Found(dict(zip(places, np.exp(found.x).tolist(), strict=True)), found.covariance)
 
 
 @dataclass(frozen=True)

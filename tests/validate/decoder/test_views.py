@@ -17,16 +17,17 @@ from perfmodel.kv import KVLayout, method, parse_kv
 from perfmodel.kv import names as method_names
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.drafts import ModelDraft
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
-from perfmodel.validate.decoder.kv.quest import QuestView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
 from perfmodel.validate.decoder.model import Model, Projected
+from perfmodel.validate.decoder.pointwise import Rotary
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
+from tests.validate.decoder.methods import METHODS
 
 LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
 
@@ -47,7 +48,7 @@ def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
 
 def view(method: str, source: KVCache) -> View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
-    made = kv.view(parse_kv(method), source, chosen, NEW, GAMMA)
+    made = kv.view(parse_kv(method), Runner(None, source, chosen, Rotary(torch.ones(D // 2))), NEW, GAMMA)  # type: ignore[arg-type]
     made.build(observed(made.window, source.k.dtype))
     return made
 
@@ -168,21 +169,6 @@ def test_quest_takes_the_pages_with_the_highest_bounds(growth: list[list[int]]) 
     torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
-def test_retrieval_takes_the_chunks_with_the_best_means() -> None:
-    source, chunk = cache(LENGTHS), 4
-    made = view(f"retrieval:20,every=3,chunk={chunk}", source)
-    latest = observed(1).queries[1, :, :, 0]
-
-    def chosen(b: int, head: int) -> list[int]:
-        length = int(source.lengths[b])
-        chunks = [list(range(t, min(t + chunk, length))) for t in range(0, length, chunk)]
-        score = lambda c: max(float(source.k[1, b, head, c].mean(0) @ latest[b, h]) for h in (2 * head, 2 * head + 1))  # noqa: E731
-        best = sorted(chunks[:-1], key=score, reverse=True)[:4]
-        return [token for tokens in [*best, chunks[-1]] for token in tokens]
-
-    torch.testing.assert_close(attended(made), by_selection(source, chosen))
-
-
 def test_retrieval_appends_replaces_and_rebuilds() -> None:
     """After r commits it is what it would be if built from scratch; between, it holds the new tokens in its budget."""
     source = cache(LENGTHS)
@@ -212,22 +198,6 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
-def test_retrievals_latest_query() -> None:
-    """The last of an iteration's first pass, whose first may be older; later passes do not count."""
-    source = cache(LENGTHS)
-    made = view("retrieval:20,every=3,chunk=4", source)
-    assert isinstance(made, RetrievalView)
-    made.begin()
-    first, *new = query(2)
-    for layer in range(LAYERS):
-        made.attend(layer, first + layer, *new)
-    for layer in range(LAYERS):
-        made.attend(layer, *query())
-    assert made.latest is not None
-    for layer in range(LAYERS):
-        assert torch.equal(made.latest[layer], first[:, :, -1:] + layer)
-
-
 def test_queries_are_observed_at_their_positions(target: Model) -> None:
     """In every layer those of the last tokens of each prompt, whatever the padding and wherever chunks begin."""
     prompts, window, runs = [[7, 3, 9, 8, 2, 5, 6, 4, 1], [4, 2], [9, 9, 8, 1, 3, 3]], 4, dict[int, list[Tensor]]()
@@ -248,17 +218,6 @@ def test_queries_are_observed_at_their_positions(target: Model) -> None:
         seen = min(window, len(prompt))
         for index, (q,) in runs.items():
             torch.testing.assert_close(found.queries[index, row, :, window - seen : window], q[:, -seen:])
-
-
-def test_quest_bounds_grow_as_if_built_anew() -> None:
-    source = cache(LENGTHS)
-    made = view("quest:20,page=4", source)
-    grow(source, made, GROWTH)
-    fresh = view("quest:20,page=4", source)
-    assert isinstance(made, QuestView)
-    assert isinstance(fresh, QuestView)
-    assert torch.equal(made.low[..., :-1, :], fresh.low[..., :-1, :])
-    assert torch.equal(made.high[..., :-1, :], fresh.high[..., :-1, :])
 
 
 @pytest.mark.parametrize(
@@ -342,29 +301,10 @@ SPARSE = ["streamingllm:32", "snapkv:64,window=8", "retrieval:32,every=2", "ques
 
 
 @pytest.mark.parametrize("method", SPARSE)
-@pytest.mark.parametrize("lengths", [[0, 0, 0], [0, 1, 0]])
+@pytest.mark.parametrize("lengths", [[0, 0, 0], [0, 1, 0], [1, 1, 3]])
 def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: list[int]) -> None:
     """Its cache lags by a token."""
     source = cache(lengths)
-    made = view(method, source)
-    torch.testing.assert_close(attended(made), attended(view("full", source)))
-    grow(source, made, GROWTH)
-    torch.testing.assert_close(attended(made), attended(view("full", source)))
-
-
-@pytest.mark.parametrize("tree", [None, (-1, 0, 0, 1, 2)])
-@pytest.mark.parametrize("method", ["full", "topk:32", "quantized,bits=8", *SPARSE])
-def test_a_separate_draft_follows_a_prompt_of_one_token(
-    method: str, tree: tuple[int, ...] | None, target: Model, small: Model
-) -> None:
-    plain = make_decoder(target, Request(1, 1, 20)).generate([[7]], 20).tokens
-    request = Request(1, 1, 20, 2, "model", method, tree=tree)
-    assert make_decoder(target, request, small).generate([[7]], 20).tokens == plain
-
-
-@pytest.mark.parametrize("method", SPARSE)
-def test_one_token_prompts(method: str) -> None:
-    source = cache([1, 1, 3])
     made = view(method, source)
     torch.testing.assert_close(attended(made), attended(view("full", source)))
     grow(source, made, GROWTH)
@@ -391,15 +331,21 @@ def test_what_cannot_be_run_is_refused(method: str, says: str) -> None:
         view(method, cache(LENGTHS))
 
 
-def test_a_separate_draft_selects_by_the_last_tokens_that_its_cache_holds(target: Model) -> None:
-    """It lags one token behind: the window is that of a self-draft of the prompt without its last token."""
-    prompt, method = [(7 * i * i + 3 * i) % target.spec.vocab_size for i in range(41)], "snapkv:12,window=4"
-    views = []
-    for tokens, kind, draft in ((prompt, "model", target), (prompt[:-1], "self", None)):
-        made = make_decoder(target, Request(1, len(tokens), 4, 2, kind, method), draft)
-        made.start([tokens], 4)
-        assert isinstance(made.draft, ModelDraft)
-        views.append(made.draft.view)
-    assert torch.equal(views[0].lengths, views[1].lengths)
-    for one, other in zip(*((view.k[..., :12, :], view.v[..., :12, :]) for view in views), strict=True):
-        torch.testing.assert_close(one, other)
+@pytest.mark.parametrize("method", METHODS)
+@torch.inference_mode()
+def test_a_view_states_all_that_iterations_change(target: Model, method: str) -> None:
+    """A snapshot brings back every number and every small tensor; the large ones are contents."""
+    made = make_decoder(target, Request(2, 20, 60, 3, draft_kv=method, script=(0, 1, 2, 1)))
+    snapshot, view = Snapshot(DecoderRun(made, start_random(made, 20, 60))), made.models[0].view
+
+    def small() -> dict[str, object]:
+        held = {name: torch.as_tensor(value) for name, value in vars(view).items() if isinstance(value, (int, Tensor))}
+        return {name: value.tolist() for name, value in held.items() if value.numel() <= 256}
+
+    before = small()
+    for _ in range(2):
+        for _ in range(7):
+            made.iterate(snapshot.runs[0].state)
+        assert method in ("full", "quest:24,page=4", "topk:24", "quantized,bits=4") or small() != before
+        snapshot.restore()
+        assert small() == before

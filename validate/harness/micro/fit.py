@@ -19,6 +19,7 @@ from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.validate.harness.micro.grid import linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
+from perfmodel.validate.solving import least_squares, nonnegative, significant
 
 Array = NDArray[np.float64]
 Statistic = Literal["median", "best"]
@@ -227,22 +228,20 @@ class KernelFit:
         high: list[float],
         weight: Array | None = None,
     ) -> tuple[Array, Array]:
-        from scipy.optimize import least_squares
-
         measured = np.log([self._s(row) for row in rows])
         root = np.sqrt(np.ones(len(rows)) if weight is None else weight)
-        found = least_squares(lambda x: root * (np.log(model(x)) - measured), start, bounds=(low, high), loss="soft_l1")
+        found = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=1.0)
         left = np.log(model(found.x)) - measured
         self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=root**2)))
         spread = float(np.sum((root * left) ** 2) / max(1, len(rows) - len(start)))
-        return found.x, np.sqrt(np.maximum(np.diag(np.linalg.pinv(found.jac.T @ found.jac)) * spread, 0.0))
+        return found.x, np.sqrt(np.maximum(np.diag(found.covariance) * spread, 0.0))
 
     def _log_constant(self, value: float, error: float) -> dict[str, Any]:
         return self._constant(math.exp(value), math.exp(value) * error)
 
     def _constant(self, value: float, error: float | None, source: str = "") -> dict[str, Any]:
-        rounded = None if error is None else _brief(error)
-        return {"value": _brief(value), "stderr": rounded, "source": source or self._source()}
+        rounded = None if error is None else significant(error, 4)
+        return {"value": significant(value, 4), "stderr": rounded, "source": source or self._source()}
 
     def _s(self, row: KernelRow) -> float:
         return row.best_s if self.statistic == "best" else row.call_s
@@ -253,12 +252,7 @@ class KernelFit:
 
 def _nonnegative(matrix: Array, seconds: Array, scale: Array) -> tuple[Array, Array]:
     """Least squares on relative errors with no negative constant, and standard errors."""
-    from scipy.optimize import nnls
-
-    a, b = matrix / scale[:, None], seconds / scale
-    x = nnls(a, b)[0]
-    spread = float(np.sum((a @ x - b) ** 2) / max(1, len(b) - a.shape[1]))
-    return x, np.sqrt(np.diag(np.linalg.pinv(a.T @ a)) * spread)
+    return nonnegative(matrix / scale[:, None], seconds / scale)
 
 
 def _bounded(name: str, stated: dict[str, Any]) -> dict[str, Any]:
@@ -266,10 +260,6 @@ def _bounded(name: str, stated: dict[str, Any]) -> dict[str, Any]:
     if stated["stderr"] is None or stated["stderr"] <= CONSTANTS[name].widest:
         return stated
     return {**stated, "stderr": CONSTANTS[name].widest}
-
-
-def _brief(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 def _date(record: Record) -> str:

@@ -7,6 +7,7 @@ from perfmodel.specs import files
 from perfmodel.specs.gpu import GPUSpec
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
+from perfmodel.validate.solving import significant
 
 LARGE_BYTES = 2**27
 """Bandwidth counts where at least so much is touched before anything is touched again."""
@@ -66,4 +67,4 @@ def _flops_per_s(row: KernelRow) -> float:
 
 
 def _quantity(value: float, unit: str, source: str) -> dict[str, Any]:
-    return {"value": float(f"{value:.4g}"), "unit": unit, "source": source, "evidence": "measured"}
+    return {"value": significant(value, 4), "unit": unit, "source": source, "evidence": "measured"}

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
-from perfmodel.validate.harness.group import Group
+from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.micro.grid import Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
@@ -38,11 +39,12 @@ def run_micro(
     minutes: float | None = None,
 ) -> Path | None:
     """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
+    again = partial(run_micro, plan, machine, results=results, only=only)
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
 
-    def prepare(device: torch.device, group: Group) -> Rows:
+    def prepare(device: torch.device, group: RankGroup) -> Rows:
         maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.weights]), clock_for(device)
         return [(job.key, partial(time_job, maker, job, clock, device, group)) for job in wanted]
 
@@ -52,14 +54,12 @@ def run_micro(
         "data": "normal random values; buffers take turns",
     }
     kinds = {"kinds": sorted({job.kind for job in wanted})}
-    return run_rows(
-        plan, "microbench", machine, results, prepare, protocol=protocol, header=kinds, resume=resume, minutes=minutes
-    )
+    return run_rows(plan, "microbench", machine, results, prepare, again, protocol, kinds, resume, minutes)
 
 
 @torch.inference_mode()
 def time_job(
-    maker: KernelMaker, job: Job, clock: Clock, device: torch.device, group: Group, samples: int = MIN_SAMPLES
+    maker: KernelMaker, job: Job, clock: Clock, device: torch.device, group: RankGroup, samples: int = MIN_SAMPLES
 ) -> Row:
     """One finished row: seconds per call, a stretch of calls a sample; as many calls on every rank."""
     base = {"kind": job.kind, "at": job.at}
@@ -90,7 +90,7 @@ def time_job(
     }
 
 
-def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, group: Group) -> int:
+def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, group: RankGroup) -> int:
     """So many calls that a stretch takes about `STRETCH_S`; the calls that find it out warm the kernel up.
 
     once: seconds of the very first call.
@@ -127,8 +127,4 @@ def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sam
 
 
 def _captured(kernel: Kernel, calls: int) -> Any:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(calls):
-            kernel.call(i % kernel.buffers)
-    return graph.replay
+    return record(lambda: [kernel.call(i % kernel.buffers) for i in range(calls)])

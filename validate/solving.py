@@ -1,0 +1,70 @@
+"""The one least-squares solver and the one rounding of everything that is fitted here; scipy is imported on use."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+AT_BOUND = 1e-6
+"""Distance from a bound, in the solver's own units, that counts as being at it."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a search ended. x: [parameters]; residuals: [rows], before any loss; slopes: [rows, parameters]."""
+
+    x: Array
+    residuals: Array
+    slopes: Array
+    cost: float
+    at_bound: NDArray[np.bool_]
+
+    @property
+    def covariance(self) -> Array:
+        """Of `x`, [parameters, parameters], where residuals are in standard deviations."""
+        return np.asarray(np.linalg.pinv(self.slopes.T @ self.slopes))
+
+
+def least_squares(
+    residuals: Callable[[Array], Array],
+    start: ArrayLike,
+    low: ArrayLike = -np.inf,
+    high: ArrayLike = np.inf,
+    *,
+    soft: float | None = None,
+    **settings: Any,
+) -> Solution:
+    """The x between `low` and `high` with the least sum of squared residuals, searched from `start`.
+
+    soft: size from which a residual counts linearly (soft L1). settings: of scipy.optimize.least_squares.
+    """
+    from scipy.optimize import least_squares as search
+
+    loss: dict[str, Any] = {} if soft is None else {"loss": "soft_l1", "f_scale": soft}
+    end = search(residuals, np.asarray(start, float), bounds=(low, high), **loss, **settings)
+    edge = np.minimum(end.x - np.asarray(low), np.asarray(high) - end.x) < AT_BOUND
+    return Solution(end.x, end.fun, end.jac, float(end.cost), edge)
+
+
+def nonnegative(matrix: Array, wanted: Array) -> tuple[Array, Array]:
+    """The x >= 0 that brings `matrix` [rows, columns] times x closest to `wanted` [rows], and standard errors of x."""
+    from scipy.optimize import nnls
+
+    x = nnls(matrix, wanted)[0]
+    freedom = max(1, len(wanted) - matrix.shape[1])
+    spread = float(np.sum((matrix @ x - wanted) ** 2) / freedom)
+    return x, np.sqrt(np.diag(np.linalg.pinv(matrix.T @ matrix)) * spread)
+
+
+def significant(value: float, digits: int) -> float:
+    """A number rounded to so many significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def yaml_number(value: float, digits: int) -> str:
+    """The same as text that YAML 1.1 reads back as a number (1e-05 alone would be text to it)."""
+    text = f"{value:.{digits}g}"
+    return text if "." in text or "e" not in text else text.replace("e", ".0e")
