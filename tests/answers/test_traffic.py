@@ -65,7 +65,7 @@ def test_an_slo_that_nothing_meets_is_null_with_its_reason():
 
 
 def test_unknown_acceptance_tells_the_baseline_and_what_would_break_even():
-    ask = ASK | {"draft": "gpt-oss-20b"}
+    ask = ASK | {"model": "llama-3.3-70b", "weights": "fp8", "output_len": 300, "draft": "llama-3.2-1b"}
     answer = pm.traffic(**ask, request_rate="0.5,1", gamma="1,3")
     assert answer.verdict == "unknown_acceptance"
     assert {row.gamma for row in answer.rows} == {0}
