@@ -11,7 +11,6 @@ from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
@@ -205,5 +204,9 @@ def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
         return Acceptance.from_tokens_per_iteration(gained, gamma, source=f"{GIVEN}, by tokens per iteration")
     if query.gamma == 0:
         return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
-    rows = read_acceptance(query.acceptance) if query.acceptance is not None else None
+    rows = None
+    if query.acceptance is not None:
+        from perfmodel.specs.acceptance_file import read_acceptance
+
+        rows = read_acceptance(query.acceptance)
     return measured_acceptance(query.model, target, draft, float(query.context), rows, query.task)

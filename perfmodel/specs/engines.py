@@ -11,8 +11,8 @@ from functools import cache
 from pydantic import Field
 
 from perfmodel.specs import files
-from perfmodel.specs.constants import Frozen
-from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
+from perfmodel.specs.files import Frozen
+from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.gpu import load_gpu
 
 FILE = "engines.yaml"
@@ -59,7 +59,7 @@ class Engines(Frozen):
     constants: Constants
     architectures: dict[str, Constants]
     engines: dict[str, Engine]
-    fit: Fit
+    fit: StatedFit
 
     def places(self) -> dict[str, Stated]:
         """Every constant by its place."""
@@ -92,9 +92,9 @@ def architecture_of(gpu: str) -> str:
     return load_gpu(gpu).architecture.split()[0].lower()
 
 
-def part_of(fit: Fit, chosen: dict[str, str]) -> Fit:
+def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
     """The part of the covariance that belongs to these places, under the constants' own names."""
     members = [(i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place]
     members.sort()
     rows = tuple(tuple(fit.correlation[i][j] for j, _ in members[: k + 1]) for k, (i, _) in enumerate(members))
-    return Fit(parameters=tuple(name for _, name in members), correlation=rows)
+    return StatedFit(parameters=tuple(name for _, name in members), correlation=rows)

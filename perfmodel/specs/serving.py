@@ -5,7 +5,7 @@ from functools import cache
 from pydantic import Field
 
 from perfmodel.specs import files
-from perfmodel.specs.constants import Frozen
+from perfmodel.specs.files import Frozen
 
 FILE = "serving.yaml"
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine, PassTime
-from perfmodel.operations import Op
+from perfmodel.operations import Floats, Op
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.scenario import Scenario
@@ -60,13 +60,13 @@ class Group:
             times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))
         return times
 
-    def pass_time(self, quantity: str) -> PassTime:
+    def pass_time(self, quantity: str) -> PassTime[Floats]:
         """All times of a quantity under the scenario's own calibration."""
         found = [(part.times, part.machine.time(part.ops, part.tokens)) for part in self.passes[quantity]]
-        names = [name for name in PassTime.__dataclass_fields__ if name != "terms"]
+        names = [name for name in PassTime.__dataclass_fields__ if name != "terms_s"]
         sums = {name: sum(n * getattr(time, name) for n, time in found) for name in names}
-        terms = {name: sum(n * time.terms[name] for n, time in found) for name in found[0][1].terms}
-        return PassTime(**sums, terms=terms)
+        terms = {name: sum(n * time.terms_s[name] for n, time in found) for name in found[0][1].terms_s}
+        return PassTime(**sums, terms_s=terms)
 
     def bytes_read(self, quantity: str) -> Array:
         """Weights and cache that a pass of a quantity reads, the least of its parts."""
