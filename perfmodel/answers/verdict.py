@@ -12,6 +12,7 @@ import numpy as np
 
 from perfmodel.answers.text import seconds
 from perfmodel.costs.roofline import LIMITERS
+from perfmodel.specs.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.formats import weight_format
 from perfmodel.speculation.capacity import Memory
@@ -27,6 +28,7 @@ SENTENCES: dict[str, str] = {
     "does_not_fit": "Does not fit in memory",
     "speculate": "Speculate",
     "do_not_speculate": "Do not speculate",
+    "unknown_acceptance": "Undecided",
     "infeasible": "Nothing is possible here",
 }
 """Verdict of a point, or of `advise` -> how it is said."""
@@ -39,6 +41,8 @@ _WOULD = {
 }
 
 
+STRETCHED = math.log(3)
+"""How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
 RESTS_ON: dict[Relation, str] = {
     "seen": "steps of this model on this device",
     "model": "steps of other models on this device",
@@ -127,10 +131,18 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
         notes.append(f"context_std changes nothing: {c.name} does not say how long the longest sequence takes")
     if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
         notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
-    if gamma and draft.model.vocab_size != target.vocab_size:
+    if gamma and draft.kind in ("model", "parallel") and draft.model.vocab_size != target.vocab_size:
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
         )
+    if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
+        longest = max(scenario.acceptance.measured_at)
+        notes.append(
+            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over {gamma}: later "
+            "positions mostly accept less; give it by position (--rate, --acceptance)"
+        )
+    if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
+        notes.append(f"the acceptance was printed for short prompts; at {context:.0f} tokens a head may accept less")
     if scenario.machine.over_host and scenario.machine.gpu.link:
         gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
         reach = gpu.link.devices if gpu.link else 1
