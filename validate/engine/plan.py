@@ -50,7 +50,7 @@ def loads(request: PlanRequest) -> list[Load]:
 
 
 def commands(request: PlanRequest) -> list[str]:
-    """Lines for a shell: for each draft length, 0 first, a server that is waited for, its runs, its end; then the fit."""
+    """Lines for a shell: for each draft length, 0 first, a server, waited for, its runs and its end; then the fit."""
     makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
     if request.engine not in makers:
         raise unknown_name("--engine", "engine", request.engine, makers)
