@@ -136,7 +136,8 @@ class Machine:
         if op.kind == "upkeep":
             once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
-        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)),), None
+        norms = op.work_items * c.wide_norm_s.value
+        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)), ("fixed", norms)), None
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
@@ -237,7 +238,8 @@ class Machine:
         """What a pass costs beside its ops; all of it is fixed."""
         c = self.calibration
         once = c.pass_fixed_s.value + (c.draft_pass_s.value if self.drafts else 0.0)
-        return once + c.token_s.value * tokens
+        each = c.token_s.value + (c.drafted_token_s.value if self.drafts else 0.0)
+        return once + each * tokens
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""

@@ -6,6 +6,8 @@ architecture, the later before the earlier. Each states a constant of the calibr
 """
 
 import datetime
+import re
+from collections.abc import Iterable
 from functools import cache
 
 from pydantic import Field
@@ -16,6 +18,8 @@ from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
 from perfmodel.specs.gpu import load_gpu
 
 FILE = "engines.yaml"
+DRIFT = "@"
+"""Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
 
 
 class Stated(Frozen):
@@ -91,6 +95,21 @@ def engines() -> Engines:
 def architecture_of(gpu: str) -> str:
     """First word of a device's architecture, in lower case."""
     return load_gpu(gpu).architecture.split()[0].lower()
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Sorts versions: 1.2.0rc0 before 1.2.0rc6 and that before 1.2.0. Empty for text that names none."""
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?", version)
+    if not found:
+        return ()
+    major, minor, patch, candidate = found.groups()
+    return int(major), int(minor), int(patch or 0), int(candidate) if candidate else 10**6
+
+
+def newest_until(versions: Iterable[str], version: str) -> str | None:
+    """The newest of these versions that is not newer than `version`; None where all are."""
+    known = [v for v in versions if release(v) <= release(version)]
+    return max(known, key=release, default=None)
 
 
 def part_of(fit: Fit, chosen: dict[str, str]) -> Fit:

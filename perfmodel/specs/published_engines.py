@@ -28,7 +28,13 @@ class EngineRow(HasId):
     weights: WeightName
     kv_dtype: KVName
     batch: PositiveInt
+    running: Annotated[float, Field(gt=0, le=2**20, allow_inf_nan=False)] | None
     notes: str = ""
+
+    @field_validator("running", mode="before")
+    @classmethod
+    def _unstated(cls, cell: Any) -> Any:
+        return None if cell == "" else cell
 
 
 class DecodeRow(EngineRow):
@@ -71,7 +77,9 @@ class EngineSpeculationRow(EngineRow):
     steps: PositiveInt
     topk: PositiveInt
     verified_tokens: int = Field(ge=2)
-    tokens_per_iteration: float = Field(ge=1, allow_inf_nan=False)
+    tokens_per_iteration: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None
+    expert_parallel: PositiveInt
+    data_parallel: PositiveInt
     positions: str
     step_ms: Milliseconds | None
     iteration_ms: Milliseconds | None
@@ -79,7 +87,7 @@ class EngineSpeculationRow(EngineRow):
     clean: bool
     date: str
 
-    @field_validator("context_tokens", "step_ms", "iteration_ms", mode="before")
+    @field_validator("context_tokens", "step_ms", "iteration_ms", "tokens_per_iteration", mode="before")
     @classmethod
     def _blank_is_none(cls, cell: Any) -> Any:
         return None if cell == "" else cell
@@ -96,11 +104,11 @@ class EngineSpeculationRow(EngineRow):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
-        if self.tokens_per_iteration > self.steps + 1:
+        if (self.tokens_per_iteration or 1) > self.steps + 1:
             raise ValueError(f"tokens_per_iteration: must be at most steps + 1, given {self.tokens_per_iteration:g}")
         if self.positions:
             gained = 1.0 + sum(map(float, self.positions.split("/")))
-            if abs(gained - self.tokens_per_iteration) > RATIO_SLACK:
+            if abs(gained - (self.tokens_per_iteration or 0)) > RATIO_SLACK:
                 raise ValueError(f"positions: must add up to tokens_per_iteration - 1, given figures gain {gained:.3f}")
         return self
 

@@ -1,12 +1,13 @@
 """What is fitted of serving engines: places in ``hardware/engines.yaml``, what is expected of each, and from where.
 
 Few rows say little of one engine on one device, so every constant starts from an expectation with a spread and moves as
-far as its rows carry it. What the data show to be shared is one constant: of all engines, or of an architecture.
+far as its rows carry it. What the data show to be shared is one constant: of all engines, or of an architecture. What
+moved with an engine's versions is a factor of each version on the engine's constant, expected to be 1.
 """
 
 from dataclasses import dataclass
 
-TABLES = "a kernel table's value, give or take what another version makes of it"
+from perfmodel.specs.engines import DRIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,16 @@ class Parameter:
     def name(self) -> str:
         """The calibration constant."""
         return self.place.rpartition(".")[2]
+
+    @property
+    def scope(self) -> str:
+        """Where it holds: all, an architecture, an engine, an engine on an architecture or from a version on."""
+        return self.place.rpartition(".")[0]
+
+
+def drift(engine: str, version: str, name: str, spread: float, expected: float = 1.0) -> Parameter:
+    """What a constant of an engine is multiplied by from a version on, until the next version that states it."""
+    return Parameter(f"{engine}{DRIFT}{version}.{name}", expected, spread, times=True)
 
 
 ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
