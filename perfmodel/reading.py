@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from perfmodel.errors import MOST_LISTED, InputError
 
+Row = TypeVar("Row")
 MAX_BYTES = 512 * 2**20
 """The most that is read of a file where its reader states no less."""
 
@@ -59,14 +62,19 @@ def parse_json(where: str, text: str) -> Any:
         raise InputError(f"{where}: must be valid JSON: {str(error)[:100]}") from None
 
 
-def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, str]]]:
-    """(line, column -> cell) of every row. Raises InputError for other columns, or a row of more or fewer cells."""
+def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """(line number, cells) of every row of a CSV file, its head among them. Raises InputError."""
     try:
-        reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
-        rows: list[tuple[int, dict[Any, Any]]] = [(reader.line_num, cells) for cells in reader]
+        reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+        return [(reader.line_num, cells) for cells in reader]
     except csv.Error as error:
         raise InputError(f"{path}: must be a readable CSV file: {error}") from None
-    header, wanted = list(reader.fieldnames or ()), list(columns)
+
+
+def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, str]]]:
+    """(line, column -> cell) of every row. Raises InputError for other columns, or a row of more or fewer cells."""
+    (_, header), *lines = csv_lines(path) or [(1, [])]
+    wanted = list(columns)
     if sorted(header) != sorted(wanted):
         missing = sorted(set(wanted) - set(header))
         extra = [name[:40] for name in sorted(set(header) - set(wanted))[:MOST_LISTED]]
@@ -74,8 +82,51 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
             f"{path}: line 1: must have each of the columns {', '.join(wanted)} once; "
             f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}"
         )
-    for line, cells in rows:
-        if None in cells or None in cells.values():
-            place = f"{path}: line {line} (row {cells.get('id') or '?'})"
+    rows = []
+    for line, cells in lines:
+        if not cells:
+            continue
+        row = dict(zip(header, cells, strict=False))
+        if len(cells) != len(header):
+            place = f"{path}: line {line} (row {(row.get('id') or '?')[:40]})"
             raise InputError(f"{place}: must have one cell for each column of line 1, given more or fewer")
+        rows.append((line, row))
     return rows
+
+
+def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
+    """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no; blank is None or "".
+
+    Raises InputError naming file, line, row and column: for a cell that is no such thing, an `id` given twice, no rows.
+    """
+    types = {f.name: f.type for f in fields(row_type)}  # type: ignore[arg-type]
+    rows, ids = [], set[str]()
+    for line, cells in read_csv(path, types):
+        place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
+        rows.append(row_type(**{name: _cell(place, name, types[name], text) for name, text in cells.items()}))
+        if (name := cells.get("id", str(line))) in ids:
+            raise InputError(f"{place}: id: must be given once in a file")
+        ids.add(name)
+    if not rows:
+        raise InputError(f"{path}: must hold at least one row, given a header only")
+    return tuple(rows)
+
+
+_WORDS = {int: "a whole number", float: "a finite number", bool: "yes or no", str: "given"}
+
+
+def _cell(place: str, column: str, kind: Any, text: str) -> Any:
+    """One cell as its column's type, ``T`` or ``T | None``."""
+    if kind is str:
+        return text
+    possible = get_args(kind)
+    if not text and type(None) in possible:
+        return None
+    plain = possible[0] if possible else kind
+    try:
+        value = {"yes": True, "no": False}[text] if plain is bool else plain(text)
+    except (ValueError, KeyError):
+        value = math.nan
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{place}: {column}: must be {_WORDS[plain]}, given {text[:60]!r}")
+    return value

@@ -1,12 +1,13 @@
 """Only regular files of a stated size are read; whatever else is wrong is one line that names the file."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.reading import parse_json, read_bytes, read_csv, read_text
+from perfmodel.reading import parse_json, read_bytes, read_csv, read_rows, read_text
 
 
 def refused(path: Path, most: int = 100) -> str:
@@ -77,3 +78,38 @@ def test_rows_come_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text('b,a\n"two\nlines",1\n3,4\n')
     assert read_csv(path, ("a", "b")) == [(3, {"b": "two\nlines", "a": "1"}), (4, {"b": "3", "a": "4"})]
+
+
+@dataclass(frozen=True)
+class Thing:
+    id: str
+    batch: int
+    step_ms: float | None
+    clean: bool
+
+
+def test_cells_are_what_the_fields_say(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,clean,batch,step_ms\na,yes,4,1.5\nb,no,8,\n")
+    assert read_rows(path, Thing) == (Thing("a", 4, 1.5, True), Thing("b", 8, None, False))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,4.5,1,no", r"line 2 \(row a\): batch: must be a whole number, given '4.5'"),
+        ("a,4,nan,no", "step_ms: must be a finite number"),
+        ("a,4,1e999,no", "step_ms: must be a finite number"),
+        ("a,4,5 ms,no", "step_ms: must be a finite number, given '5 ms'"),
+        ("a,,1,no", "batch: must be a whole number, given ''"),
+        ("a,4,1,maybe", "clean: must be yes or no"),
+        ("a," + "9" * 5000 + ",1,no", "batch: must be a whole number"),
+        ("a,4,1,no\na,5,1,no", r"line 3 \(row a\): id: must be given once"),
+        ("", "at least one row"),
+    ],
+)
+def test_a_cell_that_is_something_else_is_refused_by_line_and_column(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"id,batch,step_ms,clean\n{text}\n")
+    with pytest.raises(InputError, match=words):
+        read_rows(path, Thing)

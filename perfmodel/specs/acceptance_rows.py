@@ -3,7 +3,6 @@
 Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
 """
 
-import csv
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.errors import InputError
+from perfmodel.reading import read_csv
 from perfmodel.specs import PACKAGE
+
+COLUMNS = ("source", "target", "draft", "draft_kv", "kv_budget_tokens", "context_tokens", "alpha")
+"""Of the bundled table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +42,19 @@ class AcceptanceRow:
 @cache
 def published_rows() -> tuple[AcceptanceRow, ...]:
     """The rows of the bundled ``results/published/acceptance_vs_context.csv``."""
-    path = PACKAGE / "results" / "published" / "acceptance_vs_context.csv"
-    with path.open(encoding="utf-8") as file:
-        return tuple(
-            AcceptanceRow(
-                source=row["source"],
-                target=row["target"],
-                draft=row["draft"],
-                draft_kv=row["draft_kv"],
-                kv_budget_tokens=int(row["kv_budget_tokens"]) if row["kv_budget_tokens"] else None,
-                context_tokens=float(row["context_tokens"]),
-                alpha=float(row["alpha"]),
-            )
-            for row in csv.DictReader(file)
+    cells = read_csv(PACKAGE / "results" / "published" / "acceptance_vs_context.csv", COLUMNS)
+    return tuple(
+        AcceptanceRow(
+            source=row["source"],
+            target=row["target"],
+            draft=row["draft"],
+            draft_kv=row["draft_kv"],
+            kv_budget_tokens=int(row["kv_budget_tokens"]) if row["kv_budget_tokens"] else None,
+            context_tokens=float(row["context_tokens"]),
+            alpha=float(row["alpha"]),
         )
+        for _, row in cells
+    )
 
 
 def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:

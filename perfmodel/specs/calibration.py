@@ -240,8 +240,7 @@ def with_engine(kernels: Calibration) -> Calibration:
 @cache
 def read_kernels(name: str) -> Calibration:
     """A bundled calibration by its exact name, as its file has it: kernels without their engine's constants."""
-    path = files.data_directory("calibrations") / f"{name}.yaml"
-    return files.parse(Calibration, files.read_mapping(path), str(path))
+    return files.load_bundled(Calibration, "calibrations", name)
 
 
 @cache
@@ -263,4 +262,4 @@ def load_calibration(name: str, flag: str = "--calibration") -> Calibration:
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-calibration.yaml")
         return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))
-    return load_bundled(files.bundled_path("calibrations", "calibration", name, flag).stem)
+    return load_bundled(files.bundled_name("calibrations", "calibration", name, flag))

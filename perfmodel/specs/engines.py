@@ -88,8 +88,7 @@ class Engines(Frozen):
 @cache
 def engines() -> Engines:
     """The bundled file."""
-    path = files.data_directory("") / FILE
-    return files.parse(Engines, files.read_mapping(path), str(path))
+    return files.load_bundled(Engines, "", FILE.removesuffix(".yaml"))
 
 
 def architecture_of(gpu: str) -> str:

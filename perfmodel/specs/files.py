@@ -6,7 +6,7 @@ Names resolve to bundled files (or aliases); anything with a path separator or a
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from perfmodel.specs import PACKAGE
 
 MAX_FILE_BYTES = 4 * 2**20
 MAX_DEPTH = 50
+INDEX = "names.json"
 Spec = TypeVar("Spec", bound=BaseModel)
 SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -50,6 +51,16 @@ def data_directory(kind: str) -> Path:
 def bundled_names(kind: str) -> tuple[str, ...]:
     """Names of all bundled files of a kind, sorted."""
     return tuple(sorted(p.stem for p in data_directory(kind).glob("*.yaml")))
+
+
+def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:
+    """A bundled file by its exact name. It is our own, so that it is not screened before it is read."""
+    path = data_directory(kind) / f"{name}.yaml"
+    try:
+        data = yaml.load(read_text(path), SafeLoader)
+    except yaml.YAMLError:
+        data = read_mapping(path)  # somebody is editing it: say what is wrong
+    return parse(spec, data, str(path))
 
 
 def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
@@ -138,26 +149,43 @@ def looks_like_path(name: str) -> bool:
     return "/" in name or "\\" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
+def spellings(names: Iterable[str]) -> list[str]:
+    """Each name as it is looked up, once."""
+    return list(dict.fromkeys(map(spelling, names)))
+
+
 def spelling(name: str) -> str:
     """A name as it is looked up: in lower case, its words joined by ``-``."""
     return "-".join(name.replace("_", " ").lower().split())
 
 
-def alias_table(named: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
-    """Spelling of an alias -> the bundled names that list it. named: each bundled name with its aliases."""
-    table: dict[str, dict[str, None]] = {}
-    for name, aliases in named:
-        for alias in aliases:
-            table.setdefault(spelling(alias), {})[name] = None
+def index_path(kind: str) -> Path:
+    """The index of a kind's aliases, beside its files; ``python -m perfmodel.specs`` writes it."""
+    return data_directory(kind) / INDEX
+
+
+def alias_table(kind: str, names_of: Callable[[str], Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Spelling of an alias -> the bundled names that list it: from the index; of a file that is not in it, itself."""
+    index, table = json.loads(read_text(index_path(kind), MAX_FILE_BYTES)), dict[str, dict[str, None]]()
+    for name in bundled_names(kind):
+        for alias in index[name] if name in index else spellings(names_of(name)):
+            table.setdefault(alias, {})[name] = None
     return {alias: tuple(names) for alias, names in table.items()}
 
 
-def bundled_path(kind: str, noun: str, name: str, flag: str, aliases: dict[str, tuple[str, ...]] | None = None) -> Path:
-    """Path of a bundled file by name or alias. Raises InputError with the nearest names, or with all that are meant."""
-    known, key, aliases = bundled_names(kind), spelling(name), aliases or {}
-    meant = (key,) if key in known else aliases.get(key, ())
+def bundled_name(
+    kind: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, tuple[str, ...]]] = dict
+) -> str:
+    """Name of a bundled file by its name or an alias; `aliases`, a table of them, is asked for only then.
+
+    Raises InputError with the nearest names, or with all that are meant.
+    """
+    known, key = bundled_names(kind), spelling(name)
+    if key in known:
+        return key
+    meant = aliases().get(key, ())
     if len(meant) > 1:
         raise InputError(f"{flag}: no single {noun} is meant by {name!r}; did you mean {' or '.join(meant)}?")
     if not meant:
-        raise unknown_name(flag, noun, name, known, aliases)
-    return data_directory(kind) / f"{meant[0]}.yaml"
+        raise unknown_name(flag, noun, name, known, aliases())
+    return meant[0]

@@ -142,21 +142,22 @@ class GPUSpec(BaseModel):
         return self.link is None or (self.link.devices is not None and devices > self.link.devices)
 
 
+def other_names(name: str) -> list[str]:
+    """Title and aliases of a bundled device, also after the vendor's name."""
+    gpu = load_bundled(name)
+    return [gpu.title, *gpu.aliases, *(f"{gpu.vendor} {alias}" for alias in (gpu.name, *gpu.aliases))]
+
+
 @cache
 def aliases() -> dict[str, tuple[str, ...]]:
-    """Alias (also after the vendor's name) and title -> the bundled devices that list it; more than one is refused."""
-
-    def names_of(gpu: GPUSpec) -> list[str]:
-        return [gpu.title, *gpu.aliases, *(f"{gpu.vendor} {alias}" for alias in (gpu.name, *gpu.aliases))]
-
-    return files.alias_table((name, names_of(load_bundled(name))) for name in files.bundled_names("gpus"))
+    """Spelling of another name -> the bundled devices that have it; more than one is refused."""
+    return files.alias_table("gpus", other_names)
 
 
 @cache
 def load_bundled(name: str) -> GPUSpec:
     """A bundled device by its exact name."""
-    path = files.data_directory("gpus") / f"{name}.yaml"
-    return files.parse(GPUSpec, files.read_mapping(path), str(path))
+    return files.load_bundled(GPUSpec, "gpus", name)
 
 
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
@@ -170,7 +171,4 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
         beside = str(path.parent / gpu.calibration)
         return gpu.model_copy(update={"calibration": beside}) if files.looks_like_path(gpu.calibration) else gpu
-    key = files.spelling(name)
-    if key in files.bundled_names("gpus"):
-        return load_bundled(key)
-    return load_bundled(files.bundled_path("gpus", "device", name, flag, aliases()).stem)
+    return load_bundled(files.bundled_name("gpus", "device", name, flag, aliases))

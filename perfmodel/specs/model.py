@@ -15,22 +15,23 @@ from perfmodel.specs.shape import ModelSpec
 __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
 
 
+def other_names(name: str) -> list[str]:
+    """Aliases and Hugging Face id of a bundled model, with the owner and without."""
+    model = load_bundled(name)
+    listed = (*model.aliases, model.hf_id or model.name)
+    return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
+
+
 @cache
 def aliases() -> dict[str, tuple[str, ...]]:
-    """Alias and Hugging Face id, with its owner and without -> the bundled models that list it."""
-
-    def names_of(model: ModelSpec) -> list[str]:
-        listed = (*model.aliases, model.hf_id or model.name)
-        return [*listed, *(name.rpartition("/")[2] for name in listed)]
-
-    return files.alias_table((name, names_of(load_bundled(name))) for name in files.bundled_names("models"))
+    """Spelling of another name -> the bundled models that have it."""
+    return files.alias_table("models", other_names)
 
 
 @cache
 def load_bundled(name: str) -> ModelSpec:
     """A bundled model by its exact name."""
-    path = files.data_directory("models") / f"{name}.yaml"
-    return files.parse(ModelSpec, files.read_mapping(path), str(path))
+    return files.load_bundled(ModelSpec, "models", name)
 
 
 def load_model(name: str, flag: str = "--model") -> ModelSpec:
@@ -47,7 +48,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return _read(path / "config.json")
     if name.endswith((".json", ".yaml", ".yml")) or (files.looks_like_path(name) and os.path.isfile(name)):
         return _read(path)
-    return load_bundled(files.bundled_path("models", "model", _plain(key) or name, flag, aliases()).stem)
+    return load_bundled(files.bundled_name("models", "model", _plain(key) or name, flag, aliases))
 
 
 def _plain(name: str) -> str | None:

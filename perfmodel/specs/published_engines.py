@@ -1,96 +1,83 @@
-"""Published step times of serving engines, with and without speculation, and what verification attention costs them."""
+"""Published step times of serving engines, with and without speculation, and a published law of one engine's steps.
 
-from functools import cache
-from typing import Annotated, Any, Literal, Self
+The tables are ``results/published/<name>.csv``; what must hold within a row is tested of them
+(tests/specs/test_published.py).
+"""
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from dataclasses import dataclass
 
-from perfmodel.specs import PACKAGE
-from perfmodel.specs.formats import KVName, WeightName
-from perfmodel.specs.published import AnyRow, HasId, Milliseconds, Slug, Speedup, read_rows
-
-MS = 1e-3
-EngineName = Literal["vllm", "trtllm", "sglang"]
-Tokens = Annotated[float, Field(ge=0, le=2**24, allow_inf_nan=False)]
-Day = Annotated[str, Field(pattern=r"^$|^\d{4}-\d{2}-\d{2}$")]
-MeasuredAs = Literal["step", "median ITL", "median chunk gap", "mean TPOT", "median TPOT"]
-RATIO_SLACK = 0.02
-"""What a printed speedup may be off the ratio of the times printed beside it: medians and means are mixed."""
+from perfmodel.specs.published import MS, read_published
 
 
-class EngineRow(HasId):
-    """What every row of a live engine states."""
+@dataclass(frozen=True, slots=True)
+class DecodeRow:
+    """One baseline step of a batch. context_std_tokens: over the sequences of the batch.
 
-    engine: EngineName
-    engine_version: str = Field(min_length=1)
-    hardware: Slug
-    tensor_parallel: PositiveInt
-    weights: WeightName
-    kv_dtype: KVName
-    batch: PositiveInt
-    running: Annotated[float, Field(gt=0, le=2**20, allow_inf_nan=False)] | None
-    notes: str = ""
+    running: sequences that ran at a time, on average; None: the source does not say. batch: what was asked for.
+    measured_as: step, median ITL, median chunk gap, mean or median TPOT.
+    """
 
-    @field_validator("running", mode="before")
-    @classmethod
-    def _unstated(cls, cell: Any) -> Any:
-        return None if cell == "" else cell
-
-
-class DecodeRow(EngineRow):
-    """One baseline step of a batch. context_std_tokens: over the sequences of the batch."""
-
-    model: Slug
-    expert_parallel: PositiveInt
-    context_tokens: Tokens
-    context_std_tokens: Tokens
-    step_ms: Milliseconds
-    measured_as: MeasuredAs
-    samples: PositiveInt
-    date: Day
+    id: str
+    source: str
+    engine: str
+    engine_version: str
+    hardware: str
+    tensor_parallel: int
+    expert_parallel: int
+    model: str
+    weights: str
+    kv_dtype: str
+    batch: int
+    running: float | None
+    context_tokens: float
+    context_std_tokens: float
+    step_ms: float
+    measured_as: str
+    samples: int
+    date: str
+    notes: str
 
     @property
     def step_s(self) -> float:
         """Seconds."""
         return self.step_ms * MS
 
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        if self.batch == 1 and self.measured_as == "step" and self.context_std_tokens:
-            raise ValueError(f"context_std_tokens: must be 0 for one sequence, given {self.context_std_tokens:g}")
-        if self.tensor_parallel % self.expert_parallel:
-            raise ValueError(f"expert_parallel: must divide tensor_parallel, given {self.expert_parallel}")
-        return self
 
-
-class EngineSpeculationRow(EngineRow):
+@dataclass(frozen=True, slots=True)
+class EngineSpeculationRow:
     """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
 
-    A chain drafts `steps` tokens (`topk` 1); otherwise a tree of `verified_tokens`, its root included. Blank cells: the
-    source does not say.
+    A chain drafts `steps` tokens (`topk` 1); otherwise a tree of `verified_tokens`, its root included. positions:
+    share of iterations that accept a first token, a second, ..., with slashes. None: the source does not say.
     """
 
-    target: Slug
-    context_tokens: Tokens | None
+    id: str
+    source: str
+    engine: str
+    engine_version: str
+    hardware: str
+    tensor_parallel: int
+    expert_parallel: int
+    data_parallel: int
+    target: str
+    weights: str
+    kv_dtype: str
+    batch: int
+    running: float | None
+    context_tokens: float | None
     task: str
-    draft: str = Field(min_length=3)
-    steps: PositiveInt
-    topk: PositiveInt
-    verified_tokens: int = Field(ge=2)
-    tokens_per_iteration: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None
-    expert_parallel: PositiveInt
-    data_parallel: PositiveInt
+    draft: str
+    steps: int
+    topk: int
+    verified_tokens: int
+    tokens_per_iteration: float | None
     positions: str
-    step_ms: Milliseconds | None
-    iteration_ms: Milliseconds | None
-    speedup: Speedup
+    step_ms: float | None
+    iteration_ms: float | None
+    speedup: float
     clean: bool
     date: str
-
-    @field_validator("context_tokens", "step_ms", "iteration_ms", "tokens_per_iteration", mode="before")
-    @classmethod
-    def _blank_is_none(cls, cell: Any) -> Any:
-        return None if cell == "" else cell
+    notes: str
 
     @property
     def is_chain(self) -> bool:
@@ -102,51 +89,97 @@ class EngineSpeculationRow(EngineRow):
         """An iteration over a baseline step."""
         return self.iteration_ms / self.step_ms if self.iteration_ms and self.step_ms else None
 
-    @model_validator(mode="after")
-    def _adds_up(self) -> Self:
-        if (self.tokens_per_iteration or 1) > self.steps + 1:
-            raise ValueError(f"tokens_per_iteration: must be at most steps + 1, given {self.tokens_per_iteration:g}")
-        if self.positions:
-            gained = 1.0 + sum(map(float, self.positions.split("/")))
-            if abs(gained - (self.tokens_per_iteration or 0)) > RATIO_SLACK:
-                raise ValueError(f"positions: must add up to tokens_per_iteration - 1, given figures gain {gained:.3f}")
-        return self
 
+@dataclass(frozen=True, slots=True)
+class ServedRow:
+    """A throughput ratio of a serving engine: batch, draft length and accepted length, the context a data set's name.
 
-class VerifyAttentionRow(HasId):
-    """What somebody measured, or states, of the attention kernel that verifies; cells as the source has them."""
+    positions: conditional acceptance by position, with slashes, of the same study's traces.
+    """
 
-    engine: str
+    id: str
+    source: str
     hardware: str
-    model: str
-    tensor_parallel: str
-    kernel: str
-    kind: str
-    query_tokens: str
-    batch: str
-    context: str
-    value: str
-    unit: str
-    reference: str
-    ratio: str
-    reading: str
+    stack: str
+    tensor_parallel: int
+    target: str
+    weights: str
+    draft: str
+    task: str
+    batch: int
+    gamma: int
+    tokens_per_iteration: float
+    positions: str
+    speedup: float
+    notes: str
+
+    @property
+    def conditional(self) -> tuple[float, ...]:
+        """a_1 ... a_gamma."""
+        return tuple(float(part) for part in self.positions.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class StepLaw:
+    """A published linear fit of one stack's step times, in seconds.
+
+    A target pass takes target_s + target_token_s a token + target_cached_s a cached token; all `gamma` steps of the
+    draft likewise; host_s is spent in every step, speculating or not; an n-gram draft takes `ngram_share` of the pass.
+    """
+
+    id: str
+    source: str
+    hardware: str
+    stack: str
+    target: str
+    draft: str
+    gamma: int
+    target_s: float
+    target_token_s: float
+    target_cached_s: float
+    draft_s: float
+    draft_token_s: float
+    draft_cached_s: float
+    host_s: float
+    ngram_share: float
+    notes: str
+
+    def pass_s(self, tokens: float, cached: float) -> float:
+        """A target pass of so many tokens over so many cached ones, all sequences together."""
+        return self.target_s + self.target_token_s * tokens + self.target_cached_s * cached
+
+    def drafting_s(self, tokens: float, cached: float) -> float:
+        """All draft steps of an iteration that drafts so many tokens."""
+        return self.draft_s + self.draft_token_s * tokens + self.draft_cached_s * cached
+
+    def speedup(self, row: ServedRow, context: float, match: float) -> float:
+        """Speedup of a row at a context. match: share of sequences that an n-gram draft finds anything for."""
+        cached = row.batch * context
+        baseline = self.pass_s(row.batch, cached) + self.host_s
+        if row.draft == "ngram":
+            verify = self.pass_s(row.batch * (1 + row.gamma * match), cached)
+            return row.tokens_per_iteration * baseline / (verify * (1 + self.ngram_share) + self.host_s)
+        verify = self.pass_s(row.batch * (row.gamma + 1), cached)
+        iteration = verify + self.drafting_s(row.batch * row.gamma, cached) + self.host_s
+        return row.tokens_per_iteration * baseline / iteration
 
 
 def engine_decode() -> tuple[DecodeRow, ...]:
     """Baseline steps."""
-    return _read("engine_decode", DecodeRow)
+    return read_published("engine_decode", DecodeRow)
 
 
 def engine_speculation() -> tuple[EngineSpeculationRow, ...]:
     """Speculating runs."""
-    return _read("engine_speculation", EngineSpeculationRow)
+    return read_published("engine_speculation", EngineSpeculationRow)
 
 
-def verify_attention() -> tuple[VerifyAttentionRow, ...]:
-    """Verification attention, measured or stated."""
-    return _read("engine_verify_attention", VerifyAttentionRow)
+def served() -> tuple[ServedRow, ...]:
+    """SpecDecode-Bench's speedups in vLLM."""
+    return read_published("served", ServedRow)
 
 
-@cache
-def _read(name: str, row_type: type[AnyRow]) -> tuple[AnyRow, ...]:
-    return read_rows(PACKAGE / "results" / "published" / f"{name}.csv", row_type)
+def step_law() -> StepLaw:
+    """The one law there is: vLLM on one H100, Llama-3.1-8B."""
+    (law,) = read_published("step_laws", StepLaw)
+    return law

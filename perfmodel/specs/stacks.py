@@ -19,17 +19,15 @@ ENGINES = {
 """Word of `--engine` -> what it is."""
 DEFAULT = "vllm"
 """What people run."""
+_FILED = {"perfmodel": "micro"}
+"""Engine -> what its calibrations' files are called by, where not by its own word."""
 
 
 @cache
 def _devices(engine: str) -> dict[str, str]:
-    """Device -> name of its bundled calibration of an engine."""
-    found = {}
-    for name in bundled_names("calibrations"):
-        calibration = load_bundled(name)
-        if calibration.gpu and engine_of(calibration) == engine:
-            found[calibration.gpu] = name
-    return found
+    """Device -> name of its bundled calibration of an engine, as the files are called: ``<device>.<engine>``."""
+    ending = f".{_FILED.get(engine, engine)}"
+    return {name.removesuffix(ending): name for name in bundled_names("calibrations") if name.endswith(ending)}
 
 
 def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | None = None) -> Calibration:
@@ -49,13 +47,14 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
     engine = engine or DEFAULT
     if engine not in ENGINES:
         raise unknown_name("--engine", "engine", engine, ENGINES)
-    known = {name: made for name, made in _devices(engine).items() if _alike(gpu, load_gpu(name))}
+    if gpu.name in _devices(engine):
+        return load_bundled(_devices(engine)[gpu.name])
+    known = [name for name in _devices(engine) if _alike(gpu, load_gpu(name))]
     if not known:
         usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in _devices(e)))
         where = f"an engine with a calibration of such a device ({usable or 'none; give --calibration'})"
         raise InputError(f"--engine: must be {where}, given {engine} for {gpu.name}")
-    nearest = gpu.name if gpu.name in known else min(known, key=lambda name: _distance(gpu, load_gpu(name)))
-    return load_bundled(known[nearest])
+    return load_bundled(_devices(engine)[min(known, key=lambda name: _distance(gpu, load_gpu(name)))])
 
 
 def engine_of(calibration: Calibration) -> str | None:

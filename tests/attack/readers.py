@@ -10,12 +10,14 @@ from random import Random
 
 from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.errors import InputError
-from perfmodel.specs import published, published_systems
+from perfmodel.reading import read_rows
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import load_model
+from perfmodel.specs.published import PublishedRow
+from perfmodel.specs.published_engines import ServedRow, StepLaw
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import Subject, import_file
 from perfmodel.validate.engine.record import EnginePoint, header, read_engine_record, text_of
@@ -205,12 +207,8 @@ READERS: dict[str, Reader] = {
     "acceptance file, asked": Reader(given((ACCEPTANCE, ".yaml")), _asked("--acceptance", "--alpha")),
     "rates of a tree": Reader(given((RATES, ".yaml")), lambda p: parse_tree_rates(str(p), "--rates")),
     **{
-        f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: published.read_rows(p, t))  # type: ignore[misc]
-        for name, row in {
-            **published.ROW_TYPES,
-            "served": published_systems.ServedRow,
-            "step_laws": published_systems.StepLaw,
-        }.items()
+        f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: read_rows(p, t))  # type: ignore[misc]
+        for name, row in {"points": PublishedRow, "served": ServedRow, "step_laws": StepLaw}.items()
     },
     "own record": Reader(records, read_record),
     "withdrawn list": Reader(files("results/withdrawn.yaml"), _withdrawn),

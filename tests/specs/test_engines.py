@@ -1,10 +1,7 @@
 """Serving engines: kernels and engine constants put together, the choice of a calibration, rows that load."""
 
-import csv
-import io
 from typing import get_args
 
-import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
@@ -13,15 +10,7 @@ from perfmodel.specs.calibration import load_bundled, over_host, read_kernels
 from perfmodel.specs.engines import architecture_of, engines
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.published import read_rows
-from perfmodel.specs.published_engines import (
-    DecodeRow,
-    EngineSpeculationRow,
-    engine_decode,
-    engine_speculation,
-    verify_attention,
-)
-from perfmodel.specs.stacks import ENGINES, calibration_of
+from perfmodel.specs.stacks import ENGINES, calibration_of, engine_of
 
 SERVED = ("vllm", "trtllm", "sglang")
 KERNELS = [name for name in files.bundled_names("calibrations") if name.rpartition(".")[2] in SERVED]
@@ -66,6 +55,16 @@ def test_a_device_without_kernels_takes_the_nearest_of_its_architecture() -> Non
     assert calibration_of(load_gpu("h200-sxm-141gb"), "magicdec").gpu == "h100-sxm-80gb"
 
 
+def test_a_calibration_is_called_by_its_device_and_engine() -> None:
+    """``calibration_of`` looks no further than the files' names."""
+    for name in files.bundled_names("calibrations"):
+        made = read_kernels(name)
+        assert made.name == name
+        assert made.gpu == (name.rpartition(".")[0] or None)
+        engine = engine_of(made)
+        assert engine is None or calibration_of(load_gpu(made.gpu), engine).name == name
+
+
 @pytest.mark.parametrize(
     ("gpu", "engine", "calibration", "words"),
     [
@@ -104,62 +103,3 @@ def test_all_reduces_belong_to_a_kind_of_box() -> None:
     assert bridged.link_rate(2) == 300e9
     assert bridged.link_rate(4) == bridged.host_link.per_direction.si  # type: ignore[union-attr]
     assert not load_gpu("h100-sxm-80gb").over_host(8)
-
-
-# The rows.
-
-
-def test_engine_rows_load_and_are_sourced() -> None:
-    steps, runs, attention = engine_decode(), engine_speculation(), verify_attention()
-    assert (len(steps), len(runs), len(attention)) == (503, 37, 36)
-    for rows in (steps, runs, attention):
-        assert len({row.id for row in rows}) == len(rows)
-        assert all(len(row.source) >= 8 for row in rows)
-    assert {row.engine for row in steps} == set(SERVED)
-    assert sum(row.measured_as == "step" for row in steps) == 323
-
-
-def test_the_clean_chains_are_what_the_engine_said() -> None:
-    """gpt-oss-120b on one H200, vLLM 0.22, EAGLE-3, batch 16: 15.35 ms an iteration at K = 1, a step 11.59 ms."""
-    (row,) = (r for r in engine_speculation() if r.target == "gpt-oss-120b" and r.batch == 16 and r.steps == 1)
-    assert row.ratio == pytest.approx(15.3467 / 11.5943)
-    assert row.tokens_per_iteration / row.ratio == pytest.approx(row.speedup, rel=0.1)
-    assert row.is_chain
-    assert row.clean
-
-
-DECODE = {
-    "id": "x", "source": "by hand, a test", "engine": "vllm", "engine_version": "0.1", "hardware": "h100-sxm-80gb",
-    "tensor_parallel": "2", "weights": "bf16", "kv_dtype": "bf16", "batch": "1", "notes": "", "model": "llama-3.1-8b",
-    "expert_parallel": "1", "context_tokens": "100", "context_std_tokens": "0", "step_ms": "5", "measured_as": "step",
-    "samples": "3", "date": "",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("engine", "tgi", "engine"),
-        ("weights", "fp3", "weights"),
-        ("context_std_tokens", "5", "must be 0 for one sequence"),
-        ("expert_parallel", "3", "must divide tensor_parallel"),
-        ("step_ms", "-1", "step_ms"),
-    ],
-)
-def test_a_row_that_contradicts_itself_is_refused(tmp_path, key: str, value: str, words: str) -> None:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, DECODE, lineterminator="\n")
-    writer.writeheader()
-    writer.writerow(DECODE | {key: value})
-    path = tmp_path / "rows.csv"
-    path.write_text(out.getvalue(), encoding="utf-8")
-    with pytest.raises(InputError, match=words):
-        read_rows(path, DecodeRow)
-
-
-def test_positions_must_gain_what_is_stated() -> None:
-    row = next(r for r in engine_speculation() if r.positions and r.steps == 7)
-    gained = 1 + float(np.sum([float(p) for p in row.positions.split("/")]))
-    assert gained == pytest.approx(row.tokens_per_iteration, abs=0.02)
-    with pytest.raises(ValueError, match="add up"):
-        EngineSpeculationRow.model_validate(row.model_dump() | {"tokens_per_iteration": row.tokens_per_iteration + 0.1})

@@ -1,9 +1,12 @@
 """Names that people paste: what ``nvidia-smi`` prints, Hugging Face ids, data sheets; two meanings are refused."""
 
+from pathlib import Path
+
 import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files, gpu, model
+from perfmodel.specs.__main__ import OTHER_NAMES, index
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 
@@ -71,6 +74,21 @@ def test_no_other_alias_has_two_meanings() -> None:
     twice = {alias for alias, names in gpu.aliases().items() if len(names) > 1}
     assert twice == {"gh200", "gh200-480gb", "nvidia-gh200", "nvidia-gh200-480gb"}
     assert not [alias for alias, names in model.aliases().items() if len(names) > 1]
+
+
+@pytest.mark.parametrize("kind", OTHER_NAMES)
+def test_the_index_lists_what_the_files_list(kind: str) -> None:
+    """Written by ``python -m perfmodel.specs``."""
+    assert files.index_path(kind).read_text(encoding="utf-8") == index(kind)
+
+
+def test_a_file_that_the_index_lacks_is_found_by_its_aliases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "names.json").write_text('{"h100-sxm-80gb": ["h100"]}')
+    monkeypatch.setattr(files, "index_path", lambda kind: tmp_path / "names.json")
+    table = files.alias_table("gpus", gpu.other_names)
+    assert table["h100"] == ("h100-sxm-80gb",)
+    assert "h100-sxm" not in table
+    assert table["nvidia-l4"] == ("l4-24gb",)
 
 
 def test_no_alias_hides_a_bundled_name() -> None:

@@ -1,30 +1,129 @@
-"""The published sets load, say what the sources say, and a row that contradicts itself is refused by name."""
+"""The published tables: complete, sourced, and without a row that contradicts itself."""
 
-import csv
-from pathlib import Path
+import math
+from collections.abc import Iterator
+from itertools import accumulate
+from operator import mul
+from typing import Any
 
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs import PACKAGE
-from perfmodel.specs.published import ROW_TYPES, GptFastRow, MagicDecRow, published_points, published_rows, read_rows
+from perfmodel.specs.formats import kv_format, weight_format
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import load_model
+from perfmodel.specs.published import SETS, PublishedRow, published_points, read_published
+from perfmodel.specs.published_engines import engine_decode, engine_speculation, served, step_law
 
-PUBLISHED = PACKAGE / "results" / "published"
-COUNTS = {"magicdec": 59, "gamma_optimal": 11, "gptfast_decode": 32, "speculation_other": 24}
+ROWS = read_published("points", PublishedRow)
+HALF_DIGIT = 0.005
+"""What a printed figure may be off by: half of its last digit (the tables print two decimals)."""
+OVERHEAD_MS = {"a100-sxm-80gb": (1.29, 2.75), "h100-sxm-80gb": (0.565, 0.895)}
+"""Device -> what MagicDec's iterations spend outside drafts and verification, over all rows."""
+LEAST_VERIFICATION = 0.9
+"""Share of a baseline step that a tree row must leave for its verification: steps are printed once for all tasks."""
 
 
-@pytest.mark.parametrize(("name", "count"), COUNTS.items())
-def test_set_is_complete_and_sourced(name: str, count: int) -> None:
-    points = published_points(name)
-    assert len(points) == count
-    assert len({p.row_id for p in points}) == count
-    assert all(len(p.source) >= 8 and p.set_name == name for p in points)
+def of(set_name: str) -> list[PublishedRow]:
+    return [row for row in ROWS if row.set == set_name]
 
 
-def test_every_set_has_a_file_a_loader_and_a_count() -> None:
-    assert set(ROW_TYPES) == set(COUNTS)
-    assert set(COUNTS) <= {path.stem for path in PUBLISHED.glob("*.csv")}
-    assert len(published_points()) == sum(COUNTS.values())
+def test_every_set_is_whole() -> None:
+    counts = {"magicdec": 59, "gamma_optimal": 11, "gptfast_decode": 32, "speculation_other": 24}
+    assert {name: len(of(name)) for name in SETS} == counts
+    assert [p.row_id for p in published_points()] == [row.id for row in ROWS]
+    assert {p.set_name for p in published_points("magicdec")} == {"magicdec"}
+    with pytest.raises(InputError, match="did you mean magicdec"):
+        published_points("magicdeck")
+
+
+def all_rows() -> Iterator[Any]:
+    yield from (*ROWS, *engine_decode(), *engine_speculation(), *served(), step_law())
+
+
+def test_every_row_says_where_it_is_from_and_names_what_is_bundled() -> None:
+    for row in all_rows():
+        assert len(row.source.strip()) >= 8, row.id
+        assert load_gpu(row.hardware).name == row.hardware, row.id
+        assert load_model(getattr(row, "target", None) or row.model), row.id
+        if weights := getattr(row, "weights", ""):
+            assert weight_format(weights).name == weights, row.id
+        if kv := getattr(row, "kv_dtype", ""):
+            assert kv_format(kv).name == kv, row.id
+
+
+def test_every_figure_is_above_zero() -> None:
+    for row in all_rows():
+        for name in row.__slots__:
+            value = getattr(row, name)
+            may_be_zero = name in ("context_std_tokens", "context_tokens", "clean")
+            assert isinstance(value, str | None) or value > 0 or (may_be_zero and value == 0), (row.id, name)
+
+
+def test_speculation_gains_at_most_one_token_more_than_it_drafts() -> None:
+    for row in ROWS:
+        drafted = row.tree_levels - 1 if row.tree_levels else row.gamma
+        gained = row.tokens_per_iteration or row.speedup
+        assert drafted is None or gained is None or gained <= drafted + 1, row.id
+    assert all(row.tokens_per_iteration <= row.steps + 1 for row in engine_speculation())
+
+
+def test_the_phases_of_magicdec_add_up_to_its_speeds() -> None:
+    for row in of("magicdec"):
+        low, high = OVERHEAD_MS[row.hardware]
+        assert row.overhead_ms is not None
+        assert low <= row.overhead_ms <= high, row.id
+        assert row.target_ms is not None
+        assert row.sd_tpot_ms is not None
+        assert row.speedup is not None
+        least = (row.target_ms - HALF_DIGIT) / (row.sd_tpot_ms + HALF_DIGIT) - HALF_DIGIT
+        most = (row.target_ms + HALF_DIGIT) / (row.sd_tpot_ms - HALF_DIGIT) + HALF_DIGIT
+        assert least - 1e-9 <= row.speedup <= most + 1e-9, row.id
+
+
+def test_a_step_of_gpt_fast_is_what_its_tokens_per_second_say() -> None:
+    for row in of("gptfast_decode"):
+        assert row.tokens_per_s is not None
+        assert row.target_ms == pytest.approx(1000 / row.tokens_per_s, abs=6e-4 + 5 / row.tokens_per_s**2), row.id
+        assert "330 W" in row.notes
+        assert (row.speedup, row.draft, row.context_tokens) == (None, None, 105)
+
+
+def test_a_tree_leaves_about_a_step_for_its_verification() -> None:
+    for row in of("speculation_other"):
+        assert None not in (row.tokens_per_iteration, row.target_ms, row.speedup, row.drafts_ms, row.tree_nodes)
+        left_ms = row.tokens_per_iteration * row.target_ms / row.speedup - row.drafts_ms  # type: ignore[operator]
+        assert left_ms >= LEAST_VERIFICATION * row.target_ms, row.id  # type: ignore[operator]
+        assert row.tree_levels <= row.tree_nodes  # type: ignore[operator]
+
+
+def test_engine_tables_are_whole_and_possible() -> None:
+    assert (len(engine_decode()), len(engine_speculation()), len(served())) == (503, 37, 52)
+    assert sum(row.measured_as == "step" for row in engine_decode()) == 323
+    assert {row.engine for row in (*engine_decode(), *engine_speculation())} == {"vllm", "trtllm", "sglang"}
+    for row in engine_decode():
+        assert not row.context_std_tokens or row.batch > 1 or row.measured_as != "step", row.id
+        assert row.tensor_parallel % row.expert_parallel == 0, row.id
+
+
+def test_positions_gain_the_tokens_that_are_stated() -> None:
+    """Shares of iterations add up; conditional rates survive one after the other."""
+    for run in engine_speculation():
+        if run.positions:
+            shares = map(float, run.positions.split("/"))
+            assert 1 + math.fsum(shares) == pytest.approx(run.tokens_per_iteration, abs=0.02), run.id
+    for row in served():
+        assert len(row.conditional) == row.gamma
+        assert 1 + math.fsum(accumulate(row.conditional, mul)) == pytest.approx(row.tokens_per_iteration, abs=0.01)
+
+
+def test_the_clean_chains_are_what_the_engine_said() -> None:
+    """gpt-oss-120b on one H200, vLLM 0.22, EAGLE-3, batch 16: 15.35 ms an iteration at K = 1, a step 11.59 ms."""
+    (row,) = (r for r in engine_speculation() if r.target == "gpt-oss-120b" and r.batch == 16 and r.steps == 1)
+    assert row.ratio == pytest.approx(15.3467 / 11.5943)
+    assert row.tokens_per_iteration / row.ratio == pytest.approx(row.speedup, rel=0.1)
+    assert row.is_chain
+    assert row.clean
 
 
 def test_the_readme_row_in_seconds() -> None:
@@ -42,122 +141,10 @@ def test_the_readme_row_in_seconds() -> None:
     assert (point.tokens_per_iteration, point.speedup) == (2.45, 1.28)
 
 
-def test_overheads_are_what_the_tables_imply() -> None:
-    """1.3 to 2.7 ms on A100 and 0.57 to 0.89 ms on H100, over all rows."""
-    overheads = {"a100-sxm-80gb": (1.29, 2.75), "h100-sxm-80gb": (0.565, 0.895)}
-    for point in published_points("magicdec"):
-        low, high = overheads[point.hardware]
-        assert point.overhead_s is not None
-        assert low <= point.overhead_s * 1e3 <= high, point.row_id
-
-
-def test_the_assumed_budget_is_said() -> None:
-    assumed = [row for row in published_rows("magicdec") if isinstance(row, MagicDecRow) and row.kv_budget_assumed]
-    assert [row.draft for row in assumed] == ["llama-3.2-1b"] * 4
-    assert all(row.kv_budget_tokens == 512 and "assumption" in row.notes for row in assumed)
-    assert all(isinstance(row, MagicDecRow) for row in published_rows("magicdec"))
-
-
-def test_gptfast_rows_say_the_power_limit_and_map_to_weight_formats() -> None:
-    points = published_points("gptfast_decode")
-    assert {p.weights for p in points} == {"bf16", "int8-wo,lm_head=int8-wo", "int4-g32,lm_head=int4-g32"}
-    assert {(p.hardware, p.batch, p.context) for p in points} == {("a100-sxm-80gb", 1, 105)}
-    assert all("330 W" in p.notes and p.speedup is None and p.draft is None for p in points)
-
-
-def test_the_tree_rows_leave_a_plausible_verification() -> None:
+def test_the_first_tree_in_seconds() -> None:
     """Sequoia, C4, T=0: 5.08 x 24.2 / 4.04 - 9 x 0.5 = 25.93 ms for 128 tokens, against 24.2 ms for one."""
     first = published_points("speculation_other")[0]
-    assert first.tree == (128, 10)
-    assert first.gamma is None
-    assert first.context == 192
-    assert first.tokens_per_iteration is not None
-    assert first.sd_tpot_s is not None
-    assert first.tokens_per_iteration * first.sd_tpot_s - 9 * 0.5e-3 == pytest.approx(25.93e-3, rel=1e-3)
-
-
-def spoil(tmp_path: Path, name: str, row: int, **cells: str) -> Path:
-    """A copy of a bundled set with some cells of one row (counted from 0) replaced."""
-    with (PUBLISHED / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    rows[row] |= cells
-    path = tmp_path / f"{name}.csv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("name", "cells", "column"),
-    [
-        ("magicdec", {"source": ""}, "source"),
-        ("magicdec", {"source": " " * 12}, "source"),
-        ("magicdec", {"gamma": "0"}, "gamma"),
-        ("magicdec", {"gamma": "1"}, "tokens_per_iteration"),  # 2.19 tokens from one drafted
-        ("magicdec", {"verify_ms": "9.55 ms"}, "verify_ms"),
-        ("magicdec", {"verify_ms": "nan"}, "verify_ms"),
-        ("magicdec", {"verify_ms": "-1"}, "verify_ms"),
-        ("magicdec", {"verify_ms": "0.00955"}, "sd_tpot_ms"),  # seconds among milliseconds
-        ("magicdec", {"verify_ms": "12.00"}, "sd_tpot_ms"),  # the phases exceed the whole
-        ("magicdec", {"speedup": "0.97"}, "speedup"),
-        ("magicdec", {"batch": "32.5"}, "batch"),
-        ("magicdec", {"kv_budget_tokens": ""}, "kv_budget_tokens"),
-        ("magicdec", {"weights": "bf17"}, "weights"),
-        ("magicdec", {"hardware": "A100 SXM"}, "hardware"),
-        ("gamma_optimal", {"alpha": "1.2"}, "alpha"),
-        ("gamma_optimal", {"speedup": "4.5"}, "speedup"),
-        ("gptfast_decode", {"step_ms": "9.6"}, "step_ms"),
-        ("gptfast_decode", {"power_limit_w": ""}, "power_limit_w"),
-        ("speculation_other", {"speedup": "5.0"}, "speedup"),
-        ("speculation_other", {"tree_levels": "5"}, "tokens_per_iteration"),
-        ("speculation_other", {"tree_levels": "129"}, "tree_levels"),
-    ],
-)
-def test_a_spoilt_row_is_refused_by_file_line_and_column(
-    tmp_path: Path, name: str, cells: dict[str, str], column: str
-) -> None:
-    path = spoil(tmp_path, name, 0, **cells)
-    with pytest.raises(InputError) as caught:
-        read_rows(path, ROW_TYPES[name])
-    message = str(caught.value)
-    assert message.startswith(f"{path}: line 2 (row ")
-    assert f"): {column}: " in message
-    assert "\n" not in message
-
-
-def test_the_h100_overhead_limit_is_tighter(tmp_path: Path) -> None:
-    read_rows(spoil(tmp_path, "magicdec", 58, notes="unchanged"), MagicDecRow)
-    path = spoil(tmp_path, "magicdec", 58, verify_ms="31.00")  # 1.38 ms of overhead
-    with pytest.raises(InputError, match=r"line 60 .*sd_tpot_ms: .* 0 to 1\.2 ms on h100-sxm-80gb"):
-        read_rows(path, MagicDecRow)
-
-
-def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"line 3: id: .*given 'gptfast-01' again"):
-        read_rows(spoil(tmp_path, "gptfast_decode", 1, id="gptfast-01"), GptFastRow)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("id,source\n", "missing .*step_ms"),
-        ("", "line 1: must have each of the columns"),
-        (",".join(GptFastRow.model_fields) + "\n", "at least one row"),
-        (",".join(GptFastRow.model_fields) + ",bandwidth\n", "unknown bandwidth"),
-        (",".join(GptFastRow.model_fields) + "\na,b\n", r"line 2 \(row a\): must have one cell"),
-    ],
-)
-def test_a_malformed_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        read_rows(path, GptFastRow)
-
-
-def test_unknown_set_and_missing_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="did you mean magicdec"):
-        published_rows("magicdeck")
-    with pytest.raises(InputError, match="readable file"):
-        read_rows(tmp_path / "none.csv", GptFastRow)
+    assert (first.tree, first.gamma, first.context, first.task) == ((128, 10), None, 192, "C4, T=0")
+    assert first.draft_s == pytest.approx(0.5e-3)
+    assert first.iteration_s is not None
+    assert first.iteration_s - 9 * 0.5e-3 == pytest.approx(25.93e-3, rel=1e-3)

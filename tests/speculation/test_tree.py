@@ -1,9 +1,7 @@
 """Trees: Sequoia's golden values, brute force over every small tree, the chain, widths, cost and the best tree."""
 
-import csv
 import itertools
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
+from perfmodel.specs.published import published_points
 from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
@@ -194,19 +193,13 @@ def test_published_trees_within_ten_percent() -> None:
     literature calibration's. Nothing is fitted. The stack's own plain step (24.2 ms where the roofline says 6.9 to 11)
     has no calibration, so that a prediction without it is a shape: `docs/accuracy.md`.
     """
-    path = Path(__file__).parents[2] / "results" / "published" / "speculation_other.csv"
-    with path.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["tree_size"]]
-    assert len(rows) >= 6
     errors = []
-    for row in rows:
-        asked = {"model": row["target"], "hardware": row["hardware"], "draft": row["draft"]}
-        s = scenario(**asked, calibration="a100-sxm-80gb.literature")
-        context = float(row["prompt_tokens"]) + float(row["generated_tokens"]) / 2
-        added = float(s.target_pass_s(1.0, context, float(row["tree_size"])) - s.target_pass_s(1.0, context)) * 1e3
-        plain = float(row["target_ms"])
-        iteration = plain + added + (int(row["tree_levels"]) - 1) * float(row["draft_step_ms"])
-        errors.append(abs(float(row["tokens_per_iteration"]) * plain / iteration / float(row["speedup"]) - 1))
+    for p in published_points("speculation_other"):
+        s = scenario(model=p.target, hardware=p.hardware, draft=p.draft, calibration="a100-sxm-80gb.literature")
+        nodes, levels = p.tree
+        added_s = float(s.target_pass_s(1.0, float(p.context), float(nodes)) - s.target_pass_s(1.0, float(p.context)))
+        iteration_s = p.target_s + added_s + (levels - 1) * p.draft_s
+        errors.append(abs(p.tokens_per_iteration * p.target_s / iteration_s / p.speedup - 1))
     assert np.mean(errors) < 0.05
     assert max(errors) < 0.10
 

@@ -17,8 +17,7 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.specs.fits import Relation, Scatter
 from perfmodel.specs.model import load_model
-from perfmodel.specs.published_engines import engine_speculation
-from perfmodel.specs.published_systems import served
+from perfmodel.specs.published_engines import engine_speculation, served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant

@@ -4,14 +4,12 @@ The replayed errors alone would not show a changed standard error, a device that
 figure that was moved a little.
 """
 
-import csv
 import hashlib
-import io
 import json
 from pathlib import Path
 from typing import Any
 
-from perfmodel.reading import read_bytes, read_text
+from perfmodel.reading import csv_lines, read_bytes
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.engines import FILE
@@ -70,7 +68,7 @@ def _texts(value: Any) -> Any:
 def _rows(table: Path) -> dict[str, str]:
     """Row -> fingerprint, by its `id`, or by its place where it has none or shares it; the head is `head`."""
     found: dict[str, str] = {}
-    for number, cells in enumerate(csv.reader(io.StringIO(read_text(table), newline=""))):
+    for number, (_, cells) in enumerate(csv_lines(table)):
         if not number:
             name, named = "head", cells[:1] == ["id"]
         elif not named or not cells or cells[0] in found:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.published_engines import EngineSpeculationRow, engine_speculation
-from perfmodel.specs.published_systems import ServedRow, served, step_law
+from perfmodel.specs.published_engines import EngineSpeculationRow, ServedRow, engine_speculation, served, step_law
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
@@ -143,7 +142,7 @@ def iterations() -> list[Iteration]:
             rows.append(_served(printed, printed.id, f"{printed.draft} {printed.task}", ratio, TRACES))
     law, first = step_law(), next(row for row in served() if row.draft == "eagle")
     for batch in LAW_BATCHES:
-        asked = first.model_copy(update={"batch": batch, "tokens_per_iteration": 1.0})
+        asked = replace(first, batch=batch, tokens_per_iteration=1.0)
         ratio = 1.0 / law.speedup(asked, NAMED_CONTEXT, 1.0)
         rows.append(_served(asked, f"{law.id}-{batch}", "the law", ratio, LAW))
     return rows

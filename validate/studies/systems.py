@@ -16,8 +16,8 @@ import numpy as np
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.published import MeasuredPoint, SpeculationOtherRow, published_points, published_rows
-from perfmodel.specs.published_systems import ServedRow, served, step_law
+from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.specs.published_engines import ServedRow, served, step_law
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -68,8 +68,7 @@ class SystemRow:
 
 def systems() -> list[SystemRow]:
     """All rows of other papers that print batch, device, draft and accepted length."""
-    trees = [_tree_row(row) for row in published_rows("speculation_other") if isinstance(row, SpeculationOtherRow)]
-    return trees + [_served_row(row) for row in served()]
+    return [*map(_tree_row, published_points("speculation_other")), *(_served_row(row) for row in served())]
 
 
 def mean_error(rows: Iterable[SystemRow]) -> float:
@@ -114,21 +113,23 @@ def _tree_scenario(p: MeasuredPoint, calibration: str | None = None) -> Scenario
     return resolve(asked)
 
 
-def _tree_row(row: SpeculationOtherRow) -> SystemRow:
-    p = row.point()
+def _tree_row(p: MeasuredPoint) -> SystemRow:
+    assert p.tree is not None
+    assert p.tokens_per_iteration is not None
+    assert p.speedup is not None
     scenario = _tree_scenario(p)
     predicted = tree_speedup(p, scenario, own_steps=True)
     chains = p.notes.startswith("SpecInfer")
     return SystemRow(
         row=p.row_id,
         study="Sequoia, SpecInfer's trees" if chains else "Sequoia",
-        target=row.target,
-        draft=row.draft,
-        task=f"{row.task}, T={row.temperature:g}",
-        batch=row.batch,
-        drafted=f"{row.tree_size} nodes, {row.tree_levels} levels",
-        tokens_per_iteration=row.tokens_per_iteration,
-        measured=row.speedup,
+        target=p.target,
+        draft=p.draft or "",
+        task=p.task,
+        batch=p.batch,
+        drafted=f"{p.tree[0]} nodes, {p.tree[1]} levels",
+        tokens_per_iteration=p.tokens_per_iteration,
+        measured=p.speedup,
         low=predicted,
         high=predicted,
         by_calibration=tree_speedup(p, scenario, own_steps=False),

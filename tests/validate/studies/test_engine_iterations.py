@@ -1,5 +1,6 @@
 """Ratios of iterations: what one is made of, how rows are read, and how errors of a group are shared out."""
 
+from dataclasses import replace
 from math import log, sqrt
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,7 @@ import pytest
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_bundled
-from perfmodel.specs.published_engines import engine_speculation
-from perfmodel.specs.published_systems import served, step_law
+from perfmodel.specs.published_engines import engine_speculation, served, step_law
 from perfmodel.validate.studies import iterations as ratios
 from perfmodel.validate.studies.engines import kept
 from perfmodel.validate.studies.iterations import Iteration, iterations, off_by, refits, weigh, with_values
@@ -111,9 +111,9 @@ def test_rows_that_prefill_disturbed_or_that_nobody_timed_are_left_out(monkeypat
     """Of vLLM only clean chains with both times, of SGLang only clean rows; a gain of 1.5 tokens is a gain."""
     vllm = next(r for r in engine_speculation() if r.engine == "vllm" and r.clean and r.ratio and r.is_chain)
     sglang = next(r for r in engine_speculation() if r.engine == "sglang" and r.clean)
-    bad: list[Any] = [vllm.model_copy(update={"clean": False}), vllm.model_copy(update={"iteration_ms": None})]
-    bad += [vllm.model_copy(update={"topk": 2}), sglang.model_copy(update={"clean": False})]
-    eagle = next(r for r in served() if r.draft == "eagle").model_copy(update={"tokens_per_iteration": 1.5})
+    bad: list[Any] = [replace(vllm, clean=False), replace(vllm, iteration_ms=None)]
+    bad += [replace(vllm, topk=2), replace(sglang, clean=False)]
+    eagle = replace(next(r for r in served() if r.draft == "eagle"), tokens_per_iteration=1.5)
     monkeypatch.setattr(ratios, "engine_speculation", lambda: [*bad, vllm])
     monkeypatch.setattr(ratios, "served", lambda: [eagle])
     found = iterations(kept()["steps"])
@@ -129,7 +129,7 @@ def test_the_law_is_a_row_at_four_batches(rows: list[Iteration]) -> None:
     assert [row.batch for row in found] == [1, 4, 16, 64]
     assert all((row.own, row.shared, row.gained, row.steps) == (0.03, 0.10, None, first.gamma) for row in found)
     for row in found:
-        asked = first.model_copy(update={"batch": int(row.batch), "tokens_per_iteration": 1.0})
+        asked = replace(first, batch=int(row.batch), tokens_per_iteration=1.0)
         assert row.ratio * step_law().speedup(asked, 512.0, 1.0) == pytest.approx(1.0)
 
 

@@ -13,8 +13,7 @@ import yaml
 from perfmodel.errors import InputError
 from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import Scatter, square
-from perfmodel.specs.published_engines import engine_speculation
-from perfmodel.specs.published_systems import served
+from perfmodel.specs.published_engines import engine_speculation, served
 from perfmodel.validate.studies import engines as engine_make
 from perfmodel.validate.studies.engines import Made, Replayed, _by_device, _carried, _wider, acceptance, kept, texts
 from perfmodel.validate.studies.engines_file import path as shipped_file

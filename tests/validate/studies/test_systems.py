@@ -1,15 +1,10 @@
 """Other papers' speculative systems: which rows state enough, how far off they are."""
 
-import csv
-from pathlib import Path
-
 import pytest
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import forward
-from perfmodel.errors import InputError
-from perfmodel.specs.published import read_rows
-from perfmodel.specs.published_systems import ServedRow, served, step_law
+from perfmodel.specs.published_engines import served, step_law
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.studies import gate
@@ -87,17 +82,6 @@ def test_what_the_decisions_page_says_of_the_first_pass_of_an_eagle_head(batch: 
         )
         shares.append(100 * (all_of_them - one) / float(p.iteration_s))
     assert max(shares) == pytest.approx(percent, abs=0.05)
-
-
-def test_a_row_whose_positions_do_not_give_its_length_is_refused(tmp_path: Path) -> None:
-    row = dict(served()[0].model_dump() | {"tokens_per_iteration": 1.3})
-    path = tmp_path / "served.csv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(ServedRow.model_fields))
-        writer.writeheader()
-        writer.writerow(row)
-    with pytest.raises(InputError, match=r"line 2 \(row bench-01\): positions: must be gamma rates that gain"):
-        read_rows(path, ServedRow)
 
 
 def test_the_gate_sees_a_lost_row_and_a_worse_mean() -> None:
