@@ -22,6 +22,8 @@ TOLERANCE = 0.01
 """How far a mean error may rise above the baseline's, and how far predictions of its rows may move."""
 SHOWN_MOVES = 6
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Above = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+"""Seconds and speedups; any quotient of two of them is finite and above 0."""
 
 
 class _Frozen(BaseModel):
@@ -32,7 +34,7 @@ class PartErrors(_Frozen):
     """Errors of one part, as a baseline keeps them."""
 
     rows: int = Field(ge=1)
-    mape: Finite
+    mape: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     bias: Finite
     worst: Finite
 
@@ -44,7 +46,7 @@ class Baseline(_Frozen):
     kind: Literal["check"]
     perfmodel_version: str
     parts: dict[str, PartErrors]
-    predicted: dict[str, Finite]
+    predicted: dict[str, Above]
 
     def of(self, quantities: Collection[str]) -> Self:
         """The parts of some quantities."""
@@ -95,7 +97,7 @@ def faults(now: list[Part], limit: float | None, before: Baseline | None) -> lis
 
 def _above(now: list[Part], limit: float) -> Iterator[str]:
     for part in now:
-        if part.errors.mape > limit:
+        if not part.errors.mape <= limit:
             yield (
                 f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
                 f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
@@ -107,7 +109,7 @@ def _grown(now: list[Part], before: Baseline) -> Iterator[str]:
     for name, old in before.parts.items():
         if name not in seen:
             yield f"lost: {name}: is in the baseline and is no longer measured"
-        elif seen[name].mape > old.mape + TOLERANCE:
+        elif not seen[name].mape <= old.mape + TOLERANCE:
             by = 100 * (seen[name].mape - old.mape)
             yield f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by {by:.1f} points"
 
@@ -117,7 +119,7 @@ def _moved(now: list[Part], before: Baseline) -> Iterator[str]:
     moves = []
     for part in now:
         ratios = [f.predicted / before.predicted[f.name] for f in part.figures if f.name in before.predicted]
-        if ratios and np.mean(np.abs(np.log(ratios))) > TOLERANCE:
+        if ratios and not np.mean(np.abs(np.log(ratios))) <= TOLERANCE:
             moves.append((float(np.exp(np.mean(np.log(ratios)))) - 1.0, part.name, len(ratios)))
     for by, name, count in sorted(moves, key=lambda move: -abs(move[0]))[:SHOWN_MOVES]:
         yield f"moved: {name}: predictions by {by:+.1%} on average over {count} figures of the baseline"

@@ -25,7 +25,9 @@ NAMED_CONTEXT = 512.0
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
 LAW_BATCHES = (1, 4, 16, 64)
 """Batches within those that the published law of step times was fitted to."""
-CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=np.inf, soft_row=np.inf)
+HARD = 1e6
+"""Every ratio counts in full, however far off."""
+CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
 """Errors of ratios by the clock: 1 to 3 % are the figures', the rest the form's, which weak priors must bear."""
 THROUGHPUTS = replace(CLOCKED, row=0.10, group=0.15)
 TRACES = replace(CLOCKED, row=0.05, group=0.12)

@@ -1,4 +1,4 @@
-"""Published steps of engines with their operations counted, so that many values of the constants can be tried on them."""
+"""Published steps of engines with their operations counted, so that many values of the constants can be tried."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
