@@ -10,10 +10,11 @@ torch = pytest.importorskip("torch")
 
 from perfmodel.validate.decoder import graphs  # noqa: E402
 from perfmodel.validate.decoder.factory import make_decoder  # noqa: E402
+from perfmodel.validate.decoder.generation import Generation, collect  # noqa: E402
 from perfmodel.validate.decoder.model import Model  # noqa: E402
 from perfmodel.validate.decoder.request import Request  # noqa: E402
-from perfmodel.validate.decoder.sampling import Accepted, Script, draw  # noqa: E402
-from perfmodel.validate.decoder.speculative import Generation, collect  # noqa: E402
+from perfmodel.validate.decoder.sampling import AcceptedTokens, draw  # noqa: E402
+from perfmodel.validate.decoder.script import Script  # noqa: E402
 from perfmodel.validate.harness.measure import run_plan  # noqa: E402
 from perfmodel.validate.harness.side_by_side import difference  # noqa: E402
 from perfmodel.validate.records.plan import load_plan  # noqa: E402
@@ -30,7 +31,7 @@ def test_chance_inside_a_graph() -> None:
     device = torch.device("cuda")
     share = torch.tensor([0.1, 0.2, 0.7], device=device).expand(1000, 3)
     script, out = Script([0.1, 0.2, 0.7], device), torch.zeros(2, 1000, dtype=torch.int64, device=device)
-    judged = Accepted(out[0], out[0])
+    judged = AcceptedTokens(out[0], out[0])
 
     def replays(seed: int) -> list[torch.Tensor]:
         generator = torch.Generator(device).manual_seed(seed)

@@ -74,7 +74,7 @@ def acceptance(
         if out is not None:
             write(out, as_text(table), "--out")
     else:
-        from perfmodel.validate.harness.acceptance import Setting, measure
+        from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
         from perfmodel.validate.lm import bundled_checkpoint
 
         if not 0 <= seed < 2**63:
@@ -82,8 +82,12 @@ def acceptance(
         pair = Pair(checkpoint or bundled_checkpoint(), draft=draft, device=device, dtype=dtype)
         pair.set_threads(threads)
         texts = _texts(pair, prompt or [], prompts, chat)
-        name = Setting.name if texts is None else f"{len(texts)} documents of {prompts.name if prompts else '--prompt'}"
-        setting = Setting(
+        name = (
+            AcceptanceSetting.name
+            if texts is None
+            else f"{len(texts)} documents of {prompts.name if prompts else '--prompt'}"
+        )
+        setting = AcceptanceSetting(
             pair, tuple(draft_kv or ()), contexts, gamma, new_tokens, Sampling(temperature, top_p, top_k), documents,
             batch, texts, name, chat, seed,
         )  # fmt: skip

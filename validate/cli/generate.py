@@ -75,7 +75,8 @@ def generate(
     from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.parallel import joined
     from perfmodel.validate.decoder.request import Request
-    from perfmodel.validate.decoder.sampling import Sampling, scripted_weights
+    from perfmodel.validate.decoder.sampling import Sampling
+    from perfmodel.validate.decoder.script import scripted_weights
     from perfmodel.validate.decoder.text import end_tokens, last_tokens, read_prompts, tokenizer
     from perfmodel.validate.harness.side_by_side import compare
 
@@ -142,7 +143,7 @@ def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed:
     """Prompts where none are given: held-out text for a model trained here, else random tokens."""
     import torch
 
-    from perfmodel.validate.decoder.cache import check_fits
+    from perfmodel.validate.decoder.memory import check_fits
 
     positions = max(1, model.spec.max_position_embeddings - asked.new_tokens)
     length = asked.context if stated else min(asked.context, positions)

@@ -1,5 +1,9 @@
 """A small, fast sparse-KV speculative decoder in torch: the real thing that `perfmodel` predicts.
 
-Read it in this order: `model` (one forward pass), `cache` and `attention` (what a pass reads), `kv/` (what a sparse
-draft reads instead), `drafts` and `ngram` (who proposes), `sampling` (who decides), `speculative` (the loop).
+A chain that the target drafts for itself, in the order in which to read it: `speculative` (the loop), `state` (what it
+knows of each sequence), `drafts` (who proposes), `runner` (a model with its cache), `model` (one forward pass),
+`attention` and `cache` (what a pass reads), `kv.base` and `kv.snapkv` (what a sparse draft reads instead), `sampling`
+(who decides). What these ten call besides is a formula or a container: `pointwise`, `shard`, `generation`, `request`.
+
+Other drafts are `ngram`, `tree` and `two_levels`; `factory` makes any of them from a request, `graphs` captures it.
 """

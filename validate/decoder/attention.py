@@ -9,7 +9,6 @@ attentions, merged by their log-sum-exp.
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -51,10 +50,16 @@ class Span:
         return additive(outside, dtype)[:, None]
 
 
-class Attention(Protocol):
-    """One way to compute it. `name` is what results record."""
+class FoldedAttention:
+    """Attention from torch's own operators: `math` in plain matrix products, `sdpa` with its fused kernels.
 
-    name: str
+    name: what results record. Other implementations are subclasses.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._partial = partial_math if name == "math" else partial_sdpa
+        self._bias: tuple[Span, torch.dtype, Tensor | None] | None = None
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
@@ -65,24 +70,8 @@ class Attention(Protocol):
         with m >= n, the last n being the queries' own where `sees` is None. sees: which new tokens each query attends
         to, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], as the next matrix reads it.
         """
-        ...
-
-
-class Folded:
-    """The portable implementation: `math` in plain matrix products, `sdpa` with torch's fused kernels."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._partial = partial_math if name == "math" else partial_sdpa
-        self._bias: tuple[Span, torch.dtype, Tensor | None] | None = None
-        self._seen: tuple[Tensor, torch.dtype, int, Tensor] | None = None
-
-    def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
-    ) -> Tensor:
-        """See `Attention`."""
         rows = fold(q, new_k.shape[1])
-        new = self._partial(rows, new_k, new_v, self._new_bias(q, new_k, sees))
+        new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
         if span.bound == span.start:
             return unfold(new[0], q)
         old = self._partial(rows, span.of(k), span.of(v), self._bias_of(span, q, new_k))
@@ -93,15 +82,6 @@ class Folded:
         if self._bias is None or self._bias[0] is not span or self._bias[1] != q.dtype:
             self._bias = (span, q.dtype, span.bias(q.shape[1] // new_k.shape[1], q.dtype))
         return self._bias[2]
-
-    def _new_bias(self, q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
-        """The mask among new tokens; one that `sees` states is built once for all layers, which share that tensor."""
-        if sees is None:
-            return new_bias(q, new_k, None)
-        group = q.shape[1] // new_k.shape[1]
-        if self._seen is None or self._seen[0] is not sees or self._seen[1:3] != (q.dtype, group):
-            self._seen = (sees, q.dtype, group, new_bias(q, new_k, sees))
-        return self._seen[3]
 
 
 def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -159,7 +139,7 @@ def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.de
 
 
 def new_bias(q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
-    """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see `Attention`."""
+    """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see `FoldedAttention`."""
     n, m, group = q.shape[2], new_k.shape[2], q.shape[1] // new_k.shape[1]
     if sees is None:
         return causal_bias(n, m, group, q.dtype, q.device)

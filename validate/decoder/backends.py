@@ -6,13 +6,13 @@ from importlib.util import find_spec
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.attention import Attention, Folded
-from perfmodel.validate.decoder.pointwise import Pointwise, Torch
+from perfmodel.validate.decoder.attention import FoldedAttention
+from perfmodel.validate.decoder.pointwise import Pointwise
 
 NAMES = ("auto", "math", "sdpa", "triton")
 
 
-def choose(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
+def choose(name: str, device: torch.device, dtype: torch.dtype) -> FoldedAttention:
     """The implementation by name; ``auto`` takes the fastest that is known to work on the device."""
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
@@ -21,7 +21,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
     if name == "sdpa" and device.type == "cuda" and dtype == torch.float64:
         raise InputError("--attention: sdpa has no fp64 kernel on CUDA: use math")
     if name in ("math", "sdpa"):
-        return Folded(name)
+        return FoldedAttention(name)
     if not runs_triton(device, dtype):
         raise InputError("--attention: triton needs the package triton, a CUDA device and a dtype of at most 32 bits")
     from perfmodel.validate.decoder.triton_attention import SplitKV
@@ -34,7 +34,7 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype) -> Pointwise:
     if name not in ("auto", "torch", "triton"):
         raise InputError(f"--pointwise: must be one of auto, torch, triton, given {name!r}")
     if name == "torch" or (name == "auto" and (device.type != "cuda" or not runs_triton(device, dtype))):
-        return Torch()
+        return Pointwise()
     if not runs_triton(device, dtype):
         raise InputError("--pointwise: triton needs the package triton, a CUDA device and a dtype of at most 32 bits")
     from perfmodel.validate.decoder.triton_pointwise import Fused

@@ -1,18 +1,14 @@
 """The KV cache: allocated once, written in place, rolled back by changing a length."""
 
-import math
-import os
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.memory import allocate
 
 BLOCK = 64
-REMEDY = "lower batch, context or new tokens"
 
 
 class KVCache:
@@ -87,21 +83,6 @@ class KVCache:
             self.floor, self.bound = torch.stack(self.lengths.aminmax()).tolist()
 
 
-class RollingCache(KVCache):
-    """The latest `capacity` tokens alone: what older ones are needed for, a view must have copied.
-
-    frequencies: of the rotary embedding that its keys went through, see `rope.inverse_frequencies`.
-    """
-
-    def __init__(self, frequencies: Tensor, *shape: Any) -> None:
-        super().__init__(*shape)
-        self.frequencies = frequencies
-
-    def slot(self, positions: Tensor) -> Tensor:
-        """Token t lies where token t - capacity lay."""
-        return positions % self.capacity
-
-
 class Slots(NamedTuple):
     """Places of new tokens in one layer of a cache: k, v [batch, kv_heads, capacity, head_dim], slots [batch, n]."""
 
@@ -135,36 +116,3 @@ def pick_tokens(cache: Tensor, index: Tensor) -> Tensor:
     batch, heads, slots, d = cache.shape
     first = torch.arange(batch * heads, device=index.device).view(batch, heads, 1) * slots
     return cache.view(-1, d).index_select(0, (index + first).flatten()).view(batch, heads, -1, d)
-
-
-def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Zeros, or one line where memory does not suffice."""
-    need = math.prod(shape) * dtype.itemsize
-    check_fits(what, need, device)
-    try:
-        return torch.zeros(shape, dtype=dtype, device=device)
-    except (torch.OutOfMemoryError, MemoryError):
-        raise _too_large(what, need, device) from None
-
-
-def check_fits(what: str, need: float, device: torch.device, remedy: str = REMEDY) -> None:
-    """Refuse what a CPU's free memory cannot hold (there the allocation itself would succeed, and a later one fail)."""
-    if device.type == "cpu" and need > _free_bytes(device):
-        raise _too_large(what, need, device, remedy)
-
-
-def _too_large(what: str, need: float, device: torch.device, remedy: str = REMEDY) -> InputError:
-    free = _free_bytes(device) / 1e9
-    return InputError(f"{what}: must fit in the {free:.1f} GB free on {device}, needs {need / 1e9:.1f} GB: {remedy}")
-
-
-def _free_bytes(device: torch.device) -> int:
-    """Free memory of the device; of a host what can be had without swapping, file caches included."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    meminfo = Path("/proc/meminfo")
-    if meminfo.is_file():
-        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        if "MemAvailable" in fields:
-            return int(fields["MemAvailable"].split()[0]) * 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,20 +1,24 @@
 """Drafts that run a model: the target through a sparse view of its cache, or a smaller one with a cache of its own."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from perfmodel.validate.decoder.cache import Slots
-from perfmodel.validate.decoder.kv import View
+from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.kv.streamingllm import RollingView
 from perfmodel.validate.decoder.model import Projected
-from perfmodel.validate.decoder.runner import Observed, Runner, Spans
+from perfmodel.validate.decoder.runner import Observed, PassSpans, Runner
 from perfmodel.validate.decoder.sampling import Sampling, draw
 from perfmodel.validate.decoder.state import State
 
+Write = Callable[[int, Projected], tuple[Tensor, Tensor, Tensor]]
+"""Of a layer's projection: queries, and the keys and values of all uncommitted tokens, the new ones among them."""
 
-class Draft(Protocol):
+
+class Drafter(Protocol):
     """Proposes tokens. All of it stays on the device."""
 
     gamma: int
@@ -32,64 +36,65 @@ class Draft(Protocol):
 class ViewRunner:
     """Runs a model on tokens that are not committed, and reads those that are through `view`.
 
-    Their keys and values are kept in a scratch of `slots` tokens, from slot 0 on, the same slots for all sequences; or,
-    where `collects`, behind the `collected` [batch] tokens that each sequence has there already.
+    scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration, from slot 0
+    on, the same slots for all sequences.
     own: the runner has a cache of its own (a separate model, or own_prefill), which is written too; else verification
     fills it.
     behind: tokens that an own cache lacks of the target's: where all drafts were accepted, the last of them was never
-    fed. Two where it collects: all of that may be accepted, and one token more. The first pass of an iteration always
-    takes as many more, so that shapes stay the same.
+    fed. The first pass of an iteration always takes as many more, so that shapes stay the same.
     """
 
-    def __init__(self, runner: Runner, view: View, slots: int, own: bool, collects: bool = False) -> None:
-        self.runner, self.view, self.own = runner, view, own
-        self.behind = int(own) + int(own and collects)
+    def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
+        self.runner, self.view, self.own, self.behind = runner, view, own, int(own)
         layers, batch, heads, _, d = runner.cache.k.shape
         shape = (2, layers, batch, heads, slots, d)
-        self._k, self._v = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
-        self.collects, self.collected = collects, torch.zeros_like(runner.cache.lengths)
+        self.scratch = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
 
     def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
 
         ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
         """
-        cache, n = self.runner.cache, tokens.shape[1]
-        start = cache.lengths + used + self.collected if self.collects else cache.lengths + used
-        slots = cache.positions(start, n)
+        cache, end = self.runner.cache, used + tokens.shape[1]
+        slots = cache.positions(cache.lengths + used, tokens.shape[1])
         positions = slots if ahead is None else cache.lengths[:, None] + ahead
-        spans, end = Spans(cache, positions), used + n
-        scratch, written = slots - cache.lengths[:, None], cache.slot(slots)
-        if self.collects:
-            end = self._k.shape[3]
-            sees = torch.arange(end, device=slots.device) <= scratch[:, :, None]
+
+        def write(index: int, projected: Projected) -> tuple[Tensor, Tensor, Tensor]:
+            k, v = self.scratch[:, index, :, :, :end]
+            q, _, _ = projected.rotate((k[:, :, used:], v[:, :, used:]), self.own_slots(index, slots))
+            return q, k, v
+
+        return self.attended(tokens, positions, write, sees)
+
+    def own_slots(self, layer: int, slots: Tensor) -> Slots | None:
+        """Where the new tokens go in an own cache."""
+        return self.runner.cache.at(layer, self.runner.cache.slot(slots)) if self.own else None
+
+    def attended(self, tokens: Tensor, positions: Tensor, write: Write, sees: Tensor | None) -> Tensor:
+        """A pass whose layers `write` their keys and values, and attend to them and to what the view shows."""
+        cache, spans = self.runner.cache, PassSpans(self.runner.cache, positions)
 
         def attend(index: int, projected: Projected) -> Tensor:
-            k, v, own = self._k[index], self._v[index], cache.at(index, written) if self.own else None
-            if self.collects:
-                q, *new = projected.rotate(None, own)
-                Slots(k, v, cache.rows, scratch).write(*new)
-            else:
-                q, _, _ = projected.rotate((k[:, :, used:end], v[:, :, used:end]), own)
-            k, v, window = k[:, :, :end], v[:, :, :end], projected.layer.window
+            q, k, v = write(index, projected)
+            window = projected.layer.window
             if window is None:
                 return self.view.attend(index, q, k, v, sees)
             span = spans.of(min(window, self.view.budget or window))
             return self.runner.attention(q, cache.k[index], cache.v[index], span, k, v, sees)
 
-        return self.runner.model(tokens, positions, attend)
+        return self.runner.model(tokens, positions, attend, self.runner.rotary)
 
-    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed | None) -> None:
+    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
         """Prepare for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run.
 
         An own cache is filled by running the prompts, but for the last tokens.
         """
-        fed, most = lengths - self.behind, tokens.shape[1] - self.behind
         if isinstance(self.view, RollingView):
-            return windowed_prefill(self.runner, self.view, tokens[:, :most], fed)
+            passes = ViewRunner(self.runner, self.view, self.view.chunk, own=True)
+            return self.view.read(tokens[:, : -self.behind], lengths - self.behind, passes.run)
         if self.own:
-            _, observed = self.runner.prefill(tokens, fed, self.view.window)
-            self.runner.cache.set_lengths(fed, most)
+            _, observed = self.runner.prefill(tokens, lengths - self.behind, self.view.window)
+            self.runner.cache.set_lengths(lengths - self.behind, tokens.shape[1] - self.behind)
         self.view.build(observed)
 
     def commit(self, count: Tensor) -> None:
@@ -100,7 +105,7 @@ class ViewRunner:
         self.view.commit(cache.lengths - count, count)
 
 
-class ModelDraft:
+class ModelDrafter:
     """gamma passes of a model, reading committed tokens through a view."""
 
     def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling) -> None:
@@ -123,20 +128,3 @@ class ModelDraft:
             draft_tokens.append(token)
             tokens = token[:, None]
         return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None
-
-
-def windowed_prefill(runner: Runner, view: RollingView, tokens: Tensor, lengths: Tensor) -> None:
-    """Run prompts tokens [batch, longest] of `lengths` [batch] through the view itself.
-
-    A chunk sees what the view keeps of the tokens before it, and itself: O(longest x budget), and memory for one chunk.
-    """
-    cache, passes = runner.cache, ViewRunner(runner, view, view.chunk, own=True)
-    cache.set_lengths(torch.zeros_like(lengths), 0)
-    view.build(None)
-    for start in range(0, tokens.shape[1], view.chunk):
-        part = tokens[:, start : start + view.chunk]
-        count = (lengths - start).clamp(0, part.shape[1])
-        view.begin()
-        passes.run(part)
-        cache.advance(count, part.shape[1])
-        view.take(cache.lengths - count, count, part.shape[1])

@@ -5,51 +5,57 @@ import torch
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.validate.decoder import backends, kv
-from perfmodel.validate.decoder.cache import KVCache, RollingCache
-from perfmodel.validate.decoder.drafts import Draft, ModelDraft, ViewRunner
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.drafts import Drafter, ModelDrafter, ViewRunner
 from perfmodel.validate.decoder.kv import View
-from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK
+from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.ngram import NGramDraft
+from perfmodel.validate.decoder.ngram import NGramDrafter
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.sampling import Script
-from perfmodel.validate.decoder.speculative import Decoder, check_vocabulary
+from perfmodel.validate.decoder.script import Script
+from perfmodel.validate.decoder.speculative import Decoder, Rules
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
-from perfmodel.validate.decoder.tree import TreeDecoder, TreeDraft
+from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
 from perfmodel.validate.decoder.tree_sampling import TreeScript
-from perfmodel.validate.decoder.two_levels import TwoLevelDecoder, TwoLevelDraft
+from perfmodel.validate.decoder.two_levels import CollectingRunner, LevelCounter, TwoLevelDecoder, TwoLevelDrafter
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
     """A decoder with caches of the size the request needs."""
-    attention = backends.choose(request.attention, model.device, model.dtype)
-    for each in (model, draft_model):
-        if each is not None:
-            each.pointwise = backends.pointwise(request.pointwise, each.device, each.dtype)
-    target = Runner(model, _cache(model, request), attention)
-    draft, sampling = _draft(target, request, draft_model) if request.gamma else None, request.sampling
-    if isinstance(draft, TreeDraft):
-        path = TreeScript(draft.tree, request.script) if request.script is not None else None
-        return TreeDecoder(target, draft, sampling, path, request.eos)
-    script = _script(request.script, model)
-    if isinstance(draft, TwoLevelDraft):
-        return TwoLevelDecoder(target, draft, sampling, script, request.eos)
-    return Decoder(target, draft, sampling, script, request.eos)
+    for loaded in (model, draft_model):
+        if loaded is not None:
+            loaded.pointwise = backends.pointwise(request.pointwise, loaded.device, loaded.dtype)
+    target = _runner(model, request)
+    draft, script = _draft(target, request, draft_model) if request.gamma else None, request.script
+    if isinstance(draft, TreeDrafter):
+        paths = None if script is None else TreeScript(draft.tree, script)
+        return TreeDecoder(target, draft, Rules(request.sampling, paths, request.eos))
+    rules = Rules(request.sampling, _script(script, model), request.eos)
+    if isinstance(draft, TwoLevelDrafter):
+        return TwoLevelDecoder(target, draft, rules)
+    return Decoder(target, draft, rules)
+
+
+def counter_of(decoder: Decoder) -> TreeCounter | LevelCounter | None:
+    """What counts a tree's children or two levels' tokens, beside the histogram; a chain needs none."""
+    if isinstance(decoder, TreeDecoder):
+        return TreeCounter(decoder.tree)
+    return LevelCounter(decoder.levels) if isinstance(decoder, TwoLevelDecoder) else None
 
 
 def _script(frequencies: tuple[float, ...] | None, model: Model) -> Script | None:
     return None if frequencies is None else Script(frequencies, model.device)
 
 
-def _cache(model: Model, request: Request, rolls: bool = False) -> KVCache:
-    """Room for prompt, output and the tokens of an iteration; two levels write further ahead.
+def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
+    """A model with room for prompt, output and the tokens of an iteration; two levels write further ahead.
 
     rolls: room for a chunk of the prompt or the tokens of an iteration alone, since a `RollingView` keeps the others.
     """
     spec, ahead = model.spec, request.queries + (request.inner_gamma + 2 if request.middle_kv is not None else 0)
-    room = request.context + request.new_tokens + ahead
+    tokens = request.context + request.new_tokens
     window = spec.sliding_window if spec.num_sliding_layers else None
     if window is not None and window <= ahead:
         raise InputError(
@@ -57,39 +63,38 @@ def _cache(model: Model, request: Request, rolls: bool = False) -> KVCache:
         )
     if window is not None and rolls:
         raise InputError(f"--draft-kv: own_prefill=true cannot be run with the sliding layers of {spec.name}")
-    model.expect(room)
-    shape = spec.num_hidden_layers, request.batch, model.kv_heads
-    if not rolls:
-        return KVCache(*shape, room, spec.head_dim, model.device, model.dtype)
-    assert model.frequencies is not None
-    recent = max(WINDOW_CHUNK, request.queries, _slots(request))
-    return RollingCache(model.frequencies, *shape, recent, spec.head_dim, model.device, model.dtype)
+    slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
+    shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
+    cache = (RollingCache if rolls else KVCache)(*shape, model.device, model.dtype)
+    return Runner(model, cache, backends.choose(request.attention, model.device, model.dtype), model.rotary(tokens))
 
 
-def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft:
+def _draft(target: Runner, request: Request, draft_model: Model | None) -> Drafter:
     kind, _, option = request.draft.partition(":")
     if kind == "ngram" and request.tree is not None:
         raise InputError(f"--tree: must be grown by a draft that runs a model, given {request.draft!r}")
     if kind == "ngram" and (not option or option.isdigit()):
-        return NGramDraft(request.gamma, int(option or 3))
+        return NGramDrafter(request.gamma, int(option or 3))
     if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):
         raise InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
     rolls = parse_kv(request.draft_kv).needs_own_prefill
     runner, own, sampling = target, draft_model is not None or rolls, request.sampling
     if own:
-        model = draft_model or target.model
-        runner = Runner(model, _cache(model, request, rolls), target.attention)
-        check_vocabulary(target, runner)
+        runner = _runner(draft_model or target.model, request, rolls)
+        ours, theirs = target.model.spec, runner.model.spec
+        if ours.vocab_size != theirs.vocab_size:
+            tokens = f"the {ours.vocab_size} tokens of {ours.name}"
+            raise InputError(f"--draft: {theirs.name} must have {tokens}, given {theirs.vocab_size}")
     view = _view(request.draft_kv, runner, request)
     if request.middle_kv is not None:
-        return _two_levels(target, ViewRunner(runner, view, _slots(request), own, collects=True), request)
+        return _two_levels(target, CollectingRunner(runner, view, _slots(request), own), request)
     if request.tree is None:
-        return ModelDraft(ViewRunner(runner, view, request.gamma + 1, own), request.gamma, sampling)
+        return ModelDrafter(ViewRunner(runner, view, request.gamma + 1, own), request.gamma, sampling)
     tree = Topology(request.tree, target.model.device)
-    return TreeDraft(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
+    return TreeDrafter(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
 
 
-def _two_levels(target: Runner, small: ViewRunner, request: Request) -> TwoLevelDraft:
+def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> TwoLevelDrafter:
     if parse_kv(request.middle_kv or "full").needs_own_prefill:
         raise InputError("--middle-kv: own_prefill=true can be predicted but not run by the decoder")
     view, sampling = _view(request.middle_kv or "full", target, request), request.sampling
@@ -98,9 +103,11 @@ def _two_levels(target: Runner, small: ViewRunner, request: Request) -> TwoLevel
             f"--middle-kv: {view.method} selects by the drafted tokens' own queries, so that sampling from "
             "what it sees would not be exact: use a method that selects before, or temperature 0"
         )
-    middle = ViewRunner(target, view, _slots(request), own=False, collects=True)
-    script = _script(request.inner_script, target.model)
-    return TwoLevelDraft(middle, ModelDraft(small, request.inner_gamma, sampling), request.gamma, sampling, script)
+    middle, script = (
+        CollectingRunner(target, view, _slots(request), own=False),
+        _script(request.inner_script, target.model),
+    )
+    return TwoLevelDrafter(middle, small, (request.inner_gamma, request.gamma), sampling, script)
 
 
 def _slots(request: Request) -> int:
@@ -109,24 +116,26 @@ def _slots(request: Request) -> int:
 
 
 def _view(method: str, runner: Runner, request: Request) -> View:
-    return kv.view(parse_kv(method), runner.cache, runner.attention, request.new_tokens, request.max_accepted)
+    return kv.view(parse_kv(method), runner, request.new_tokens, request.max_accepted)
 
 
 @torch.inference_mode()
-def start_random(made: Decoder, context: int, new_tokens: int, seed: int = 0) -> State:
+def start_random(decoder: Decoder, context: int, new_tokens: int, seed: int = 0) -> State:
     """A state as after prompts of `context` tokens, with random cache contents: timing needs no prefill."""
-    model, cache = made.target.model, made.target.cache
+    model, cache = decoder.target.model, decoder.target.cache
     generator = torch.Generator(model.device).manual_seed(seed)
     batch = len(cache.lengths)
     tokens = torch.randint(model.spec.vocab_size, (batch, context), generator=generator, device=model.device)
     length = torch.full((batch,), context, device=model.device)
-    state = State.from_tokens(tokens, length, new_tokens, made.gamma, seed)
+    state = State.from_tokens(tokens, length, new_tokens, decoder.gamma, seed)
     _fill(cache, state.length, context, generator)
-    for passes in made.models:
+    for passes in decoder.models:
         if passes.own:
             _fill(passes.runner.cache, state.length - passes.behind, context - passes.behind, generator)
-        passes.view.build(_random_queries(passes.runner, batch, passes.view.window, generator))
-    state.append(tokens[:, -1:], torch.ones_like(state.length), made.eos)
+        observed = Observed.of(passes.runner.model, batch, passes.view.window)
+        observed.queries.normal_(generator=generator)
+        passes.view.build(observed)
+    state.append(tokens[:, -1:], torch.ones_like(state.length), decoder.eos)
     return state
 
 
@@ -134,10 +143,3 @@ def _fill(cache: KVCache, lengths: torch.Tensor, bound: int, generator: torch.Ge
     for layer in cache.kv.flatten(0, 1):
         layer.normal_(generator=generator)
     cache.set_lengths(lengths, bound)
-
-
-def _random_queries(runner: Runner, batch: int, window: int, generator: torch.Generator) -> Observed:
-    spec, model = runner.model.spec, runner.model
-    heads = spec.num_attention_heads // model.shard.size
-    shape = (spec.num_hidden_layers, batch, heads, window + 1, spec.head_dim)
-    return Observed(torch.empty(shape, dtype=model.dtype, device=model.device).normal_(generator=generator), window)

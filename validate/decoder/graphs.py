@@ -25,25 +25,37 @@ def record(work: Callable[[], object], generator: torch.Generator) -> Callable[[
 
 
 @torch.inference_mode()
-def capture(made: Decoder, state: State) -> None:
-    """Run `WARM_UP` real iterations, then record `made.step`; later iterations on `state` replay it."""
-    device = made.target.model.device
+def capture(decoder: Decoder, state: State) -> None:
+    """Run `WARM_UP` real iterations, then record `step`; later iterations on `state` replay it."""
+    device = decoder.target.model.device
     if device.type != "cuda":
         raise InputError(f"--graphs: needs a CUDA device, given {device.type}")
-    if not made.capturable:
+    if not decoder.capturable:
         raise InputError("--graphs: must not be given with --middle-kv: the host decides how many rounds there are")
-    fix_bounds(made)
+    fix_bounds(decoder)
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
         for _ in range(WARM_UP):
-            made.iterate(state)
+            decoder.iterate(state)
     torch.cuda.current_stream(device).wait_stream(side)
-    made.captured = state, record(lambda: made.step(state), state.generator)
+    replay_on(decoder, state, record(lambda: decoder.step(state), state.generator))
 
 
-def fix_bounds(made: Decoder) -> None:
+def replay_on(decoder: Decoder, state: State, replay: Callable[[], object]) -> None:
+    """From now on iterations on `state` are replays; on any other they are `step`."""
+
+    def advance(given: State) -> None:
+        if given is state:
+            replay()
+        else:
+            decoder.step(given)
+
+    decoder.advance = advance
+
+
+def fix_bounds(decoder: Decoder) -> None:
     """From the next iteration's commit on, passes look at whole caches whatever the lengths: shapes stay the same."""
-    for cache in made.caches:
+    for cache in decoder.caches:
         cache.fixed = True
         cache.set_lengths(cache.lengths.clone(), cache.capacity)

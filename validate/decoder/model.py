@@ -7,15 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from perfmodel.errors import InputError
 from perfmodel.specs.model import ModelSpec
 from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
-from perfmodel.validate.decoder.moe import Experts
-from perfmodel.validate.decoder.pointwise import Pointwise, Torch, norm
-from perfmodel.validate.decoder.shard import Shard
-
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe")
+from perfmodel.validate.decoder.families import check_supported
+from perfmodel.validate.decoder.moe import RoutedExperts
+from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
+from perfmodel.validate.decoder.shard import RankShard
 
 
 @dataclass(frozen=True)
@@ -24,15 +22,14 @@ class Projected:
 
     layer: "Layer"
     qkv: Tensor
-    cosine: Tensor
-    sine: Tensor
+    turns: Turns
     pointwise: Pointwise
 
     def rotate(
         self, out: tuple[Tensor, Tensor] | None = None, slots: Slots | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v [batch, heads or kv_heads, n, head_dim]; see `Pointwise.rotate`."""
-        return self.pointwise.rotate(self.layer, self.qkv, self.cosine, self.sine, out, slots)
+        return self.pointwise.rotate(self.layer, self.qkv, self.turns, out, slots)
 
 
 class Attend(Protocol):
@@ -59,7 +56,7 @@ class MLP(nn.Module):
 class Layer(nn.Module):
     """Attention and MLP (or experts), each behind a norm; query, key and value are one matrix."""
 
-    def __init__(self, spec: ModelSpec, shard: Shard, index: int) -> None:
+    def __init__(self, spec: ModelSpec, shard: RankShard, index: int) -> None:
         super().__init__()
         first, last = shard.kv_heads(spec.num_key_value_heads)
         self.heads, self.kv_heads, self.head_dim = spec.num_attention_heads // shard.size, last - first, spec.head_dim
@@ -73,7 +70,7 @@ class Layer(nn.Module):
         self.mlp_norm = nn.Parameter(torch.empty(spec.hidden_size))
         if spec.moe and index >= spec.moe.first_dense_layers:
             inner = spec.moe.intermediate_size // shard.size
-            self.mlp: MLP | Experts = Experts(spec.moe, spec.hidden_size, inner)
+            self.mlp: MLP | RoutedExperts = RoutedExperts(spec.moe, spec.hidden_size, inner)
         else:
             self.mlp = MLP(spec, spec.intermediate_size // shard.size, spec.mlp_bias and first_rank)
 
@@ -84,19 +81,17 @@ class Model(nn.Module):
     pointwise: how the steps between matrix products are computed; fused kernels have no gradients.
     """
 
-    def __init__(self, spec: ModelSpec, shard: Shard | None = None) -> None:
+    def __init__(self, spec: ModelSpec, shard: RankShard | None = None) -> None:
         super().__init__()
         check_supported(spec)
-        self.spec, self.shard = spec, shard or Shard()
+        self.spec, self.shard = spec, shard or RankShard()
         self.shard.check(spec)
         rows = spec.vocab_size // self.shard.size
         self.embedding = nn.Parameter(torch.empty(rows, spec.hidden_size))
         self.layers = nn.ModuleList(Layer(spec, self.shard, index) for index in range(spec.num_hidden_layers))
         self.final_norm = nn.Parameter(torch.empty(spec.hidden_size))
         self.head = None if spec.tie_word_embeddings else nn.Parameter(torch.empty(rows, spec.hidden_size))
-        self.pointwise: Pointwise = Torch()
-        self.frequencies: Tensor | None = None
-        self.rope_scale = rope.attention_scale(spec)
+        self.pointwise = Pointwise()
 
     @property
     def kv_heads(self) -> int:
@@ -114,21 +109,18 @@ class Model(nn.Module):
         """Where the weights lie."""
         return self.embedding.device
 
-    def expect(self, tokens: int) -> None:
-        """Sequences will become this long; only `longrope` has frequencies that depend on it."""
-        self.frequencies = rope.inverse_frequencies(self.spec, self.device, tokens)
+    def rotary(self, tokens: int = 0) -> Rotary:
+        """For sequences that become `tokens` long."""
+        return rope.rotary(self.spec, self.device, tokens)
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, rotary: Rotary | None = None) -> Tensor:
         """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]."""
-        if self.frequencies is None or self.frequencies.device != self.device:
-            self.expect(0)
-        assert self.frequencies is not None
-        cosine, sine = rope.rotation(self.frequencies, positions, self.dtype, self.rope_scale)
+        turns = (rotary or self.rotary()).turns(positions, self.dtype)
         residual, add_norm, eps = self._embed(tokens), self.pointwise.add_norm, self.spec.rms_norm_eps
         x = norm(residual, self.layers[0].attention_norm, eps)
         norms = [*(layer.attention_norm for layer in self.layers[1:]), self.final_norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
-            out = attend(index, Projected(layer, layer.qkv(x), cosine, sine, self.pointwise))
+            out = attend(index, Projected(layer, layer.qkv(x), turns, self.pointwise))
             residual, x = add_norm(self.shard.sum(layer.output(out)), residual, layer.mlp_norm, eps)
             residual, x = add_norm(self.shard.sum(layer.mlp(x, self.pointwise)), residual, next_norm, eps)
         return x
@@ -149,22 +141,3 @@ class Model(nn.Module):
 def window_of(spec: ModelSpec, index: int) -> int | None:
     """Tokens that a layer sees, its own included; None for all. Where only some layers slide, it is the last (Qwen)."""
     return spec.sliding_window if index >= spec.num_hidden_layers - spec.num_sliding_layers else None
-
-
-def check_supported(spec: ModelSpec) -> None:
-    """Refuse a model whose layers are not those of this file."""
-    scaling, moe = spec.rope_scaling, spec.moe
-    factors = {len(scaling.short_factor), len(scaling.long_factor)} if scaling else set()
-    reason = None
-    if spec.model_type not in FAMILIES:
-        reason = f"its model_type is {spec.model_type!r}"
-    elif spec.mla or spec.attention_sinks or spec.norms_per_layer != 2:
-        reason = "it has latent attention, attention sinks or extra norms"
-    elif moe and (moe.shared_intermediate_size or moe.router_bias or moe.expert_bias):
-        reason = "it has shared experts, or biases in its experts or their router"
-    elif scaling and scaling.rope_type not in rope.SCALINGS:
-        reason = f"its rope_type is {scaling.rope_type!r}"
-    elif scaling and scaling.rope_type == "longrope" and factors != {spec.rotary_dim // 2}:
-        reason = f"its rope_scaling must have {spec.rotary_dim // 2} short and as many long factors"
-    if reason:
-        raise InputError(f"model {spec.name}: must be of family {', '.join(FAMILIES)} to be run here; {reason}")

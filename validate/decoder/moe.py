@@ -11,7 +11,7 @@ _grouped_mm = getattr(F, "grouped_mm", None)
 """Torch 2.10 and later; `torch._grouped_mm` before, for bf16 alone."""
 
 
-class Experts(nn.Module):
+class RoutedExperts(nn.Module):
     """Gated MLPs [num_experts, ...] and their router; a tensor-parallel rank holds a part of each expert."""
 
     def __init__(self, moe: MoE, hidden: int, inner: int) -> None:

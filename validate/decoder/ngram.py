@@ -7,7 +7,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder.state import State
 
 
-class NGramDraft:
+class NGramDrafter:
     """Longest match first, up to `longest` tokens; among equals the latest. Without a match, the last token repeats."""
 
     models = ()

@@ -9,7 +9,7 @@ from perfmodel.errors import refuse
 from perfmodel.specs.model import load_model
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.parallel import for_draft, local_device
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.weights import load
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
@@ -70,7 +70,7 @@ class Pair:
         if threads is not None or load_model(self.target).total_params < SMALL_PARAMS:
             torch.set_num_threads(threads or 1)
 
-    def models(self, shard: Shard) -> tuple[Model, Model | None]:
+    def models(self, shard: RankShard) -> tuple[Model, Model | None]:
         """Target and separate draft, this rank's part of each."""
         device, dtype = self.place(), DTYPES[self.precision()]
         target = load(self.target, self.weights or _default_weights(self.target), device, dtype, shard)

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import RankShard
 
 
 def local_device(kind: str) -> torch.device:
@@ -17,7 +17,7 @@ def local_device(kind: str) -> torch.device:
 
 
 @contextmanager
-def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Shard]:
+def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[RankShard]:
     """The shard of this process among the `size` that torchrun started; one process needs no launcher.
 
     Raises InputError where the launcher started another number than `what` asks for.
@@ -29,18 +29,18 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Shar
             f"{what}: must be the number of processes ({started}), given {size}; start them with: {launcher}"
         )
     if size == 1:
-        yield Shard()
+        yield RankShard()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Shard(dist.get_rank(), size, dist.group.WORLD)
+        yield RankShard(dist.get_rank(), size, dist.group.WORLD)
     finally:
         dist.destroy_process_group()
 
 
-def for_draft(shard: Shard, size: int) -> Shard:
+def for_draft(shard: RankShard, size: int) -> RankShard:
     """The shard of a draft that is split over `size` ranks only.
 
     Every group of `size` neighbouring ranks runs the whole draft, so that each rank has the drafted tokens without
@@ -51,4 +51,4 @@ def for_draft(shard: Shard, size: int) -> Shard:
     if size == shard.size:
         return shard
     groups = [dist.new_group(list(range(first, first + size))) for first in range(0, shard.size, size)]
-    return Shard(shard.rank % size, size, groups[shard.rank // size])
+    return RankShard(shard.rank % size, size, groups[shard.rank // size])

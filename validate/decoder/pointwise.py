@@ -1,15 +1,37 @@
-"""The small steps between a pass's matrix products, in plain torch: what every fused kernel must equal."""
+"""The small steps between a pass's matrix products: norms, the activation, and heads rotated into place."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
 
+Turns = tuple[Tensor, Tensor]
+"""Cosine and sine of a pass's positions, each [batch, 1, n, rotary_dim / 2]."""
 
-class Heads(Protocol):
+
+@dataclass(frozen=True)
+class Rotary:
+    """How far a model's heads are turned at each position; `rope` makes it.
+
+    frequencies: rotation per position of each pair of dimensions, [rotary_dim / 2] float64; scale: what cosine and sine
+    are multiplied by, since `yarn` and `longrope` sharpen the scores of long texts.
+    """
+
+    frequencies: Tensor
+    scale: float = 1.0
+
+    def turns(self, positions: Tensor, dtype: torch.dtype) -> Turns:
+        """Cosine and sine for positions [batch, n] in `dtype`."""
+        exact = torch.float64 if dtype == torch.float64 else torch.float32
+        angles = positions[:, None, :, None].to(exact) * self.frequencies.to(exact)
+        return (angles.cos() * self.scale).to(dtype), (angles.sin() * self.scale).to(dtype)
+
+
+class HeadLayout(Protocol):
     """What a layer knows of its heads; q_norm and k_norm are [head_dim], or None."""
 
     heads: int
@@ -20,25 +42,26 @@ class Heads(Protocol):
     k_norm: Tensor | None
 
 
-class Pointwise(Protocol):
-    """One way to compute them. `name` is what results record."""
+class Pointwise:
+    """Plain torch. name: what results record; fused kernels are a subclass, and equal this."""
 
-    name: str
+    name = "torch"
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """residual + x, and its root-mean-square norm; all [..., hidden]."""
-        ...
+        total = residual + x
+        return total, norm(total, weight, eps)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """SiLU of the first half of [..., 2 x inner] times the second half."""
-        ...
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
 
     def rotate(
         self,
-        layer: Heads,
+        layer: HeadLayout,
         qkv: Tensor,
-        cosine: Tensor,
-        sine: Tensor,
+        turns: Turns,
         out: tuple[Tensor, Tensor] | None = None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,39 +70,11 @@ class Pointwise(Protocol):
         Queries and keys are normed where the layer does so, and rotated. Keys and values are written to `out`, where
         given (and returned from there), and to a cache's `slots`.
         """
-        ...
-
-
-class Torch:
-    """See `Pointwise`."""
-
-    name = "torch"
-
-    def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """See `Pointwise`."""
-        total = residual + x
-        return total, norm(total, weight, eps)
-
-    def silu_mul(self, gate_up: Tensor) -> Tensor:
-        """See `Pointwise`."""
-        gate, up = gate_up.chunk(2, dim=-1)
-        return F.silu(gate) * up
-
-    def rotate(
-        self,
-        layer: Heads,
-        qkv: Tensor,
-        cosine: Tensor,
-        sine: Tensor,
-        out: tuple[Tensor, Tensor] | None = None,
-        slots: Slots | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Pointwise`."""
         heads = qkv.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2)
         q, k, v = heads.split((layer.heads, layer.kv_heads, layer.kv_heads), dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = norm(q, layer.q_norm, layer.eps), norm(k, layer.k_norm, layer.eps)
-        q, k = rope.rotate(q, cosine, sine), rope.rotate(k, cosine, sine)
+        q, k = rotate(q, *turns), rotate(k, *turns)
         if slots is not None:
             slots.write(k, v)
         if out is not None:
@@ -90,3 +85,10 @@ class Torch:
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Root-mean-square norm over the last dimension."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+
+def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotate [batch, heads, n, head_dim]; dimension i pairs with i + rotary_dim / 2 (Hugging Face layout)."""
+    half = cosine.shape[-1]
+    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine, rest), dim=-1)

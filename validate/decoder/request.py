@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from perfmodel.errors import InputError
+from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.decoder.sampling import Sampling
@@ -85,3 +86,21 @@ class Request:
     def queries(self) -> int:
         """Tokens that a verification runs for each sequence, at most."""
         return self.max_accepted + 1 if self.tree is None else len(self.tree)
+
+
+def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:
+    """Refuse prompts that the model, or caches for `batch` sequences of `room` tokens, cannot take."""
+    if new_tokens < 1:
+        raise InputError(f"--new-tokens: must be 1 or more, given {new_tokens}")
+    if len(prompts) != batch or not all(prompts):
+        raise InputError(f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}")
+    longest, limit = max(map(len, prompts)), min(spec.max_position_embeddings, room) - new_tokens
+    if longest > limit:
+        positions = f"the {spec.max_position_embeddings} positions of {spec.name}"
+        what = positions if room > limit + new_tokens else "the caches"
+        raise InputError(
+            f"prompt: must be at most {limit} tokens, to fit with {new_tokens} new ones in {what}, given {longest}"
+        )
+    outside = [token for prompt in prompts for token in prompt if not 0 <= token < spec.vocab_size]
+    if outside:
+        raise InputError(f"prompt: tokens must be in 0 .. {spec.vocab_size - 1}, given {outside[0]}")

@@ -6,15 +6,22 @@ import torch
 from torch import Tensor
 
 from perfmodel.specs.model import ModelSpec, RopeScaling
+from perfmodel.validate.decoder.pointwise import Rotary
 
 SCALINGS = ("llama3", "linear", "yarn", "longrope")
 
 
-def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int = 0) -> Tensor:
-    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64.
+def rotary(spec: ModelSpec, device: torch.device, tokens: int = 0) -> Rotary:
+    """Of a model whose sequences become `tokens` long, prompt and output.
 
-    tokens: how long the sequences may become; `longrope` takes its long factors above the length trained first.
+    `longrope` takes its long factors above the length trained first. They hold for a whole sequence, its first tokens
+    included, so that they belong to a runner: tokens that are drafted and refused must not move them.
     """
+    return Rotary(inverse_frequencies(spec, device, tokens), attention_scale(spec))
+
+
+def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int = 0) -> Tensor:
+    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, of sequences of `tokens`."""
     exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
     frequencies, scaling = spec.rope_theta**-exponent, spec.rope_scaling
     if scaling is None:
@@ -53,7 +60,7 @@ def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> T
 
 
 def attention_scale(spec: ModelSpec) -> float:
-    """What cosine and sine are multiplied by: `yarn` and `longrope` sharpen the scores of long texts."""
+    """See `Rotary.scale`."""
     scaling = spec.rope_scaling
     if scaling is None or scaling.rope_type not in ("yarn", "longrope"):
         return 1.0
@@ -65,18 +72,3 @@ def attention_scale(spec: ModelSpec) -> float:
     if scaling.mscale and scaling.mscale_all_dim:
         return (1 + 0.1 * scaling.mscale * growth) / (1 + 0.1 * scaling.mscale_all_dim * growth)
     return 1 + 0.1 * growth
-
-
-def rotation(frequencies: Tensor, positions: Tensor, dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Cosine and sine for positions [batch, n]: each [batch, 1, n, rotary_dim / 2] in `dtype`, times `scale`."""
-    exact = torch.float64 if dtype == torch.float64 else torch.float32
-    angles = positions[:, None, :, None].to(exact) * frequencies.to(exact)
-    cosine, sine = angles.cos(), angles.sin()
-    return (cosine * scale).to(dtype), (sine * scale).to(dtype)
-
-
-def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate [batch, heads, n, head_dim]; dimension i pairs with i + rotary_dim / 2 (Hugging Face layout)."""
-    half = cosine.shape[-1]
-    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    return torch.cat((first * cosine - second * sine, second * cosine + first * sine, rest), dim=-1)

@@ -1,13 +1,16 @@
 """A model with its cache: prefill in chunks, then passes over a few new tokens per sequence."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import Attention, Span
+from perfmodel.validate.decoder.attention import FoldedAttention, Span
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.model import Model, Projected
+from perfmodel.validate.decoder.pointwise import Rotary
 
 PREFILL_CHUNK = 512
 
@@ -22,47 +25,60 @@ class Observed:
     queries: Tensor
     window: int
 
+    @classmethod
+    def of(cls, model: Model, batch: int, window: int) -> "Observed":
+        """Room for them."""
+        heads = model.spec.num_attention_heads // model.shard.size
+        shape = (model.spec.num_hidden_layers, batch, heads, window + 1, model.spec.head_dim)
+        return cls(torch.zeros(shape, dtype=model.dtype, device=model.device), window)
+
+    def keep(self, layer: int, q: Tensor, positions: Tensor, lengths: Tensor) -> None:
+        """Those of the queries [batch, heads, n, head_dim] at `positions` [batch, n] that lie in the window."""
+        slot = positions - (lengths[:, None] - self.window)
+        slot = torch.where((slot >= 0) & (slot < self.window), slot, self.window)
+        self.queries[layer].scatter_(2, slot[:, None, :, None].expand_as(q), q)
+
 
 @dataclass
 class Runner:
-    """Runs `model` over `cache`; `attention` is the implementation in use."""
+    """Runs `model` over `cache`; `attention` is the implementation in use, `rotary` that of the longest sequence."""
 
     model: Model
     cache: KVCache
-    attention: Attention
-    _observed: Observed | None = field(default=None, init=False)
+    attention: FoldedAttention
+    rotary: Rotary
 
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n] that follow the committed ones.
 
         ahead, sees: by how many positions each token follows, [n], and what it attends to of these tokens, [1, n, n]
-        (see `Attention`); without them the tokens are a chain. Their keys and values are written after the committed
-        ones, in the order given, but not committed: see `KVCache.advance`.
+        (see `FoldedAttention`); without them the tokens are a chain. Their keys and values are written after the
+        committed ones, in the order given, but not committed: see `KVCache.advance`.
         """
         slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
-        return self._pass(tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees=sees)
+        return self._pass(tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees)
 
     def prefill(
         self, tokens: Tensor, lengths: Tensor, window: int = 0, chunk: int = PREFILL_CHUNK
-    ) -> tuple[Tensor, Observed | None]:
+    ) -> tuple[Tensor, Observed]:
         """Run prompts tokens [batch, longest] of `lengths` [batch]; rows are padded on the right with anything.
 
         Returns the hidden state of each prompt's last token [batch, hidden], and the queries of the last `window`
-        tokens where a draft cache asked for them. Padding is rolled back by setting the lengths.
+        tokens for the draft caches that choose by them. Padding is rolled back by setting the lengths.
         """
         batch, longest = tokens.shape
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
-        self._observed = self._observer(batch, window)
+        observed = Observed.of(self.model, batch, window)
         chunk = min(chunk, self.model.spec.sliding_window or chunk)  # the tokens of a chunk see each other
         for start in range(0, longest, chunk):
             part = tokens[:, start : start + chunk]
             positions = torch.arange(start, start + part.shape[1], device=tokens.device).expand(batch, -1)
             self.cache.set_lengths(torch.full_like(lengths, start), start, exact=True)
-            hidden = self._pass(part, positions, positions, lengths)
+            keep = partial(observed.keep, positions=positions, lengths=lengths) if window else None
+            hidden = self._pass(part, positions, positions, observe=keep)
             mine = positions == lengths[:, None] - 1
             last = torch.where(mine.any(1, keepdim=True), (hidden * mine[..., None]).sum(1), last)
         self.cache.set_lengths(lengths, longest)
-        observed, self._observed = self._observed, None
         return last, observed
 
     def _pass(
@@ -70,43 +86,30 @@ class Runner:
         tokens: Tensor,
         positions: Tensor,
         slots: Tensor,
-        lengths: Tensor | None = None,
         sees: Tensor | None = None,
+        observe: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
-        spans = Spans(self.cache, positions)
+        spans = PassSpans(self.cache, positions)
 
         def attend(index: int, projected: Projected) -> Tensor:
             q, k, v = projected.rotate(slots=self.cache.at(index, slots))
-            if self._observed is not None and lengths is not None:
-                _observe(self._observed, index, q, positions, lengths)
+            if observe is not None:
+                observe(index, q)
             span = spans.of(projected.layer.window)
             return self.attention(q, self.cache.k[index], self.cache.v[index], span, k, v, sees)
 
-        return self.model(tokens, positions, attend)
-
-    def _observer(self, batch: int, window: int) -> Observed | None:
-        if not window:
-            return None
-        spec, shard = self.model.spec, self.model.shard
-        shape = (spec.num_hidden_layers, batch, spec.num_attention_heads // shard.size, window + 1, spec.head_dim)
-        return Observed(torch.zeros(shape, dtype=self.model.dtype, device=self.model.device), window)
+        return self.model(tokens, positions, attend, self.rotary)
 
 
-class Spans:
+class PassSpans:
     """What queries at `positions` [batch, n] see of a cache, with or without a sliding window; one each for a pass."""
 
     def __init__(self, cache: KVCache, positions: Tensor) -> None:
-        self._cache, self._positions, self._made = cache, positions, dict[int | None, Span]()
+        self._cache, self._positions, self._spans = cache, positions, dict[int | None, Span]()
 
     def of(self, window: int | None) -> Span:
         """The committed tokens, or the latest of them: a query sees `window` tokens, itself included."""
-        if window not in self._made:
-            self._made[window] = self._cache.span(None if window is None else self._positions - (window - 1), window)
-        return self._made[window]
-
-
-def _observe(observed: Observed, layer: int, q: Tensor, positions: Tensor, lengths: Tensor) -> None:
-    """Keep the queries [batch, heads, n, head_dim] at `positions` that lie in the window."""
-    slot = positions - (lengths[:, None] - observed.window)
-    slot = torch.where((slot >= 0) & (slot < observed.window), slot, observed.window)
-    observed.queries[layer].scatter_(2, slot[:, None, :, None].expand_as(q), q)
+        if window not in self._spans:
+            first = None if window is None else self._positions - (window - 1)
+            self._spans[window] = self._cache.span(first, window)
+        return self._spans[window]

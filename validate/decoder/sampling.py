@@ -1,6 +1,5 @@
 """From logits to tokens, and which draft tokens stand: greedy equality or exact rejection sampling."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,21 +66,21 @@ def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedTokens:
     """count [batch]: draft tokens that stand, 0 .. gamma; next_token [batch]: the target's own token after them."""
 
     count: Tensor
     next_token: Tensor
 
 
-def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> Accepted:
+def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> AcceptedTokens:
     """draft_tokens [batch, gamma] against logits [batch, gamma + 1, vocab]: the target's argmax decides.
 
     drafted [batch]: how many there are in each sequence, where it is not gamma.
     """
     best = logits.argmax(-1)
     count = _leading(draft_tokens == best[:, :-1], drafted)
-    return Accepted(count, best.gather(1, count[:, None])[:, 0])
+    return AcceptedTokens(count, best.gather(1, count[:, None])[:, 0])
 
 
 def accept_sampled(
@@ -90,7 +89,7 @@ def accept_sampled(
     target_probs: Tensor,
     generator: torch.Generator,
     drafted: Tensor | None = None,
-) -> Accepted:
+) -> AcceptedTokens:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
     draft_probs [batch, gamma, vocab] is what draft_tokens [batch, gamma] were drawn from, None where there was no
@@ -108,7 +107,7 @@ def accept_sampled(
     index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
     p, q = target_probs.gather(1, index)[:, 0], F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
     over = (p - q if drafted is None else p - q * (count < drafted)[:, None]).clamp(min=0)
-    return Accepted(count, draw(torch.where(over.sum(-1, keepdim=True) > 0, over, p), generator))
+    return AcceptedTokens(count, draw(torch.where(over.sum(-1, keepdim=True) > 0, over, p), generator))
 
 
 def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
@@ -120,29 +119,6 @@ def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
 class Scripted(Protocol):
     """Acceptance decided by stated frequencies, at the cost of having judged."""
 
-    def instead_of(self, accepted: Accepted, generator: torch.Generator) -> Accepted:
+    def instead_of(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedTokens:
         """What is drawn, with the next tokens of `accepted`."""
         ...
-
-
-class Script:
-    """Accepted counts drawn on the device from a stated distribution, whatever the models say."""
-
-    def __init__(self, weights: Sequence[float], device: torch.device) -> None:
-        """weights: relative frequency of 0, 1, ... gamma accepted tokens."""
-        if not weights or min(weights) < 0 or sum(weights) <= 0:
-            raise InputError(f"scripted acceptance: must be gamma + 1 counts, not all zero, given {weights}")
-        share = torch.tensor(weights, dtype=torch.float64)
-        self._cumulative = (share.cumsum(0) / share.sum())[:-1].float().to(device)
-
-    def instead_of(self, accepted: Accepted, generator: torch.Generator) -> Accepted:
-        """Counts of 0 .. gamma, with the next tokens of `accepted`."""
-        u = torch.empty(len(accepted.count), 1, device=self._cumulative.device).uniform_(generator=generator)
-        return Accepted((u >= self._cumulative).sum(1), accepted.next_token)
-
-
-def scripted_weights(alpha: float, gamma: int) -> list[float]:
-    """Frequencies of 0 .. gamma accepted tokens; each is accepted with probability `alpha` if its forerunners were."""
-    if not 0 <= alpha <= 1:
-        raise InputError(f"--alpha: must be in [0, 1], given {alpha}")
-    return [alpha**j * (1 - alpha) for j in range(gamma)] + [alpha**gamma]

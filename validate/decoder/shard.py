@@ -11,7 +11,7 @@ from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True)
-class Shard:
+class RankShard:
     """Rank `rank` of `size`; `group` is its process group, None where one process holds the whole model."""
 
     rank: int = 0

@@ -1,78 +1,65 @@
 """The loop: draft gamma tokens, verify them in one pass, keep what stands and one more. Plain decoding: gamma = 0."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.drafts import Draft
+from perfmodel.validate.decoder.drafts import Drafter
+from perfmodel.validate.decoder.generation import Generation, collect
+from perfmodel.validate.decoder.request import check_prompts
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, accept_greedy, accept_sampled, draw
-from perfmodel.validate.decoder.state import State, check_prompts
+from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, Scripted, accept_greedy, accept_sampled, draw
+from perfmodel.validate.decoder.state import State
 
 READ_EVERY = 4
 
 
 @dataclass(frozen=True)
-class Generation:
-    """tokens: what was generated, per sequence, an EOS included; histograms: per sequence, see `State`."""
+class Rules:
+    """How tokens are drawn, who decides which draft tokens stand, and which tokens end a sequence.
 
-    tokens: list[list[int]]
-    histograms: list[list[int]]
+    script: decides acceptance instead of the models, at the same cost (EOS is then ignored).
+    """
 
-    @property
-    def histogram(self) -> list[int]:
-        """Iterations, over all sequences, in which 0, 1, ... gamma draft tokens were accepted."""
-        return [sum(counts) for counts in zip(*self.histograms, strict=True)]
+    sampling: Sampling = field(default_factory=Sampling)
+    script: Scripted | None = None
+    eos: tuple[int, ...] = ()
 
-    @property
-    def iterations(self) -> int:
-        """Of the loop, until the last sequence was finished."""
-        return max(map(sum, self.histograms))
 
-    @property
-    def tokens_per_iteration(self) -> float:
-        """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without any."""
-        emitted = sum(max(0, len(row) - 1) for row in self.tokens)  # the first token is prefill's
-        return emitted / max(1, sum(self.histogram))
+class Observer:
+    """Is told what a loop does; of what it does nothing with, this base class is silent."""
 
-    @property
-    def alpha(self) -> float | None:
-        """Rate at which a draft token is accepted if all before it were; None where none was drafted."""
-        accepted = sum(j * count for j, count in enumerate(self.histogram))
-        tried = accepted + sum(self.histogram[:-1])
-        return accepted / tried if tried and len(self.histogram) > 1 else None
+    def started(self) -> None:
+        """Prompts are about to be read."""
+
+    def judged(self, state: State, accepted: AcceptedTokens) -> None:
+        """`accepted` is about to be committed. On the device, and part of what a CUDA graph records."""
+
+    def iterated(self) -> None:
+        """An iteration was enqueued, replayed or not."""
 
 
 class Decoder:
     """Target and draft with their caches, made for one batch size.
 
-    script: decides acceptance instead of the models, at the same cost (EOS is then ignored).
     gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models: those
     that draft.
-    captured: a state and the replay of `step` on it, where `graphs.capture` made one.
-    capturable: whether `step` can be recorded as a CUDA graph.
+    advance: `step`, or what replays it (`graphs.capture`, where `capturable`).
     Nothing in an iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
     """
 
     capturable = True
 
-    def __init__(
-        self,
-        target: Runner,
-        draft: Draft | None = None,
-        sampling: Sampling | None = None,
-        script: Scripted | None = None,
-        eos: tuple[int, ...] = (),
-    ) -> None:
-        self.target, self.draft, self.sampling, self.script = target, draft, sampling or Sampling(), script
+    def __init__(self, target: Runner, draft: Drafter | None, rules: Rules) -> None:
+        self.target, self.draft, self.sampling, self.script = target, draft, rules.sampling, rules.script
         self.gamma, self.models = (draft.gamma, draft.models) if draft else (0, ())
         self.queries = self.gamma + 1
-        self.captured: tuple[State, Callable[[], object]] | None = None
-        self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
+        self.eos = torch.tensor([] if rules.script else rules.eos, dtype=torch.int64, device=target.model.device)
+        self.observers: list[Observer] = []
+        self.advance: Callable[[State], None] = self.step
 
     def step(self, state: State) -> None:
         """One iteration for the whole batch, on the device alone: sequences advance by their own counts."""
@@ -90,19 +77,21 @@ class Decoder:
         hidden = self.target.extend(torch.cat((state.newest(1), draft_tokens), dim=1))
         return self.target.model.logits(hidden)
 
-    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """How many draft tokens stand, and which token follows them: as the models judge, or as scripted."""
         accepted = self.judge(state, draft_tokens, draft_probs, logits)
         return accepted if self.script is None else self.script.instead_of(accepted, state.generator)
 
-    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """What the models say."""
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits)
         return accept_sampled(draft_tokens, draft_probs, self.sampling.probabilities(logits), state.generator)
 
-    def commit(self, state: State, draft_tokens: Tensor, accepted: Accepted) -> None:
+    def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
         """Record the tokens and advance the caches; what was refused is rolled back by not advancing over it."""
+        for observer in self.observers:
+            observer.judged(state, accepted)
         count = state.take(draft_tokens, accepted, self.eos)
         self.target.cache.advance(count, self.gamma + 1)
         for passes in self.models:
@@ -118,6 +107,8 @@ class Decoder:
     @torch.inference_mode()
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """Prefill target and draft, and take the first token from the prefill's own logits."""
+        for observer in self.observers:
+            observer.started()
         cache = self.target.cache
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
@@ -132,29 +123,19 @@ class Decoder:
         return state
 
     @torch.inference_mode()
-    def finish(self, state: State, after_each: Callable[[], object] = lambda: None) -> None:
+    def finish(self, state: State) -> None:
         """Iterate until every sequence is done; up to `READ_EVERY` - 1 iterations more are run for nothing."""
         while not bool(state.finished.all()):
             for _ in range(READ_EVERY):
                 self.iterate(state)
-                after_each()
             self.tighten()
 
     def iterate(self, state: State) -> None:
         """`step`, or its replay, and what the host does after it."""
-        if self.captured is not None and self.captured[0] is state:
-            self.captured[1]()
-        else:
-            self.step(state)
+        self.advance(state)
         self.refresh()
-
-    def counts(self) -> object:
-        """What a loop of another kind counted since `start`, beside the histogram; waits for the device."""
-        return None
-
-    def tally(self) -> dict[str, int]:
-        """What the host counted so far, where passes and their tokens are not the same in every iteration."""
-        return {}
+        for observer in self.observers:
+            observer.iterated()
 
     @property
     def caches(self) -> list[KVCache]:
@@ -172,19 +153,3 @@ class Decoder:
             cache.tighten()
         for passes in self.models:
             passes.view.tighten()
-
-
-def collect(state: State, prompts: list[list[int]]) -> Generation:
-    """Bring the result to the host."""
-    rows, lengths = state.tokens.tolist(), state.length.tolist()
-    new = [row[len(prompt) : length] for row, prompt, length in zip(rows, prompts, lengths, strict=True)]
-    return Generation(new, state.histogram.tolist())
-
-
-def check_vocabulary(target: Runner, draft: Runner) -> None:
-    """Refuse a draft model whose tokens are not the target's."""
-    ours, theirs = target.model.spec, draft.model.spec
-    if ours.vocab_size != theirs.vocab_size:
-        raise InputError(
-            f"--draft: {theirs.name} must have the {ours.vocab_size} tokens of {ours.name}, given {theirs.vocab_size}"
-        )

@@ -6,9 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.errors import InputError
-from perfmodel.specs.model import ModelSpec
-from perfmodel.validate.decoder.sampling import Accepted
+from perfmodel.validate.decoder.sampling import AcceptedTokens
 
 
 @dataclass
@@ -54,7 +52,7 @@ class State:
         """The last n tokens of every sequence, [batch, n]."""
         return self.tokens.gather(1, self.length[:, None] - n + torch.arange(n, device=self.length.device))
 
-    def take(self, draft_tokens: Tensor, accepted: Accepted, eos: Tensor) -> Tensor:
+    def take(self, draft_tokens: Tensor, accepted: AcceptedTokens, eos: Tensor) -> Tensor:
         """Count what was accepted of draft_tokens [batch, gamma] and add it, then the next token; see `append`."""
         slot = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
         stands = accepted.count[:, None] > slot
@@ -75,24 +73,3 @@ class State:
         self.length.add_(count)
         self.finished.logical_or_((self.length >= self.limit) | (until_eos <= count))
         return count
-
-
-def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:
-    """Refuse prompts that the model, or caches for `batch` sequences of `room` tokens, cannot take."""
-    if new_tokens < 1:
-        raise InputError(f"--new-tokens: must be 1 or more, given {new_tokens}")
-    if len(prompts) != batch or not all(prompts):
-        raise InputError(f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}")
-    longest, limit = max(map(len, prompts)), min(spec.max_position_embeddings, room) - new_tokens
-    if longest > limit:
-        what = (
-            f"the {spec.max_position_embeddings} positions of {spec.name}"
-            if room > limit + new_tokens
-            else "the caches"
-        )
-        raise InputError(
-            f"prompt: must be at most {limit} tokens, to fit with {new_tokens} new ones in {what}, given {longest}"
-        )
-    outside = [token for prompt in prompts for token in prompt if not 0 <= token < spec.vocab_size]
-    if outside:
-        raise InputError(f"prompt: tokens must be in 0 .. {spec.vocab_size - 1}, given {outside[0]}")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import read_text
@@ -13,43 +13,25 @@ from perfmodel.specs.model import ModelSpec
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
-class Tokenizer(Protocol):
-    """Both directions. bos: the token that texts begin with, None where there is none."""
-
-    bos: int | None
-
-    def encode(self, text: str) -> list[int]:
-        """Text to tokens, special ones (such as a leading BOS) included."""
-        ...
-
-    def chat(self, text: str) -> list[int]:
-        """A user's message to the tokens of a conversation that the model is to answer."""
-        ...
-
-    def decode(self, tokens: list[int]) -> str:
-        """Tokens to text; what is no text is replaced."""
-        ...
-
-
-class Bytes:
-    """One token is one byte of UTF-8."""
+class Tokenizer:
+    """Both directions: here a token is a byte of UTF-8. bos: the token that texts begin with, None without."""
 
     bos: int | None = None
 
     def encode(self, text: str) -> list[int]:
-        """Text to bytes."""
+        """Text to tokens, special ones (such as a leading BOS) included."""
         return list(text.encode())
 
     def chat(self, text: str) -> list[int]:
-        """There is no template."""
+        """A user's message to the tokens of a conversation that the model is to answer."""
         raise InputError("--chat: needs a chat template, which a byte-level model has none of")
 
     def decode(self, tokens: list[int]) -> str:
-        """Bytes to text."""
+        """Tokens to text; what is no text is replaced."""
         return bytes(tokens).decode(errors="replace")
 
 
-class HuggingFace:
+class HuggingFace(Tokenizer):
     """The tokenizer of a folder, as transformers reads it; nothing is looked up on the network."""
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +43,7 @@ class HuggingFace:
             self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # readers of other people's files raise anything
             raise InputError(f"{folder}: must hold a tokenizer that transformers reads: {_brief(error)}") from None
-        self.bos: int | None = self._inner.bos_token_id
+        self.bos = self._inner.bos_token_id
 
     def encode(self, text: str) -> list[int]:
         """See `Tokenizer`."""
@@ -89,7 +71,7 @@ def tokenizer(spec: ModelSpec, folder: Path | None) -> Tokenizer | None:
     """The model's tokenizer, None where there is none. Raises InputError where it cannot be read."""
     if folder is not None and any((folder / name).is_file() for name in TOKENIZER_FILES):
         return HuggingFace(folder)
-    return Bytes() if spec.vocab_size == 256 else None
+    return Tokenizer() if spec.vocab_size == 256 else None
 
 
 def end_tokens(folder: Path | None) -> tuple[int, ...]:

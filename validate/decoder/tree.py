@@ -12,16 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.drafts import ModelDraft, ViewRunner
+from perfmodel.validate.decoder.drafts import ModelDrafter, ViewRunner
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, race
-from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, race
+from perfmodel.validate.decoder.speculative import Decoder, Observer, Rules
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree_sampling import AcceptedPath, accept_tree_greedy, accept_tree_sampled
 
 
-class TreeDraft(ModelDraft):
+class TreeDrafter(ModelDrafter):
     """levels - 1 passes, as wide as levels 1 ... levels - 1 of the tree; the last level is never run by the draft.
 
     The scratch holds, for a separate model, the token before the root, then the nodes.
@@ -65,43 +65,13 @@ class TreeDraft(ModelDraft):
             cache.move(cache.lengths[:, None] + self.lead + path, cache.positions(cache.lengths + 1, path.shape[1]))
 
 
-@dataclass(frozen=True)
-class TreeCounts:
-    """How often, over all unfinished sequences, a k-th child was there to be tried at a node of the accepted path, and
-    how often it was accepted.
-    """
-
-    tried: tuple[int, ...]
-    taken: tuple[int, ...]
-
-    @property
-    def rates(self) -> list[float]:
-        """P(k-th child is accepted | its parent was reached), for `perfmodel.speculation.tree.TreeAcceptance`."""
-        return [taken / tried if tried else 0.0 for taken, tried in zip(self.taken, self.tried, strict=True)]
-
-
 class TreeDecoder(Decoder):
     """As `Decoder`; `gamma` is the levels below the root, `queries` all nodes."""
 
-    def __init__(
-        self,
-        target: Runner,
-        draft: TreeDraft,
-        sampling: Sampling | None = None,
-        script: Scripted | None = None,
-        eos: tuple[int, ...] = (),
-    ) -> None:
-        super().__init__(target, draft, sampling, script, eos)
-        self.grower, self.tree = draft, draft.tree
-        self.queries = self.tree.size
+    def __init__(self, target: Runner, draft: TreeDrafter, rules: Rules) -> None:
+        super().__init__(target, draft, rules)
+        self.grower, self.tree, self.queries = draft, draft.tree, draft.tree.size
         self._sees = self.tree.sees[None]
-        self._tried, self._taken = (torch.zeros_like(self.tree.children[0]) for _ in "tt")
-
-    def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
-        """As `Decoder.start`; what was counted is forgotten."""
-        self._tried.zero_()
-        self._taken.zero_()
-        return super().start(prompts, new_tokens, seed)
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
         """logits [batch, size, vocab] after every node."""
@@ -117,10 +87,9 @@ class TreeDecoder(Decoder):
             self.tree, nodes, draft_probs, self.sampling.probabilities(logits), state.generator
         )  # fmt: skip
 
-    def commit(self, state: State, draft_tokens: Tensor, accepted: Accepted) -> None:
-        """Count, bring the path together in the caches, and commit it as a chain."""
+    def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
+        """Bring the path together in the caches, and commit it as a chain."""
         assert isinstance(accepted, AcceptedPath)
-        self._count(state, accepted)
         below, cache = accepted.path[:, 1:], self.target.cache
         cache.move(cache.lengths[:, None] + below, cache.positions(cache.lengths + 1, self.gamma))
         self.grower.keep(accepted.path)
@@ -129,13 +98,44 @@ class TreeDecoder(Decoder):
     def _nodes(self, state: State, draft_tokens: Tensor) -> Tensor:
         return torch.cat((state.newest(1), draft_tokens), dim=1)
 
-    def _count(self, state: State, accepted: AcceptedPath) -> None:
+
+@dataclass(frozen=True)
+class TreeCounts:
+    """How often, over all unfinished sequences, a k-th child was there to be tried at a node of the accepted path, and
+    how often it was accepted.
+    """
+
+    tried: tuple[int, ...]
+    taken: tuple[int, ...]
+
+    @property
+    def rates(self) -> list[float]:
+        """P(k-th child is accepted | its parent was reached), for `perfmodel.speculation.tree.TreeAcceptance`."""
+        return [taken / tried if tried else 0.0 for taken, tried in zip(self.taken, self.tried, strict=True)]
+
+
+class TreeCounter(Observer):
+    """Counts the children of accepted paths."""
+
+    def __init__(self, tree: Topology) -> None:
+        self.tree = tree
+        self._tried, self._taken = (torch.zeros_like(tree.children[0]) for _ in "tt")
+
+    def started(self) -> None:
+        """What was counted is forgotten."""
+        self._tried.zero_()
+        self._taken.zero_()
+
+    def judged(self, state: State, accepted: AcceptedTokens) -> None:
+        """Every child of a node on the path was tried; the next node was taken."""
+        assert isinstance(accepted, AcceptedPath)
         on = torch.arange(self.tree.levels, device=accepted.path.device) <= accepted.count[:, None]
         on &= ~state.finished[:, None]
         rank = torch.arange(len(self._tried), device=on.device)
         self._tried += (on[..., None] & (self.tree.num_children[accepted.path][..., None] > rank)).sum((0, 1))
         self._taken += (on[:, 1:, None] & (self.tree.rank[accepted.path[:, 1:]][..., None] == rank)).sum((0, 1))
 
+    @property
     def counts(self) -> TreeCounts:
-        """What was counted since `start`; waits for the device."""
+        """Since the start; waits for the device."""
         return TreeCounts(tuple(self._tried.tolist()), tuple(self._taken.tolist()))

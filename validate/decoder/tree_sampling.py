@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.validate.decoder.sampling import Accepted, draw
+from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
 from perfmodel.validate.decoder.topology import Topology
 
 
 @dataclass(frozen=True)
-class AcceptedPath(Accepted):
+class AcceptedPath(AcceptedTokens):
     """path [batch, levels]: the accepted nodes, the root first; behind the last of them that one again."""
 
     path: Tensor
@@ -78,7 +78,7 @@ class TreeScript:
         padded = F.pad(torch.tensor(rates, dtype=torch.float64), (0, max(0, tree.children.shape[1] - len(rates))))
         self.tree, self._cumulative = tree, padded.cumsum(0).float().to(tree.rank.device)
 
-    def instead_of(self, accepted: Accepted, generator: torch.Generator) -> AcceptedPath:
+    def instead_of(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedPath:
         """A drawn path, with the next tokens of `accepted`."""
         tree, batch = self.tree, len(accepted.count)
         u = torch.empty(batch, tree.levels - 1, 1, device=tree.rank.device).uniform_(generator=generator)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import Folded, Span, fold
+from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold
 
 MAX_ROWS = 128
 """Group x new tokens up to which the kernel is used; beyond it (prefill) reading the cache is not what takes time."""
@@ -126,25 +126,25 @@ def _combine(  # type: ignore[no-untyped-def]
     tl.store(result_at + place + d, (out / total).to(result_at.dtype.element_ty))
 
 
-class SplitKV:
-    """The kernel as an `Attention`; prefill, odd head sizes and large trees go to the portable implementation."""
+class SplitKV(FoldedAttention):
+    """The kernel; prefill, odd head sizes and large trees go to torch's own.
 
-    name = "triton"
+    splits: stretches per sequence and KV head; None to fill the device.
+    """
 
     def __init__(self, tuning: Tuning | None = None) -> None:
+        super().__init__("triton")
         self.tuning = tuning or Tuning()
         self.splits: int | None = None
-        """Stretches per sequence and KV head; None to fill the device."""
-        self._portable = Folded("sdpa")
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        """See `Attention`."""
+        """See `FoldedAttention`."""
         rows, n, d = fold(q, new_k.shape[1]).contiguous(), q.shape[2], q.shape[3]
         batch, heads, count, _ = rows.shape
         if count > MAX_ROWS or d & (d - 1) or d < 16:
-            return self._portable(q, k, v, span, new_k, new_v, sees)
+            return super().__call__(q, k, v, span, new_k, new_v, sees)
         splits, tuning = self.splits or self._splits(batch * heads, span.bound, q.device), self.tuning
         partial = torch.empty(batch * heads, splits + 1, count, d, dtype=torch.float32, device=q.device)
         lse = torch.empty(batch * heads, splits + 1, count, dtype=torch.float32, device=q.device)

@@ -1,6 +1,6 @@
 """The small steps of a pass as three Triton kernels: residual and norm, heads into place, SiLU times up.
 
-Each reads and writes every value once and rounds where `pointwise.Torch` does, but for products inside a rotation.
+Each reads and writes every value once and rounds where `Pointwise` does, but for products inside a rotation.
 """
 
 import torch
@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from perfmodel.validate.decoder.cache import Slots
-from perfmodel.validate.decoder.pointwise import Heads
+from perfmodel.validate.decoder.pointwise import HeadLayout, Pointwise, Turns
 
 BLOCK = 1024
 """Values that one program of `_silu_mul` takes."""
@@ -85,8 +85,8 @@ def _rotate(  # type: ignore[no-untyped-def]
             tl.store(cache_at + b * cache_b + h * cache_h + slot * cache_s + d, x, mask=inside)
 
 
-class Fused:
-    """The kernels as a `Pointwise`; they have no gradients."""
+class Fused(Pointwise):
+    """The kernels; they have no gradients."""
 
     name = "triton"
 
@@ -111,16 +111,15 @@ class Fused:
 
     def rotate(
         self,
-        layer: Heads,
+        layer: HeadLayout,
         qkv: Tensor,
-        cosine: Tensor,
-        sine: Tensor,
+        turns: Turns,
         out: tuple[Tensor, Tensor] | None = None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Pointwise`."""
         batch, n, _ = qkv.shape
-        heads, kv_heads, d = layer.heads, layer.kv_heads, layer.head_dim
+        heads, kv_heads, d, (cosine, sine) = layer.heads, layer.kv_heads, layer.head_dim, turns
         qkv, q = qkv.contiguous(), qkv.new_empty(batch, heads, n, d)
         k, v = out or qkv.new_empty(2, batch, kv_heads, n, d)
         cache_k, cache_v, _, where = slots or (k, v, None, q)  # not touched where there is no cache

@@ -14,79 +14,73 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.drafts import ModelDraft, ViewRunner
+from perfmodel.validate.decoder.cache import Slots
+from perfmodel.validate.decoder.drafts import ModelDrafter, ViewRunner
+from perfmodel.validate.decoder.kv.base import View
+from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import Accepted, Sampling, Scripted, accept_greedy, accept_sampled
-from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, Scripted, accept_greedy, accept_sampled
+from perfmodel.validate.decoder.speculative import Decoder, Observer, Rules
 from perfmodel.validate.decoder.state import State
 
 
-@dataclass(frozen=True)
-class LevelCounts:
-    """Of both levels, over all unfinished sequences.
+class CollectingRunner(ViewRunner):
+    """As `ViewRunner`, whose scratch holds what each sequence has `collected` [batch], and behind that the new tokens.
 
-    inner: rounds in which 0, 1, ... gamma_1 small-model tokens were accepted. iterations: verifications by the full
-    target; accepted: tokens that it accepted in them; complete: iterations in which it accepted all there were.
+    An own cache lacks two tokens: all that was collected may be accepted, and one token more.
     """
 
-    inner: tuple[int, ...]
-    iterations: int
-    accepted: int
-    complete: int
+    def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
+        super().__init__(runner, view, slots, own)
+        self.behind = 2 * int(own)
+        self.collected = torch.zeros_like(runner.cache.lengths)
 
-    @property
-    def rounds(self) -> float:
-        """Inner rounds per iteration."""
-        return sum(self.inner) / max(1, self.iterations)
+    def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+        """As `ViewRunner.run`, of chains."""
+        cache = self.runner.cache
+        places = cache.positions(self.collected + used, tokens.shape[1])
+        positions = cache.lengths[:, None] + places
+        sees = torch.arange(self.scratch.shape[4], device=tokens.device) <= places[:, :, None]
 
-    @property
-    def tokens_per_round(self) -> float:
-        """Tokens that an inner round gains, the sparse target's own included."""
-        return 1 + sum(j * count for j, count in enumerate(self.inner)) / max(1, sum(self.inner))
+        def write(index: int, projected: Projected) -> tuple[Tensor, Tensor, Tensor]:
+            k, v = self.scratch[:, index]
+            q, *new = projected.rotate(None, self.own_slots(index, positions))
+            Slots(k, v, cache.rows, places).write(*new)
+            return q, k, v
 
-    @property
-    def drafted(self) -> float:
-        """Tokens that a verification by the full target is given."""
-        return self.rounds * self.tokens_per_round
-
-    @property
-    def tokens_per_iteration(self) -> float:
-        """Tokens that a verification by the full target lets stand, its own included."""
-        return 1 + self.accepted / max(1, self.iterations)
-
-    @property
-    def alphas(self) -> tuple[float, float]:
-        """Rate at which a token is accepted if its forerunners were: of the small model, and of the sparse target."""
-        gained = sum(j * count for j, count in enumerate(self.inner))
-        return _share(gained, sum(self.inner[:-1])), _share(self.accepted, self.iterations - self.complete)
+        return self.attended(tokens, positions, write, sees)
 
 
-def _share(accepted: int, rejected: int) -> float:
-    return accepted / max(1, accepted + rejected)
-
-
-class TwoLevelDraft:
+class TwoLevelDrafter:
     """The outer level's draft: `small` drafts for `middle`, the target over a sparse cache.
 
-    gamma: the most tokens that can be collected. drafted [batch]: how many were, `longest` at most.
+    gamma: the most tokens that can be collected. drafted [batch]: how many were, `longest` at most; histogram: inner
+    rounds of the iteration by accepted tokens of the small model, [batch, small.gamma + 1].
     probs [batch, slots, vocab]: what each of them was drawn from. rounds, verified: inner rounds run so far, and tokens
     a sequence that the full target was given to verify.
     An iteration waits for the device after each inner round, to see whether another one is needed.
     """
 
     def __init__(
-        self, middle: ViewRunner, small: ModelDraft, enough: int, sampling: Sampling, script: Scripted | None = None
+        self,
+        middle: CollectingRunner,
+        small: CollectingRunner,
+        gammas: tuple[int, int],
+        sampling: Sampling,
+        script: Scripted | None = None,
     ) -> None:
-        """enough: gamma_2, the tokens at which a sequence waits for its verification. script: of the inner level."""
-        self.middle, self.small, self.enough, self.sampling = middle, small, enough, sampling
-        self.script, self.models, self.rounds, self.verified = script, (small.passes, middle), 0, 0
-        self.gamma = enough + small.gamma
-        model, batch = middle.runner.model, len(middle.runner.cache.lengths)
-        slots = 0 if sampling.greedy else self.gamma + small.gamma + 1
+        """gammas: tokens of an inner round, and those at which a sequence waits for its verification. script: of the
+        inner level.
+        """
+        self.middle, self.small, self.enough = middle, ModelDrafter(small, gammas[0], sampling), gammas[1]
+        self.sampling, self.script, self.models = sampling, script, (small, middle)
+        self.gamma, self.rounds, self.verified = sum(gammas), 0, 0
+        model, batch = middle.runner.model, len(middle.collected)
+        slots = 0 if sampling.greedy else self.gamma + gammas[0] + 1
         exact = torch.float64 if model.dtype == torch.float64 else torch.float32
         self.probs = torch.zeros((batch, slots, model.spec.vocab_size), dtype=exact, device=model.device)
-        self.drafted, self.longest = torch.zeros_like(middle.runner.cache.lengths), 0
-        self.histogram = torch.zeros(batch, small.gamma + 1, dtype=torch.int64, device=model.device)
+        self.drafted, self.longest = torch.zeros_like(middle.collected), 0
+        self.histogram = torch.zeros(batch, gammas[0] + 1, dtype=torch.int64, device=model.device)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, gamma], of which `drafted` are meant, and draft_probs [batch, gamma, vocab]."""
@@ -140,37 +134,26 @@ class TwoLevelDecoder(Decoder):
 
     capturable = False
 
-    def __init__(
-        self,
-        target: Runner,
-        draft: TwoLevelDraft,
-        sampling: Sampling | None = None,
-        script: Scripted | None = None,
-        eos: tuple[int, ...] = (),
-    ) -> None:
-        super().__init__(target, draft, sampling, script, eos)
+    def __init__(self, target: Runner, draft: TwoLevelDrafter, rules: Rules) -> None:
+        super().__init__(target, draft, rules)
         self.levels = draft
-        self._inner = torch.zeros_like(draft.histogram)
-        self._outer = torch.zeros(3, dtype=torch.int64, device=target.model.device)
 
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
-        """As `Decoder.start`; what was counted is forgotten. Refuses prompts of one token."""
+        """As `Decoder.start`. Refuses prompts of one token."""
         if any(len(prompt) < 2 for prompt in prompts):
             raise InputError("--middle-kv: prompts must be of 2 tokens or more, given 1")
-        self._inner.zero_()
-        self._outer.zero_()
         return super().start(prompts, new_tokens, seed)
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
         """logits [batch, longest + 1, vocab], for no more tokens than some sequence has."""
         return super().verify(state, draft_tokens[:, : self.levels.longest])
 
-    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """As `Decoder.accept`; a script knows no sequence's own number."""
         accepted = super().accept(state, draft_tokens, draft_probs, logits)
-        return Accepted(torch.minimum(accepted.count, self.levels.drafted), accepted.next_token)
+        return AcceptedTokens(torch.minimum(accepted.count, self.levels.drafted), accepted.next_token)
 
-    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> Accepted:
+    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """How many of each sequence's draft tokens stand, and which token follows them."""
         draft_tokens, drafted = draft_tokens[:, : self.levels.longest], self.levels.drafted
         if draft_probs is None:
@@ -178,18 +161,72 @@ class TwoLevelDecoder(Decoder):
         draft_probs, target_probs = draft_probs[:, : self.levels.longest], self.sampling.probabilities(logits)
         return accept_sampled(draft_tokens, draft_probs, target_probs, state.generator, drafted)
 
-    def commit(self, state: State, draft_tokens: Tensor, accepted: Accepted) -> None:
-        """As `Decoder.commit`; both levels are counted."""
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """Of both levels, over all unfinished sequences.
+
+    inner: rounds in which 0, 1, ... gamma_1 small-model tokens were accepted. iterations: verifications by the full
+    target; accepted: tokens that it accepted in them; complete: iterations in which it accepted all there were.
+    """
+
+    inner: tuple[int, ...]
+    iterations: int
+    accepted: int
+    complete: int
+
+    @property
+    def rounds(self) -> float:
+        """Inner rounds per iteration."""
+        return sum(self.inner) / max(1, self.iterations)
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Tokens that an inner round gains, the sparse target's own included."""
+        return 1 + sum(j * count for j, count in enumerate(self.inner)) / max(1, sum(self.inner))
+
+    @property
+    def drafted(self) -> float:
+        """Tokens that a verification by the full target is given."""
+        return self.rounds * self.tokens_per_round
+
+    @property
+    def tokens_per_iteration(self) -> float:
+        """Tokens that a verification by the full target lets stand, its own included."""
+        return 1 + self.accepted / max(1, self.iterations)
+
+    @property
+    def alphas(self) -> tuple[float, float]:
+        """Rate at which a token is accepted if its forerunners were: of the small model, and of the sparse target."""
+        gained = sum(j * count for j, count in enumerate(self.inner))
+        return _share(gained, sum(self.inner[:-1])), _share(self.accepted, self.iterations - self.complete)
+
+
+def _share(accepted: int, rejected: int) -> float:
+    return accepted / max(1, accepted + rejected)
+
+
+class LevelCounter(Observer):
+    """Counts what both levels accept."""
+
+    def __init__(self, levels: TwoLevelDrafter) -> None:
+        self.levels = levels
+        self._inner = torch.zeros_like(levels.histogram)
+        self._outer = torch.zeros(3, dtype=torch.int64, device=levels.drafted.device)
+
+    def started(self) -> None:
+        """What was counted is forgotten."""
+        self._inner.zero_()
+        self._outer.zero_()
+
+    def judged(self, state: State, accepted: AcceptedTokens) -> None:
+        """The inner rounds of this iteration, and its verification."""
         on = ~state.finished
         complete = on & (accepted.count == self.levels.drafted)
         self._outer += torch.stack((on.sum(), (accepted.count * on).sum(), complete.sum()))
         self._inner += self.levels.histogram
-        super().commit(state, draft_tokens, accepted)
 
-    def tally(self) -> dict[str, int]:
-        """Inner rounds, and tokens a sequence that were verified."""
-        return {"rounds": self.levels.rounds, "verified": self.levels.verified}
-
+    @property
     def counts(self) -> LevelCounts:
-        """What was counted since `start`; waits for the device."""
+        """Since the start; waits for the device."""
         return LevelCounts(tuple(self._inner.sum(0).tolist()), *self._outer.tolist())

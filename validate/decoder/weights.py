@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -14,9 +15,10 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.reading import check_regular, parse_json, read_text
 from perfmodel.specs.files import read_mapping
 from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.validate.decoder.cache import check_fits
-from perfmodel.validate.decoder.model import Model, check_supported
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.families import check_supported
+from perfmodel.validate.decoder.memory import check_fits
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.shard import RankShard
 
 
 @dataclass(frozen=True)
@@ -38,92 +40,81 @@ class Source(Protocol):
         ...
 
 
-def pieces(spec: ModelSpec, shard: Shard) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    """(parameter of `Model`, the Hugging Face pieces it is the concatenation of), for one rank."""
-    vocabulary = (spec.vocab_size, spec.hidden_size)
-    rows = shard.split(spec.vocab_size)
+Pieces = Iterator[tuple[str, tuple[Piece, ...]]]
+"""(parameter of `Model`, the Hugging Face pieces it is the concatenation of), for one rank."""
+
+
+def pieces(spec: ModelSpec, shard: RankShard) -> Pieces:
+    """Of all parameters."""
+    vocabulary, rows = (spec.vocab_size, spec.hidden_size), shard.split(spec.vocab_size)
     yield "embedding", (Piece("model.embed_tokens.weight", vocabulary, 0, *rows),)
     for layer in range(spec.num_hidden_layers):
-        yield from _layer_pieces(spec, shard, layer)
+        for name, parts in _layer_pieces(spec, shard, layer, f"model.layers.{layer}"):
+            yield f"layers.{layer}.{name}", parts
     yield "final_norm", (Piece("model.norm.weight", (spec.hidden_size,)),)
     if not spec.tie_word_embeddings:
         yield "head", (Piece("lm_head.weight", vocabulary, 0, *rows),)
 
 
-def _layer_pieces(spec: ModelSpec, shard: Shard, layer: int) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    ours, theirs = f"layers.{layer}", f"model.layers.{layer}"
-    d, hidden = spec.head_dim, spec.hidden_size
-    q = spec.num_attention_heads * d
-    yield from _qkv_pieces(spec, shard, ours, theirs)
-    yield f"{ours}.output.weight", (Piece(f"{theirs}.self_attn.o_proj.weight", (hidden, q), 1, *shard.split(q)),)
+def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: int, theirs: str) -> Pieces:
+    d, hidden, inner, (first, last) = (
+        spec.head_dim, spec.hidden_size, spec.intermediate_size, shard.kv_heads(spec.num_key_value_heads)
+    )  # fmt: skip
+    q, kv, phi3 = spec.num_attention_heads * d, spec.num_key_value_heads * d, spec.model_type == "phi3"
+    q_rows, kv_rows, rows = shard.split(q), (first * d, last * d), shard.split(inner)
+    attention, mlp = f"{theirs}.self_attn", f"{theirs}.mlp"
+    qkv = {"q_proj": (q, q_rows), "k_proj": (kv, kv_rows), "v_proj": (kv, kv_rows)}
+    for kind, parts in _stacked(attention, "qkv_proj" if phi3 else None, qkv, hidden, spec.qkv_bias):
+        yield f"qkv.{kind}", parts
+    yield "output.weight", (Piece(f"{attention}.o_proj.weight", (hidden, q), 1, *q_rows),)
     if spec.output_bias and shard.rank == 0:
-        yield f"{ours}.output.bias", (Piece(f"{theirs}.self_attn.o_proj.bias", (hidden,)),)
+        yield "output.bias", (Piece(f"{attention}.o_proj.bias", (hidden,)),)
     if spec.moe and layer >= spec.moe.first_dense_layers:
-        yield from _expert_pieces(spec, shard, ours, theirs)
+        yield from _expert_pieces(spec, shard, theirs)
     else:
-        yield from _mlp_pieces(spec, shard, ours, theirs)
-    yield f"{ours}.attention_norm", (Piece(f"{theirs}.input_layernorm.weight", (hidden,)),)
-    yield f"{ours}.mlp_norm", (Piece(f"{theirs}.post_attention_layernorm.weight", (hidden,)),)
+        gate_up = {"gate_proj": (inner, rows), "up_proj": (inner, rows)}
+        for kind, parts in _stacked(mlp, "gate_up_proj" if phi3 else None, gate_up, hidden, spec.mlp_bias):
+            yield f"mlp.gate_up.{kind}", parts
+        yield "mlp.down.weight", (Piece(f"{mlp}.down_proj.weight", (hidden, inner), 1, *rows),)
+        if spec.mlp_bias and shard.rank == 0:
+            yield "mlp.down.bias", (Piece(f"{mlp}.down_proj.bias", (hidden,)),)
+    yield "attention_norm", (Piece(f"{theirs}.input_layernorm.weight", (hidden,)),)
+    yield "mlp_norm", (Piece(f"{theirs}.post_attention_layernorm.weight", (hidden,)),)
     if spec.qk_norm:
-        yield f"{ours}.q_norm", (Piece(f"{theirs}.self_attn.q_norm.weight", (d,)),)
-        yield f"{ours}.k_norm", (Piece(f"{theirs}.self_attn.k_norm.weight", (d,)),)
+        yield "q_norm", (Piece(f"{attention}.q_norm.weight", (d,)),)
+        yield "k_norm", (Piece(f"{attention}.k_norm.weight", (d,)),)
 
 
-def _qkv_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    d, (first, last) = spec.head_dim, shard.kv_heads(spec.num_key_value_heads)
-    q, kv = spec.num_attention_heads * d, spec.num_key_value_heads * d
-    parts = {"q": (q, shard.split(q)), "k": (kv, (first * d, last * d)), "v": (kv, (first * d, last * d))}
-    for kind in ("weight", "bias") if spec.qkv_bias else ("weight",):
-        tail = (spec.hidden_size,) if kind == "weight" else ()
-        if spec.model_type == "phi3":  # one matrix of all three
-            name, total, before = f"{theirs}.self_attn.qkv_proj.{kind}", (q + 2 * kv, *tail), (0, q, q + kv)
-            pieces = [
-                Piece(name, total, 0, b + i, b + j) for b, (_, (i, j)) in zip(before, parts.values(), strict=True)
-            ]
+def _stacked(
+    block: str, whole: str | None, parts: dict[str, tuple[int, tuple[int, int]]], columns: int, bias: bool
+) -> Pieces:
+    """Rows of matrices that are one here: parts are name -> (rows, [start, stop) of this rank).
+
+    whole: the tensor that holds them one after another, where they are not tensors of their own.
+    """
+    total, starts = sum(n for n, _ in parts.values()), accumulate((n for n, _ in parts.values()), initial=0)
+    placed = [(name, n, before, i, j) for before, (name, (n, (i, j))) in zip(starts, parts.items(), strict=False)]
+    for kind in ("weight", "bias") if bias else ("weight",):
+        tail = (columns,) if kind == "weight" else ()
+        if whole is not None:
+            shape = (total, *tail)
+            yield kind, tuple(Piece(f"{block}.{whole}.{kind}", shape, 0, b + i, b + j) for _, _, b, i, j in placed)
         else:
-            pieces = [
-                Piece(f"{theirs}.self_attn.{x}_proj.{kind}", (n, *tail), 0, *part) for x, (n, part) in parts.items()
-            ]
-        yield f"{ours}.qkv.{kind}", tuple(pieces)
+            yield kind, tuple(Piece(f"{block}.{name}.{kind}", (n, *tail), 0, i, j) for name, n, _, i, j in placed)
 
 
-def _mlp_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    hidden, inner = spec.hidden_size, spec.intermediate_size
-    first, last = shard.split(inner)
-    for kind in ("weight", "bias") if spec.mlp_bias else ("weight",):
-        tail = (hidden,) if kind == "weight" else ()
-        if spec.model_type == "phi3":
-            name, total = f"{theirs}.mlp.gate_up_proj.{kind}", (2 * inner, *tail)
-            pieces = [Piece(name, total, 0, before + first, before + last) for before in (0, inner)]
-        else:
-            pieces = [Piece(f"{theirs}.mlp.{x}_proj.{kind}", (inner, *tail), 0, first, last) for x in ("gate", "up")]
-        yield f"{ours}.mlp.gate_up.{kind}", tuple(pieces)
-    yield f"{ours}.mlp.down.weight", (Piece(f"{theirs}.mlp.down_proj.weight", (hidden, inner), 1, first, last),)
-    if spec.mlp_bias and shard.rank == 0:
-        yield f"{ours}.mlp.down.bias", (Piece(f"{theirs}.mlp.down_proj.bias", (hidden,)),)
-
-
-def _expert_pieces(spec: ModelSpec, shard: Shard, ours: str, theirs: str) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+def _expert_pieces(spec: ModelSpec, shard: RankShard, theirs: str) -> Pieces:
     """One after another: gate and up of each expert; down of each."""
     assert spec.moe is not None
     hidden, inner, count = spec.hidden_size, spec.moe.intermediate_size, spec.moe.num_experts
-    mixtral = spec.model_type == "mixtral"
+    mixtral, part = spec.model_type == "mixtral", shard.split(spec.moe.intermediate_size)
     block = f"{theirs}.block_sparse_moe" if mixtral else f"{theirs}.mlp"
     gate, down, up = ("w1", "w2", "w3") if mixtral else ("gate_proj", "down_proj", "up_proj")
-    part = shard.split(inner)
-    yield f"{ours}.mlp.router", (Piece(f"{block}.gate.weight", (count, hidden)),)
-    yield (
-        f"{ours}.mlp.gate_up",
-        tuple(
-            Piece(f"{block}.experts.{expert}.{name}.weight", (inner, hidden), 0, *part)
-            for expert in range(count)
-            for name in (gate, up)
-        ),
-    )
-    yield (
-        f"{ours}.mlp.down",
-        tuple(Piece(f"{block}.experts.{e}.{down}.weight", (hidden, inner), 1, *part) for e in range(count)),
-    )
+    experts = [f"{block}.experts.{expert}" for expert in range(count)]
+    yield "mlp.router", (Piece(f"{block}.gate.weight", (count, hidden)),)
+    both = [f"{expert}.{name}.weight" for expert in experts for name in (gate, up)]
+    yield "mlp.gate_up", tuple(Piece(name, (inner, hidden), 0, *part) for name in both)
+    yield "mlp.down", tuple(Piece(f"{expert}.{down}.weight", (hidden, inner), 1, *part) for expert in experts)
 
 
 class Checkpoint:
@@ -140,9 +131,8 @@ class Checkpoint:
         try:
             return safe_open(path, framework="pt", device=str(self.device))
         except (SafetensorError, OSError) as error:
-            raise InputError(
-                f"{path}: must be a whole safetensors file: {' '.join(str(error).split())[:120]}"
-            ) from None
+            cause = " ".join(str(error).split())[:120]
+            raise InputError(f"{path}: must be a whole safetensors file: {cause}") from None
 
     def check_tied(self) -> None:
         """Refuse a head of its own beside tie_word_embeddings; a copy of the embedding is none."""
@@ -156,13 +146,9 @@ class Checkpoint:
         """One piece; only its bytes leave the disk."""
         file = self._file_of.get(piece.name)
         if file is None and piece.name == "lm_head.weight":
-            raise InputError(
-                f"{self.folder}: has no lm_head.weight although config.json says tie_word_embeddings is false"
-            )
+            raise InputError(f"{self.folder}: no lm_head.weight although config.json says tie_word_embeddings is false")
         if file is None:
-            raise InputError(
-                f"{self.folder}: must hold the tensor {piece.name} that config.json calls for; it does not"
-            )
+            raise InputError(f"{self.folder}: must hold the tensor {piece.name} that config.json calls for")
         lazy = file.get_slice(piece.name)
         if tuple(lazy.get_shape()) != piece.shape:
             shape = list(piece.shape)
@@ -191,9 +177,8 @@ def _shards(index: Path) -> list[str]:
         raise refuse(str(index), "weight_map", "an object of tensor names and their files", type(place).__name__)
     for tensor, name in place.items():
         if not isinstance(name, str) or Path(name).name != name or name in ("", "..") or not name.isprintable():
-            raise refuse(
-                str(index), f"weight_map: {tensor[:80]!r}", "the name of a file in this folder", repr(name)[:80]
-            )
+            key = f"weight_map: {tensor[:80]!r}"
+            raise refuse(str(index), key, "the name of a file in this folder", repr(name)[:80])
     return sorted(set(place.values()))
 
 
@@ -228,7 +213,7 @@ class RandomWeights:
         return part if part.shape == full.shape else part.clone()
 
 
-def build(spec: ModelSpec, source: Source, shard: Shard | None = None) -> Model:
+def build(spec: ModelSpec, source: Source, shard: RankShard | None = None) -> Model:
     """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type."""
     with torch.device("meta"):
         model = Model(spec, shard)
@@ -247,7 +232,7 @@ def load(
     weights: str,
     device: torch.device,
     dtype: torch.dtype,
-    shard: Shard | None = None,
+    shard: RankShard | None = None,
     flag: str = "--model",
 ) -> Model:
     """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or ``random:SEED``.
@@ -262,9 +247,7 @@ def load(
     try:
         return build(spec, source, shard)
     except torch.OutOfMemoryError:
-        raise InputError(
-            f"model {spec.name}: must fit on {device} with {spec.total_params * dtype.itemsize / 1e9:.1f} GB"
-        ) from None
+        raise InputError(f"model {spec.name}: must fit on {device} with {need / 1e9:.1f} GB") from None
 
 
 def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtype: torch.dtype) -> Source:
@@ -285,7 +268,7 @@ def save_tensors(model: Model) -> dict[str, Tensor]:
     """The whole model's tensors by Hugging Face name (no tensor parallelism)."""
     parameters = dict(model.named_parameters())
     out: dict[str, Tensor] = {}
-    for name, parts in pieces(model.spec, Shard()):
+    for name, parts in pieces(model.spec, RankShard()):
         whole = parameters[name].detach().reshape(-1, *parts[0].shape[1:])
         rows = [part.shape[0] if part.dim else (part.stop or part.shape[0]) - part.start for part in parts]
         for part, tensor in zip(parts, whole.split(rows), strict=True):

@@ -16,8 +16,9 @@ from perfmodel.specs.fits import Fit as StatedFit
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import Fitted, Rows, log_rms, small_sample
-from perfmodel.validate.engine.record import EnginePoint, Subject, header, text_of
+from perfmodel.validate.engine.record import EnginePoint, Subject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
+from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import significant
 
 UNREACHABLE = 0.5
@@ -164,7 +165,7 @@ def record_text(made: Made, machine: str, subject: Subject, sources: tuple[str, 
     """The record of the rows that were used."""
     points = [EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings)]
     rows = [point.model_dump_json(exclude_defaults=True) for point in points]
-    return text_of(header(machine, subject, sources), rows)
+    return as_record(encode(header(machine, subject, sources)), rows)
 
 
 def lines(made: Made) -> list[str]:

@@ -116,13 +116,6 @@ def header(machine: str, subject: Subject, sources: tuple[str, ...] = ()) -> dic
     }
 
 
-def text_of(head: dict[str, Any], rows: list[str]) -> str:
-    """A record's file, one row a line."""
-    import json
-
-    return json.dumps(head, separators=(",", ":")).removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n"
-
-
 def read_engine_record(path: Path) -> EngineRecord:
     """Read and check a record. Raises InputError naming file and key."""
     return files.parse(EngineRecord, parse_json(str(path), read_text(path)), str(path))

@@ -7,10 +7,9 @@ from pathlib import Path
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.client import Server
 from perfmodel.validate.engine.driver import Load, measure
-from perfmodel.validate.engine.record import EnginePoint, Subject, header, stamp, text_of
+from perfmodel.validate.engine.record import EnginePoint, Subject, header, stamp
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.harness.progress import Progress
-from perfmodel.writing import write
+from perfmodel.validate.harness.progress import RowProgress
 
 
 def run(
@@ -35,7 +34,7 @@ def run(
         )
     try:
         done = journal.keys()
-        progress = Progress(len(loads), len(done))
+        progress = RowProgress(len(loads), len(done))
         for load in loads:
             key = f"{load.key}-K{gamma}"
             if key in done:
@@ -76,8 +75,4 @@ def _finish(journal: Journal) -> Path:
         journal.close()
         journal.path.unlink()  # of nothing but faults there is nothing to go on with
         raise InputError(failed[0]["error"] if failed else "--batches, --prompts: must ask for a point or more")
-    path = journal.path.with_suffix(".json")
-    write(path, text_of(journal.header, rows), "--results")
-    journal.close()
-    journal.path.unlink()
-    return path
+    return journal.finish()

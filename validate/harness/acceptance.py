@@ -17,10 +17,10 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
 from perfmodel.validate.harness.clusters import standard_error
-from perfmodel.validate.harness.progress import Progress
+from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.code_version import UNKNOWN, commit
 
@@ -29,7 +29,7 @@ METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
 
 
 @dataclass(frozen=True)
-class Setting:
+class AcceptanceSetting:
     """What to observe.
 
     texts: tokens of each document, None for the held-out text of the bundled model; name: what they are, for the
@@ -51,7 +51,9 @@ class Setting:
     seed: int = 0
 
 
-def measure(setting: Setting, keep: Callable[[AcceptanceFile], object] = lambda table: None) -> AcceptanceFile:
+def measure(
+    setting: AcceptanceSetting, keep: Callable[[AcceptanceFile], object] = lambda table: None
+) -> AcceptanceFile:
     """Decode every document with every method at every context; `keep` is given the table after every row.
 
     histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token aside.
@@ -69,9 +71,9 @@ def measure(setting: Setting, keep: Callable[[AcceptanceFile], object] = lambda 
     if not work:
         longest = max(setting.contexts)
         raise refuse("--draft-kv", None, f"of a budget below the context, {longest}", ", ".join(methods))
-    target, draft = setting.pair.models(Shard())
+    target, draft = setting.pair.models(RankShard())
     head, rows = {"schema_version": 1, "source": _source(setting)}, list[dict[str, Any]]()
-    progress = Progress(len(work), 0)
+    progress = RowProgress(len(work), 0)
     for context, spelled, method in work:
         progress.show(f"{spelled} at {context}")
         rows.append({
@@ -88,7 +90,7 @@ def measure(setting: Setting, keep: Callable[[AcceptanceFile], object] = lambda 
     return AcceptanceFile.model_validate({**head, "rows": rows})
 
 
-def _methods(setting: Setting) -> dict[str, KVMethod]:
+def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
     """The draft's KV methods by spelling. Raises InputError for what cannot be run, or told apart in a table."""
     for flag, value in (("--gamma", setting.gamma), ("--documents", setting.count), ("--batch", setting.batch)):
         if value < 1:
@@ -106,7 +108,7 @@ def _methods(setting: Setting) -> dict[str, KVMethod]:
     return methods
 
 
-def _prompts(setting: Setting, spec: ModelSpec, context: int) -> list[list[int]]:
+def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
     """One of each document that is long enough; the middle of the generation is at `context`."""
     names = [setting.pair.target, *filter(None, [setting.pair.draft_model])]
     longest = min(load_model(name).max_position_embeddings for name in names) - setting.new_tokens
@@ -129,7 +131,7 @@ def _prompts(setting: Setting, spec: ModelSpec, context: int) -> list[list[int]]
 
 
 def _observe(
-    setting: Setting, target: Model, draft: Model | None, draft_kv: str, prompts: list[list[int]]
+    setting: AcceptanceSetting, target: Model, draft: Model | None, draft_kv: str, prompts: list[list[int]]
 ) -> dict[str, Any]:
     """The histogram over all documents, and the standard error; sequences of the same text count as one document."""
     found: dict[tuple[int, ...], list[int]] = {}
@@ -158,7 +160,7 @@ def _observe(
     return {"histogram": total, "standard_error": standard_error(list(found.values()))}
 
 
-def _source(setting: Setting) -> str:
+def _source(setting: AcceptanceSetting) -> str:
     """What a reader needs to do it again."""
     known = commit()
     code = f"commit {known['commit'][:8]}{' (dirty)' if known['dirty'] else ''}"

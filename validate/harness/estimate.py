@@ -11,11 +11,11 @@ from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.speculation.two_levels import TwoLevels, memory_of_both, predict_two_levels
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.records.grid import Point
+from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Plan, model_reference
 
 
-def scenarios_of(plan: Plan, point: Point, calibration: str | None = None) -> tuple[Scenario, ...]:
+def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> tuple[Scenario, ...]:
     """The question that a point asks, of two levels the lower one's and the upper one's.
 
     calibration: by name or path, the device's own unless given.
@@ -69,7 +69,7 @@ def fitting(plan: Plan, calibration: str | None = None) -> Plan:
 class Estimate:
     """One point before it is run: bytes on the device, whether they fit, and seconds for all of its rows."""
 
-    point: Point
+    point: PlanPoint
     needed_bytes: float
     fits: bool
     target_s: float
@@ -83,7 +83,7 @@ def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
     return [_one(plan, point, *scenarios_of(plan, point, calibration)) for point in plan.points()]
 
 
-def _one(plan: Plan, point: Point, scenario: Scenario, upper: Scenario | None = None) -> Estimate:
+def _one(plan: Plan, point: PlanPoint, scenario: Scenario, upper: Scenario | None = None) -> Estimate:
     batch, context, fraction = float(point.batch), float(point.context), capacity.DEFAULT_MEMORY_FRACTION
     drafted = point.queries[-1] - 1
     if upper is None:
@@ -98,7 +98,7 @@ def _one(plan: Plan, point: Point, scenario: Scenario, upper: Scenario | None = 
     return Estimate(point, needed, bool(room.fits), target_s, iteration_s, speedup, seconds)
 
 
-def _times(point: Point, scenario: Scenario, upper: Scenario | None) -> tuple[float, float, float]:
+def _times(point: PlanPoint, scenario: Scenario, upper: Scenario | None) -> tuple[float, float, float]:
     """T_T, an iteration and the speedup: as `whatif`, `tree` and `hierarchy` have them."""
     batch, context = float(point.batch), float(point.context)
     if point.parents is not None:

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import torch.distributed as dist
 
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import RankShard
 
 
-class Group:
+class RankGroup:
     """Rank and size of a shard, and ways to agree."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: RankShard) -> None:
         self.shard, self.rank, self.size = shard, shard.rank, shard.size
 
     def agree(self, keys: Iterable[str] | None) -> set[str]:

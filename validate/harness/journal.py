@@ -4,17 +4,24 @@ import fcntl
 import json
 import os
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from perfmodel.errors import InputError
 from perfmodel.reading import check_regular, parse_json, read_bytes
+from perfmodel.writing import write
 
 
 def encode(value: dict[str, Any]) -> str:
     """One line of JSON, the same bytes for the same value."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def as_record(header: str, rows: Sequence[str]) -> str:
+    """A record's file, of its header and rows as JSON: one row a line."""
+    return header.removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n"
 
 
 class Journal:
@@ -88,6 +95,14 @@ class Journal:
         text = encode(row)
         self._write(text)
         self._rows.append(text)
+
+    def finish(self) -> Path:
+        """Write the record beside it, whole or not at all, rows byte for byte as here, and drop the journal."""
+        path = self.path.with_suffix(".json")
+        write(path, as_record(self.header_text, self._rows), "--results")
+        self.close()
+        self.path.unlink()
+        return path
 
     def _write(self, text: str) -> None:
         body = text.encode()

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, keep_busy, synchronize
-from perfmodel.validate.harness.group import Group
+from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, failure, run_rows
-from perfmodel.validate.records.grid import Point
+from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Mode, Plan
 from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import RESULTS
@@ -32,7 +32,7 @@ def run_plan(
 ) -> Path | None:
     """Measure every point of a plan in every mode and write the record; see `run_rows`."""
 
-    def prepare(device: torch.device, group: Group) -> Rows:
+    def prepare(device: torch.device, group: RankGroup) -> Rows:
         measured = PointMeasurer(plan, device, group)
         return [(f"{point.key}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
 
@@ -50,14 +50,14 @@ def run_plan(
 class PointMeasurer:
     """Measures rows one after another; the runner of a point is shared by its modes."""
 
-    def __init__(self, plan: Plan, device: torch.device, group: Group) -> None:
+    def __init__(self, plan: Plan, device: torch.device, group: RankGroup) -> None:
         self.plan, self.device, self.group = plan, device, group
         self.models = LoadedModels(plan, device, group.shard)
         self.clock, self.memory = clock_for(device), PeakMemory(device)
         self._runner: tuple[str, PointRunner | Row] | None = None
 
     @torch.inference_mode()
-    def row(self, point: Point, mode: Mode) -> Row:
+    def row(self, point: PlanPoint, mode: Mode) -> Row:
         """One finished row; running out of memory and other failures are rows too."""
         base = {**point.as_dict(), "mode": mode}
         runner = self._runner_of(point)
@@ -72,7 +72,7 @@ class PointMeasurer:
         base |= {"status": "ok", "attention": runner.attention, "graphs": runner.graphs}
         return {**base, **row, "peak_memory_bytes": self.memory.bytes()}
 
-    def _runner_of(self, point: Point) -> PointRunner | Row:
+    def _runner_of(self, point: PlanPoint) -> PointRunner | Row:
         """The runner of a point, or what its rows say where it cannot be made on every rank."""
         if self._runner is None or self._runner[0] != point.key:
             self._runner = None

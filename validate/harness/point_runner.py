@@ -11,28 +11,27 @@ from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import scripted_weights
-from perfmodel.validate.decoder.shard import Shard
-from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.script import scripted_weights
+from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder.speculative import Decoder, Rules
 from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.two_levels import TwoLevelDrafter
 from perfmodel.validate.decoder.weights import load
-from perfmodel.validate.records.grid import Point
+from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Plan, model_reference
 
-CONTENTS = ("kv", "k", "v", "low", "high", "sums", "codes", "scales")
-"""Of a view: what it keeps of the cache, random here, which may stay as it is."""
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 class LoadedModels:
     """The models of a plan; the last pair stays loaded, since neighbouring points share it."""
 
-    def __init__(self, plan: Plan, device: torch.device, shard: Shard | None = None) -> None:
+    def __init__(self, plan: Plan, device: torch.device, shard: RankShard | None = None) -> None:
         self.device, self.dtype, self.shard = device, DTYPES[plan.precision.weights], shard
         self._key: tuple[str, ...] = ()
         self._pair: tuple[Model, Model | None] | None = None
 
-    def pair(self, point: Point) -> tuple[Model, Model | None]:
+    def pair(self, point: PlanPoint) -> tuple[Model, Model | None]:
         """Target and draft model (None for a draft that is the target)."""
         key = (point.target, point.weights, point.draft, point.draft_weights)
         if self._pair is None or key != self._key:
@@ -116,15 +115,16 @@ class PhaseRunner:
 
 
 class Snapshot:
-    """Runs, their caches and the draft's view as they were when it was taken.
+    """Runs, their caches and the draft's views as they were when it was taken.
 
     What was written beyond a length is never read, so the contents may stay.
     """
 
     def __init__(self, *runs: DecoderRun) -> None:
-        self.runs, made = runs, runs[0].decoder
-        self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in made.caches]
-        self._views = [(passes.view, _counters(passes.view)) for passes in made.models]
+        self.runs, decoder = runs, runs[0].decoder
+        self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in decoder.caches]
+        self._views = [(passes.view, [t.clone() for t in passes.view.state().tensors]) for passes in decoder.models]
+        self._numbers = [(view, dict(view.state().numbers)) for view, _ in self._views]
 
     def restore(self) -> None:
         """Back to the start."""
@@ -132,12 +132,11 @@ class Snapshot:
             run.restore()
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
-        for view, kept in self._views:
-            for name, value in kept.items():
-                if isinstance(value, Tensor):
-                    getattr(view, name).copy_(value)
-                else:
-                    setattr(view, name, value)
+        for view, tensors in self._views:
+            for now, before in zip(view.state().tensors, tensors, strict=True):
+                now.copy_(before)
+        for view, numbers in self._numbers:
+            vars(view).update(numbers)
 
 
 class PointRunner:
@@ -146,21 +145,21 @@ class PointRunner:
     graphs: whether speculative iterations are captured ones; plain ones are wherever the plan asks for it.
     """
 
-    def __init__(self, models: LoadedModels, plan: Plan, point: Point) -> None:
+    def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
         room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.max_accepted + 1) + 1
-        made = make_decoder(target, _request(plan, point, room), draft)
-        state = start_random(made, point.context, room, plan.protocol.seed)
+        decoder = make_decoder(target, _request(plan, point, room), draft)
+        state = start_random(decoder, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
         alone = replace(state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device))
-        self.batch, self.attention = point.batch, made.target.attention.name
+        self.batch, self.attention = point.batch, decoder.target.attention.name
         self.runs = {
-            "ar": DecoderRun(Decoder(made.target, None, made.sampling), alone),
-            "sd": DecoderRun(made, state),
+            "ar": DecoderRun(Decoder(decoder.target, None, Rules(decoder.sampling)), alone),
+            "sd": DecoderRun(decoder, state),
         }
         self.snapshot = Snapshot(self.runs["sd"], self.runs["ar"])
         captured = plan.protocol.graphs and target.device.type == "cuda"
-        self.graphs = captured and made.capturable
+        self.graphs = captured and decoder.capturable
         for name in ("sd", "ar") if self.graphs else ("ar",) if captured else ():
             graphs.capture(self.runs[name].decoder, self.runs[name].state)
             self.snapshot.restore()
@@ -173,11 +172,12 @@ class PointRunner:
         return self.runs["sd"].state.histogram
 
     def tally(self) -> dict[str, int]:
-        """See `Decoder.tally`."""
-        return self.runs["sd"].decoder.tally()
+        """Of two levels: inner rounds, and tokens a sequence that were verified, so far."""
+        draft = self.runs["sd"].decoder.draft
+        return {"rounds": draft.rounds, "verified": draft.verified} if isinstance(draft, TwoLevelDrafter) else {}
 
 
-def _request(plan: Plan, point: Point, new_tokens: int) -> Request:
+def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
     """The point as the decoder is asked, acceptance scripted."""
     inner = point.inner_gamma or 0
     return Request(
@@ -194,14 +194,3 @@ def _request(plan: Plan, point: Point, new_tokens: int) -> Request:
         inner_gamma=inner,
         inner_script=tuple(scripted_weights(point.inner_alpha or 0.0, inner)) if inner else None,
     )
-
-
-def _counters(view: Any) -> dict[str, Any]:
-    """A view's counters and small tensors."""
-    kept: dict[str, Any] = {}
-    for name, value in vars(view).items():
-        if isinstance(value, Tensor) and name not in CONTENTS:
-            kept[name] = value.clone()
-        elif isinstance(value, int) and not isinstance(value, bool):
-            kept[name] = value
-    return kept

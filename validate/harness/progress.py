@@ -7,7 +7,7 @@ EVERY_S = 20.0
 """Seconds between two lines where stderr is no terminal."""
 
 
-class Progress:
+class RowProgress:
     """Rows done of rows in all; time left by the pace of this sitting."""
 
     def __init__(self, total: int, done: int) -> None:

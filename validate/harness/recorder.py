@@ -1,7 +1,6 @@
-"""From a journal to the append-only record, and the rules for going on with an interrupted run."""
+"""Where runs are recorded, and the rules for going on with an interrupted one."""
 
 import datetime
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,38 +10,9 @@ from perfmodel.validate.harness.environment import fingerprint
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SCHEMA_VERSION
 from perfmodel.validate.records.store import RESULTS
-from perfmodel.writing import write
 
 SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
-
-
-class Recorder:
-    """One record in the making: rows go to the journal, `finish` turns it into the file of docs/records.md."""
-
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.done = journal.keys()
-
-    @property
-    def record_path(self) -> Path:
-        """Where the finished record goes."""
-        return self.journal.path.with_suffix(".json")
-
-    def add(self, key: str, row: dict[str, Any]) -> None:
-        """Keep a finished row, with when it was finished and how busy the system was."""
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self.journal.add({"key": key, "utc": now, "load_average": round(os.getloadavg()[0], 2), **row})
-        self.done.add(key)
-
-    def finish(self) -> Path:
-        """Write the record whole or not at all, rows byte for byte as the journal has them, and drop the journal."""
-        rows = ",\n".join(self.journal.row_texts)
-        header = self.journal.header_text.removesuffix("}")
-        write(self.record_path, f'{header},\n"points":[\n{rows}\n]}}\n', "--results")
-        self.journal.close()
-        self.journal.path.unlink()
-        return self.record_path
 
 
 def machine_folder(label: str, results: Path = RESULTS) -> Path:
@@ -52,12 +22,12 @@ def machine_folder(label: str, results: Path = RESULTS) -> Path:
     return results / label
 
 
-def open_recorder(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Recorder:
+def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Journal:
     """Begin ``<UTC>-<commit8>-<name>``, or go on with the latest unfinished run of that name."""
     if not resume:
         now = datetime.datetime.now(datetime.UTC)
         stem = f"{now:%Y%m%dT%H%M%SZ}-{header['commit'][:8]}-{name}"
-        return Recorder(Journal.begin(folder / f"{stem}.journal", {"schema_version": SCHEMA_VERSION, **header}))
+        return Journal.begin(folder / f"{stem}.journal", {"schema_version": SCHEMA_VERSION, **header})
     left = unfinished(folder, name)
     if not left:
         raise InputError(f"--resume: no unfinished run of {name} in {folder.name}; run without --resume")
@@ -67,7 +37,7 @@ def open_recorder(folder: Path, name: str, header: dict[str, Any], resume: bool)
     except InputError:
         journal.close()
         raise
-    return Recorder(journal)
+    return journal
 
 
 def finish_journal(path: Path) -> Path:
@@ -78,7 +48,7 @@ def finish_journal(path: Path) -> Path:
     if not journal.row_texts:
         journal.close()
         raise InputError(f"{path}: must hold a finished row; the run was interrupted before its first: delete the file")
-    return Recorder(journal).finish()
+    return journal.finish()
 
 
 def unfinished(folder: Path, name: str) -> list[Path]:

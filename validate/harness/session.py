@@ -1,5 +1,7 @@
 """One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is missing."""
 
+import datetime
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +12,10 @@ import torch
 from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.clock import clock_for, overhead_s
-from perfmodel.validate.harness.group import Group
-from perfmodel.validate.harness.progress import Progress
-from perfmodel.validate.harness.recorder import Recorder, machine_folder, open_recorder
+from perfmodel.validate.harness.group import RankGroup
+from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.harness.progress import RowProgress
+from perfmodel.validate.harness.recorder import machine_folder, open_journal
 from perfmodel.validate.records.code_version import commit
 from perfmodel.validate.records.plan import Plan
 
@@ -27,7 +30,7 @@ def run_rows(
     kind: Literal["measure", "microbench"],
     machine: str,
     results: Path,
-    prepare: Callable[[torch.device, Group], Rows],
+    prepare: Callable[[torch.device, RankGroup], Rows],
     *,
     protocol: Row,
     header: Row | None = None,
@@ -44,7 +47,7 @@ def run_rows(
         torch.set_num_threads(plan.threads)
     device = environment.device_of(plan.device)
     with joined(plan.tensor_parallel, device, "tensor_parallel") as shard:
-        group, recorder = Group(shard), None
+        group, journal = RankGroup(shard), None
         if group.rank == 0:
             clock = clock_for(device)
             timer = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
@@ -60,19 +63,19 @@ def run_rows(
                 **(header or {}),
             }
             name = plan.name if kind == "measure" else f"{plan.name}-micro"
-            recorder = open_recorder(machine_folder(machine, results), name, began, resume)
+            journal = open_journal(machine_folder(machine, results), name, began, resume)
         try:
-            _measure(prepare(device, group), group, recorder, deadline)
+            _measure(prepare(device, group), group, journal, deadline)
         finally:
-            if recorder is not None:
-                recorder.journal.close()
-        return recorder.finish() if recorder else None
+            if journal is not None:
+                journal.close()
+        return journal.finish() if journal else None
 
 
-def _measure(rows: Rows, group: Group, recorder: Recorder | None, deadline: float | None) -> None:
-    done = group.agree(recorder.done if recorder else None)
+def _measure(rows: Rows, group: RankGroup, journal: Journal | None, deadline: float | None) -> None:
+    done = group.agree(journal.keys() if journal else None)
     missing = [(key, measure) for key, measure in rows if key not in done]
-    progress, longest = Progress(len(rows), len(rows) - len(missing)), 0.0
+    progress, longest = RowProgress(len(rows), len(rows) - len(missing)), 0.0
     for key, measure in missing:
         began = time.monotonic()
         if longest and not group.all_true(deadline is None or began + longest < deadline):
@@ -80,8 +83,9 @@ def _measure(rows: Rows, group: Group, recorder: Recorder | None, deadline: floa
         progress.show(key)
         row = measure()
         longest = max(longest, time.monotonic() - began)
-        if recorder is not None:
-            recorder.add(key, row)
+        if journal is not None:
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            journal.add({"key": key, "utc": now, "load_average": round(os.getloadavg()[0], 2), **row})
         progress.step()
     progress.end()
 

@@ -7,11 +7,12 @@ from statistics import median
 
 import torch
 
-from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.factory import counter_of, make_decoder, start_random
+from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.graphs import capture, record
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.speculative import Decoder, Generation, collect
+from perfmodel.validate.decoder.speculative import Decoder, Observer
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.harness.clock import Clock, clock_for, keep_busy
 
@@ -37,7 +38,7 @@ class Run:
     seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; without prefill and what was
     run after the last sequence was finished.
     draft_s, verify_s: one draft step (all that is drafted over gamma) and one verification, each alone, on the caches
-    as the prompts left them. counts: see `Decoder.counts`.
+    as the prompts left them. counts: see `factory.counter_of`.
     """
 
     request: Request
@@ -81,44 +82,59 @@ def run(
     Scripted acceptance needs no prefill: the caches are filled at random.
     graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
     """
-    made, clock = make_decoder(model, request, draft), clock_for(model.device)
+    decoder, clock = make_decoder(model, request, draft), clock_for(model.device)
+    counter = counter_of(decoder)
+    decoder.observers += [counter] if counter else []
     clock.mark()
     if request.script is None:
-        state = made.start(prompts, request.new_tokens, seed)
+        state = decoder.start(prompts, request.new_tokens, seed)
     else:
-        state = start_random(made, len(prompts[0]), request.new_tokens, seed)
+        state = start_random(decoder, len(prompts[0]), request.new_tokens, seed)
     clock.mark()
     (prefill_s,) = clock.laps()
     if graphs:
-        capture(made, state)
-    propose_s, verify_s = phases(made, state, clock, graphs)
+        capture(decoder, state)
+    propose_s, verify_s = phases(decoder, state, clock, graphs)
     draft_s = propose_s / max(1, request.gamma)
     had, before = int(state.length.sum()), int(state.histogram.sum(1).max())
+    decoder.observers.append(Laps(clock))
     clock.mark()
-    made.finish(state, clock.mark)
+    decoder.finish(state)
     laps, generation = clock.laps(), collect(state, prompts)
     iterations, gained = generation.iterations - before, int(state.length.sum()) - had
     seconds = sum(laps[:iterations])
-    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=made.counts())
+    counts = counter.counts if counter else None
+    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=counts)
+
+
+class Laps(Observer):
+    """Marks a clock after each iteration."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def iterated(self) -> None:
+        """Another lap."""
+        self.clock.mark()
 
 
 @torch.inference_mode()
-def phases(made: Decoder, state: State, clock: Clock, graphs: bool = False) -> tuple[float, float]:
+def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -> tuple[float, float]:
     """Median seconds of all draft steps and of one verification, each by itself. Nothing is committed."""
-    draft_tokens = made.propose(state)[0].clone()
-    made.verify(state, draft_tokens)
+    draft_tokens = decoder.propose(state)[0].clone()
+    decoder.verify(state, draft_tokens)
 
     def seconds(work: Callable[[], object]) -> float:
         ready = record(work, state.generator) if graphs else work
-        keep_busy(made.target.model.device)
+        keep_busy(decoder.target.model.device)
         for _ in range(PHASE_REPEATS):
             clock.mark()
             ready()
         clock.mark()
         return median(clock.laps())
 
-    propose_s = seconds(lambda: made.propose(state)) if made.gamma else 0.0
-    return propose_s, seconds(lambda: made.verify(state, draft_tokens))
+    propose_s = seconds(lambda: decoder.propose(state)) if decoder.gamma else 0.0
+    return propose_s, seconds(lambda: decoder.verify(state, draft_tokens))
 
 
 def compare(
@@ -155,8 +171,8 @@ def difference(
             found.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
         context, room = prompt + ours[:at], request.context + request.new_tokens  # the length that rope was made for
-        made = make_decoder(model, Request(1, len(context), room - len(context), attention=request.attention))
-        hidden, _ = made.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
+        alone = make_decoder(model, Request(1, len(context), room - len(context), attention=request.attention))
+        hidden, _ = alone.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
         found.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))

@@ -26,7 +26,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Block(Strict):
+class GridBlock(Strict):
     """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
 
     Chains are drafted, unless it has a `tree`, or a `middle_kv`.
@@ -93,14 +93,14 @@ class Block(Strict):
         lists = (self.context, self.batch, self.draft_kv, self.gamma, self.tree, self.middle_kv, self.inner_gamma)
         return math.prod(len(values) for values in lists if values is not None)
 
-    def points(self) -> Iterator["Point"]:
+    def points(self) -> Iterator["PlanPoint"]:
         """Target and context outermost, so that models and caches change as seldom as possible."""
         shapes = product(self.tree or (None,), self.middle_kv or (None,), self.inner_gamma or (None,))
         for context, batch, kv, (tree, middle, inner), gamma in product(
             self.context, self.batch, self.draft_kv, list(shapes), self.gamma or (None,)
         ):
             parents = None if tree is None else _parents(tree, gamma or 1, self.rates or ())
-            yield Point(
+            yield PlanPoint(
                 target=self.target,
                 weights=self.weights,
                 draft=self.draft,
@@ -127,7 +127,7 @@ def _parents(text: str, gamma: int, rates: tuple[float, ...]) -> tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PlanPoint:
     """One point to measure: a chain of gamma tokens; a tree (its `parents`) of gamma levels below the root; or two
     levels, of gamma tokens or more from rounds of inner_gamma.
     """

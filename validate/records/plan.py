@@ -13,7 +13,7 @@ from perfmodel.errors import unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.validate.records.grid import Block, Counts, Point, Strict
+from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint, Strict
 
 FOLDER = Path(__file__).parents[1] / "plans"
 SHAPES = FOLDER / "shapes"
@@ -80,7 +80,7 @@ class Plan(Strict):
     attention: Literal["auto", "math", "sdpa", "triton"] = Field(default="auto", description="attention kernel")
     threads: PositiveInt | None = Field(default=None, description="CPU threads; torch's choice without")
     precision: Precisions = Precisions()
-    grid: tuple[Block, ...] = Field(min_length=1, description="each point must be in it once")
+    grid: tuple[GridBlock, ...] = Field(min_length=1, description="each point must be in it once")
     protocol: Protocol = Protocol()
     micro: Micro = Micro()
 
@@ -96,11 +96,11 @@ class Plan(Strict):
             seen.add(key)
         return self
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[PlanPoint]:
         """Every point of every block, in order."""
         return [point for block in self.grid for point in block.points()]
 
-    def only(self, wanted: Callable[[Point], bool]) -> "Plan | None":
+    def only(self, wanted: Callable[[PlanPoint], bool]) -> "Plan | None":
         """The plan with those batches and contexts whose points are all wanted; None where there are none."""
         blocks = [
             block.model_copy(update={"context": (context,), "batch": (batch,)})
@@ -112,7 +112,7 @@ class Plan(Strict):
             return self
         return self.model_copy(update={"grid": tuple(blocks)}) if blocks else None
 
-    def runs(self) -> list[tuple[Point, Mode]]:
+    def runs(self) -> list[tuple[PlanPoint, Mode]]:
         """Every point in every mode: the rows of the record."""
         return [(point, mode) for point in self.points() for mode in self.protocol.modes]
 

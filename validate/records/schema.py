@@ -76,7 +76,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 
-class _Row(_Part):
+class _RecordRow(_Part):
     key: str = Field(description="its name, once in a record")
     status: Status = Field(description="whether there is a time")
     error: str | None = Field(None, description="why there is none")
@@ -90,7 +90,7 @@ class _Row(_Part):
             raise ValueError(f"samples: must hold {', '.join(missing)} where status is ok")
 
 
-class PointRow(_Row):
+class PointRow(_RecordRow):
     """One point of the plan in one mode."""
 
     mode: Mode = Field(description="`end_to_end`: whole samples of the loop; `phases`: its parts, one by one")
@@ -162,7 +162,7 @@ class PointRow(_Row):
                 raise ValueError(f"{name}: must be a count of each of the {len(timed)} samples of two levels")
 
 
-class KernelRow(_Row):
+class KernelRow(_RecordRow):
     """One kernel at one size."""
 
     kind: str = Field(description="which kernel")
@@ -246,7 +246,7 @@ class _Record(_Part):
 
     @field_validator("points", check_fields=False)
     @classmethod
-    def _once(cls, points: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    def _once(cls, points: tuple[_RecordRow, ...]) -> tuple[_RecordRow, ...]:
         seen: set[str] = set()
         for number, row in enumerate(points):
             if row.key in seen:

@@ -47,7 +47,7 @@ class Stage:
 
 
 @dataclass
-class Recipe:
+class TrainingRecipe:
     """Everything that a run depends on; written beside the checkpoint with what came out."""
 
     shape: str = "small"
@@ -134,7 +134,7 @@ def evaluate(model: Model, context: int, sequences: int = 16) -> dict[str, float
     return {"context": context, "bits_per_byte": bits.mean().item(), "last_quarter": last}
 
 
-def optimizers(model: Model, recipe: Recipe) -> list[torch.optim.Optimizer]:
+def optimizers(model: Model, recipe: TrainingRecipe) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, Adam for embedding and norms."""
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and name.startswith("layers")]
     rest = [p for name, p in model.named_parameters() if p.ndim < 2 or not name.startswith("layers")]
@@ -188,7 +188,7 @@ def save(model: Model, folder: Path, report: dict[str, object]) -> None:
 class Trainer:
     """A model on its way: weights, optimisers, and what it has been trained on so far."""
 
-    def __init__(self, recipe: Recipe, device: torch.device) -> None:
+    def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
         self.recipe, self.rng, self.steps = recipe, np.random.default_rng(recipe.seed), 0
         weights = RandomWeights(recipe.seed, device, torch.float32)
         self.model = build(specification(recipe.shape), weights).train().requires_grad_(True)
@@ -225,7 +225,7 @@ class Trainer:
         }
 
 
-def train(recipe: Recipe, folder: Path, device: torch.device, save_every_s: float = 240.0) -> dict[str, object]:
+def train(recipe: TrainingRecipe, folder: Path, device: torch.device, save_every_s: float = 240.0) -> dict[str, object]:
     """Run the recipe; the folder holds a usable checkpoint from the first save on. Returns what recipe.json says."""
     trainer = Trainer(recipe, device)
     began = saved = time.monotonic()
@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=CHECKPOINT)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    recipe = Recipe(shape=args.shape, minutes=args.minutes, longest=args.longest, seed=args.seed)
+    recipe = TrainingRecipe(shape=args.shape, minutes=args.minutes, longest=args.longest, seed=args.seed)
     print(json.dumps(train(recipe, args.out, torch.device(args.device)), indent=2))
 
 

@@ -16,10 +16,10 @@ from perfmodel.speculation.tree import Tree
 from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.cli.generated import Predicted, level_lines, table
 from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.speculative import Generation
 from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
 from perfmodel.validate.harness.side_by_side import Run, compare

@@ -17,9 +17,9 @@ from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Layer, Model
-from perfmodel.validate.decoder.pointwise import Torch
+from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.triton_attention import SplitKV
 from perfmodel.validate.decoder.triton_pointwise import Fused
 from perfmodel.validate.decoder.weights import RandomWeights, build
@@ -74,7 +74,7 @@ def attention() -> None:
 
 def pointwise() -> None:
     """Each fused step against plain torch: odd sizes, norms of heads, part of a head rotated, both places written."""
-    generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Torch()
+    generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Pointwise()
 
     def random(*shape: int, dtype: torch.dtype) -> Tensor:
         return torch.randn(shape, generator=generator).to(dtype)
@@ -91,22 +91,22 @@ def pointwise() -> None:
         near(fused.silu_mul(wide), plain.silu_mul(wide), tolerance)
         for changes, half in (({}, 8), ({"qk_norm": True}, 8), ({"head_dim": 24, "qk_norm": True}, 12), ({}, 5)):
             spec = specification(**changes)
-            layer = Layer(spec, Shard(), 0)
+            layer = Layer(spec, RankShard(), 0)
             for norm in (layer.q_norm, layer.k_norm):
                 if norm is not None:
                     norm.data = random(spec.head_dim, dtype=dtype)
             qkv = random(3, 2, 8 * spec.head_dim, dtype=dtype)
             angles = torch.rand(3, 1, 2, half, generator=generator) * 6
-            cosine, sine = angles.cos().to(dtype), angles.sin().to(dtype)
+            turns = angles.cos().to(dtype), angles.sin().to(dtype)
             slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
             made = []
             for each in (fused, plain):
                 cache, scratch = KVCache(1, 3, 2, 64, spec.head_dim, CPU, dtype), torch.zeros(2, 3, 2, 4, spec.head_dim)
                 scratch = scratch.to(dtype)
                 out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
-                q, k, v = each.rotate(layer, qkv, cosine, sine, out, cache.at(0, slots))
+                q, k, v = each.rotate(layer, qkv, turns, out, cache.at(0, slots))
                 assert k.data_ptr() == out[0].data_ptr()
-                bare = each.rotate(layer, qkv, cosine, sine)
+                bare = each.rotate(layer, qkv, turns)
                 made.append((q, k, v, *bare, cache.kv, scratch))
             for ours, theirs in zip(*made, strict=True):
                 near(ours, theirs, tolerance)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder import backends
-from perfmodel.validate.decoder.attention import Attention, Span, causal_bias, merge, partial_math, partial_sdpa
+from perfmodel.validate.decoder.attention import FoldedAttention, Span, causal_bias, merge, partial_math, partial_sdpa
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
 """(queries, new tokens): a decoding step, a draft step on scratch, a verification, a later draft step."""
@@ -36,7 +36,7 @@ def inputs(
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
 
 
-def check(chosen: Attention, n: int, m: int, dtype: torch.dtype, tolerance: float, lengths: list[int]) -> None:
+def check(chosen: FoldedAttention, n: int, m: int, dtype: torch.dtype, tolerance: float, lengths: list[int]) -> None:
     q, k, v, new_k, new_v = inputs(n, m, dtype)
     out = chosen(q, k, v, Span(torch.tensor(lengths), 128), new_k, new_v)
     assert out.dtype == dtype

@@ -9,7 +9,7 @@ import torch
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.model import ModelSpec, MoE, load_model
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import FAMILIES as FAMILIES_RUN
+from perfmodel.validate.decoder.families import FAMILIES as FAMILIES_RUN
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Runner

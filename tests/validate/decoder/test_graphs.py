@@ -12,10 +12,10 @@ from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.speculative import Generation, collect
 from tests.validate.decoder.methods import METHODS
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
@@ -51,8 +51,11 @@ def emulated(work: Callable[[], object]) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 0.9)], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["self", "model", "plain", "tree", "tree of a model"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [("plain", "full"), *((kind, method) for kind in ("self", "model") for method in METHODS)]
+    + [(kind, method) for kind in ("tree", "tree of a model") for method in ("snapkv:24,window=8", "quest:24,page=4")],
+)
 @torch.inference_mode()
 def test_replayed_iterations_equal_eager_ones(
     target: Model, small: Model, prompts: list[list[int]], kind: str, method: str, sampling: Sampling
@@ -89,7 +92,7 @@ def eager_and_replayed(
         if replayed:
             replay = emulated(lambda made=made, state=state: made.step(state))
             made.refresh()
-            made.captured = state, replay
+            graphs.replay_on(made, state, replay)
         else:
             made.iterate(state)
         for _ in range(15):

@@ -10,10 +10,10 @@ from torch import Tensor
 from perfmodel.specs.model import MoE, RopeScaling
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model, Projected
-from perfmodel.validate.decoder.ngram import NGramDraft
+from perfmodel.validate.decoder.ngram import NGramDrafter
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.speculative import Generation
 from perfmodel.validate.decoder.state import State
 from tests.validate.decoder.methods import METHODS as SOME
 from tests.validate.decoder.methods import PUBLISHED
@@ -66,7 +66,7 @@ def test_every_view_is_tested() -> None:
     assert {method.partition(":")[0].partition(",")[0] for method in METHODS} == set(kv.names())
 
 
-@pytest.mark.parametrize("gamma", range(1, 9))
+@pytest.mark.parametrize("gamma", [1, 4, 8])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["self", "model"])
 def test_every_cache_and_gamma(
@@ -83,7 +83,7 @@ def test_every_cache_and_gamma(
         assert sum(out.histogram[1:]) > 0, "some drafts must be accepted"
 
 
-@pytest.mark.parametrize("gamma", range(1, 9))
+@pytest.mark.parametrize("gamma", [1, 8])
 def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma: int) -> None:
     asked = Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")
     assert make_decoder(target, asked).generate(prompts, NEW).tokens == plain.tokens
@@ -104,7 +104,7 @@ def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma
 def test_ngram_by_hand(tokens: list[int], wanted: list[int]) -> None:
     """What followed the latest of the longest earlier occurrences; a longer row beside it makes for padding."""
     state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
-    drafted, chances = NGramDraft(4).propose(state)
+    drafted, chances = NGramDrafter(4).propose(state)
     assert drafted[0].tolist() == wanted
     assert chances is None
 
@@ -113,7 +113,7 @@ def test_ngram_does_not_look_round_the_end() -> None:
     """What lies behind the last token, written and then refused, is no forerunner of the first."""
     state = State.from_prompts([[5, 9, 5, 8, 1, 5]], 8, 2, torch.device("cpu"), 0)
     state.tokens[0, 6:] = 1
-    assert NGramDraft(2).propose(state)[0].tolist() == [[8, 1]]
+    assert NGramDrafter(2).propose(state)[0].tolist() == [[8, 1]]
 
 
 @pytest.mark.parametrize("implementation", ["math", "sdpa"])
@@ -124,22 +124,21 @@ def test_attention_implementations_agree(
     assert out.tokens == plain.tokens
 
 
-@pytest.mark.parametrize("kind", ["self", "model"])
 @pytest.mark.parametrize(
-    "method",
+    ("method", "kind"),
     [
-        "streamingllm:16",
-        "streamingllm:16,own_prefill=true",
-        "snapkv:16,window=8",
-        "quest:16,page=8",
-        "retrieval:16,every=5",
+        ("streamingllm:16", "self"),
+        ("streamingllm:16,own_prefill=true", "self"),
+        ("snapkv:16,window=8", "model"),
+        ("quest:16,page=8", "self"),
+        ("retrieval:16,every=5", "model"),
     ],
 )
 def test_long_generation(target: Model, small: Model, prompts: list[list[int]], method: str, kind: str) -> None:
     """Many times past every window, page and budget; no cache has a page to stay in."""
     batch = prompts[1:3]
-    out = run(target, batch, small if kind == "model" else None, new=400, gamma=4, draft_kv=method)
-    assert out.tokens == run(target, batch, new=400).tokens
+    out = run(target, batch, small if kind == "model" else None, new=150, gamma=4, draft_kv=method)
+    assert out.tokens == run(target, batch, new=150).tokens
 
 
 LAYERS = {
@@ -174,14 +173,8 @@ def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[l
 
 def test_a_draft_that_reads_everything_is_always_accepted(target: Model, prompts: list[list[int]]) -> None:
     """A budget above the context makes every view the full one."""
-    for method in (
-        "streamingllm:200",
-        "streamingllm:200,own_prefill=true",
-        "snapkv:200,window=8",
-        "quest:200,page=8",
-        "topk:200",
-        "retrieval:200,every=2",
-    ):
+    sparse = ("streamingllm:200", "streamingllm:200,own_prefill=true", "snapkv:200,window=8", "topk:200")
+    for method in (*sparse, "quest:200,page=8", "retrieval:200,every=2"):
         out = run(target, prompts, gamma=5, draft_kv=method)
         assert sum(out.histogram[:-1]) == 0, method
 

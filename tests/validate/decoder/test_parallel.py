@@ -17,7 +17,7 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.shard import Shard
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate.tiny_spec import tiny_spec
 
@@ -50,7 +50,7 @@ with joined(2, torch.device("cpu")) as shard:
 """
 
 
-def run(case: dict[str, Any], shard: Shard) -> list[list[int]]:
+def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
     from perfmodel.validate.decoder.parallel import for_draft
 
     case = dict(case)
@@ -87,20 +87,20 @@ def test_two_processes_give_the_tokens_of_one() -> None:
     assert [process.returncode for process in started] == [0, 0], done[0][1][-2000:] + done[1][1][-2000:]
     first, second = (json.loads(out) for out, _ in done)
     assert first == second, "both ranks must take the same decisions"
-    alone = [run(case, Shard()) for case in CASES]
+    alone = [run(case, RankShard()) for case in CASES]
     for case, ours, theirs in zip(CASES, first, alone, strict=True):
         assert ours == theirs, case
 
 
 def test_kv_heads_are_split_or_replicated() -> None:
-    assert [Shard(rank, 2).kv_heads(8) for rank in range(2)] == [(0, 4), (4, 8)]
-    assert [Shard(rank, 8).kv_heads(2) for rank in range(8)] == [(0, 1)] * 4 + [(1, 2)] * 4
+    assert [RankShard(rank, 2).kv_heads(8) for rank in range(2)] == [(0, 4), (4, 8)]
+    assert [RankShard(rank, 8).kv_heads(2) for rank in range(8)] == [(0, 1)] * 4 + [(1, 2)] * 4
 
 
 @pytest.mark.parametrize(("size", "what"), [(3, "num_attention_heads"), (8, "num_attention_heads")])
 def test_a_size_that_does_not_divide_is_refused(size: int, what: str) -> None:
     with pytest.raises(InputError, match=f"--tp: must divide {what} of tiny"):
-        Shard(0, size).check(tiny_spec())
+        RankShard(0, size).check(tiny_spec())
 
 
 def test_another_number_of_processes_is_refused() -> None:

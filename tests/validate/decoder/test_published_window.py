@@ -10,12 +10,11 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.kv import KVLayout, parse_kv
 from perfmodel.specs.model import RopeScaling
-from perfmodel.validate.decoder.attention import Attention
-from perfmodel.validate.decoder.cache import RollingCache
-from perfmodel.validate.decoder.drafts import ModelDraft
+from perfmodel.validate.decoder.attention import FoldedAttention
+from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.kv import streamingllm
-from perfmodel.validate.decoder.kv.streamingllm import RollingView
+from perfmodel.validate.decoder.kv.streamingllm import RollingCache, RollingView
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
@@ -42,10 +41,10 @@ class Account:
 
     def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         """x [n, heads, d] at `positions` [n]: pairs of dimensions as complex numbers."""
-        frequencies = self.model.frequencies
-        half = len(frequencies)
+        rotary = self.model.rotary(70 + NEW)
+        frequencies, half = rotary.frequencies, len(rotary.frequencies)
         turn = torch.polar(torch.ones(1, dtype=torch.float64), positions[:, None].double() * frequencies)
-        pair = torch.complex(x[..., :half], x[..., half : 2 * half]) * turn[:, None] * self.model.rope_scale
+        pair = torch.complex(x[..., :half], x[..., half : 2 * half]) * turn[:, None] * rotary.scale
         return torch.cat((pair.real, pair.imag, x[..., 2 * half :]), -1)
 
     def run(self, tokens: list[int]) -> Tensor:
@@ -85,7 +84,7 @@ class Account:
 
 
 def view_of(made: Decoder) -> RollingView:
-    assert isinstance(made.draft, ModelDraft)
+    assert isinstance(made.draft, ModelDrafter)
     assert isinstance(made.draft.view, RollingView)
     return made.draft.view
 
@@ -100,9 +99,16 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("layers", MODELS)
-@pytest.mark.parametrize(("budget", "sinks", "chunk"), [(24, 4, 128), (24, 4, 7), (16, 0, 5), (9, 1, 8), (200, 4, 30)])
-@pytest.mark.parametrize("kind", ["self", "model"])
+@pytest.mark.parametrize(
+    ("budget", "sinks", "chunk", "kind", "layers"),
+    [
+        (24, 4, 128, "self", "llama"),
+        (24, 4, 7, "model", "yarn, part of a head rotates"),
+        (16, 0, 5, "self", "yarn, part of a head rotates"),
+        (9, 1, 8, "model", "llama"),
+        (200, 4, 30, "self", "llama"),
+    ],
+)
 @torch.inference_mode()
 def test_drafts_are_drawn_from_what_the_account_says(
     make_model: Callable[..., Model],
@@ -154,22 +160,21 @@ def test_nothing_is_read_of_what_was_refused(target: Model, small: Model, prompt
         made = make_decoder(target, asked, small if kind == "model" else None)
         state = made.start(prompts, 40)
         draft = made.draft
-        assert isinstance(draft, ModelDraft)
+        assert isinstance(draft, ModelDrafter)
         assert isinstance(draft.view.source, RollingCache)
         for _ in range(8):
-            for written in (draft.view.source.kv, draft.passes._k, draft.passes._v):
+            for written in (draft.view.source.kv, draft.passes.scratch):
                 written.mul_(1e6 if spoil else 1)
             made.iterate(state)
         histograms.append(state.histogram.tolist())
     assert histograms[0] == histograms[1]
 
 
-class Counting:
-    """An `Attention` that adds up pairs of a query and a cached or new token that it was given, for one layer."""
+class Counting(FoldedAttention):
+    """Attention that adds up pairs of a query and a cached or new token that it was given, for one layer."""
 
-    name = "counting"
-
-    def __init__(self, inner: Attention) -> None:
+    def __init__(self, inner: FoldedAttention) -> None:
+        super().__init__("math")
         self.inner, self.pairs = inner, 0
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, span, new_k: Tensor, new_v: Tensor, sees=None) -> Tensor:  # type: ignore[no-untyped-def]
@@ -181,7 +186,7 @@ class Counting:
 def test_a_windowed_prefill_is_linear_in_the_prompt_and_small(small: Model) -> None:
     """At most budget + chunk pairs for each token, and no memory that grows with the prompt."""
     held = []
-    for context in (300, 1200):
+    for context in (200, 600):
         made = make_decoder(small, Request(1, context, 8, 2, draft_kv="streamingllm:24,own_prefill=true"))
         view = view_of(made)
         view.attention = counting = Counting(view.attention)

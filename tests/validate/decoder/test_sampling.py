@@ -14,20 +14,18 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import (
-    Accepted,
+    AcceptedTokens,
     Sampling,
-    Script,
     accept_greedy,
     accept_sampled,
     draw,
     race,
-    scripted_weights,
 )
+from perfmodel.validate.decoder.script import Script, scripted_weights
 from perfmodel.validate.decoder.topology import Topology
-from perfmodel.validate.decoder.tree import TreeDecoder
 from perfmodel.validate.decoder.tree_sampling import accept_tree_sampled
-from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
 from perfmodel.validate.studies.train import causal
+from tests.validate.decoder.methods import watched
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
 
@@ -62,8 +60,7 @@ def agrees(counts: np.ndarray, probabilities: np.ndarray) -> float:
     return float(chisquare(observed[wanted > 0], wanted[wanted > 0]).pvalue)
 
 
-@pytest.mark.parametrize("gamma", range(9))
-@pytest.mark.parametrize("temperature", [0.7, 1.3])
+@pytest.mark.parametrize(("gamma", "temperature"), [(0, 1.3), (1, 0.7), (3, 1.3), (8, 0.7)])
 def test_sequences_are_distributed_as_direct_sampling(
     models: tuple[Model, Model], gamma: int, temperature: float
 ) -> None:
@@ -93,10 +90,10 @@ def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_k
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
 
 
-TREES = {"chain": "1x1x1", "binary": "2x2x1", "star": "4", "all": "5x1", "wide": "3x2"}
+TREES = {"binary": "2x2x1", "all": "5x1", "wide": "3x2"}
 
 
-@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.3), Sampling(1.0, 0.8)], ids=["0.7", "1.3", "top-p"])
+@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(0.8, 0.8)], ids=["1.3", "top-p"])
 @pytest.mark.parametrize("shape", TREES)
 def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], shape: str, sampling: Sampling) -> None:
     """Several candidates for each token, drawn without replacement; with top-p more than the draft's distribution has.
@@ -108,15 +105,15 @@ def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], s
         gamma = depths(tree)[-1]
         asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling=sampling, tree=tree)
         made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
+        counter = watched(made)
         out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
         codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
         assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
-        assert isinstance(made, TreeDecoder)
-        assert all(made.counts().taken[:2]), "children of the first ranks must be accepted"
+        assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
 
 
-@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.3), Sampling(1.0, 0.8)], ids=["0.7", "1.3", "top-p"])
-@pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (1, 2), (2, 2), (2, 3)])
+@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(0.8, 0.8)], ids=["1.3", "top-p"])
+@pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (2, 3)])
 def test_two_levels_are_distributed_as_direct_sampling(
     models: tuple[Model, Model], inner: int, gamma: int, sampling: Sampling
 ) -> None:
@@ -133,11 +130,11 @@ def test_two_levels_are_distributed_as_direct_sampling(
         inner_gamma=inner,
     )
     made = make_decoder(models[0], asked, models[1])
+    counter = watched(made)
     out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
-    assert isinstance(made, TwoLevelDecoder)
-    counts = made.counts()
+    counts = counter.counts
     assert all(counts.inner[:2])
     assert 0 < counts.complete < counts.iterations
 
@@ -172,7 +169,7 @@ def test_a_walk_is_fair_at_every_node(parents: tuple[int, ...], support: int) ->
 
     The draft's distributions have `support` tokens, sometimes fewer than there are children to draw.
     """
-    tree, runs, vocab = Topology(parents, torch.device("cpu")), 60_000, 4
+    tree, runs, vocab = Topology(parents, torch.device("cpu")), 20_000, 4
     generator = torch.Generator().manual_seed(len(parents) + support)
     table = torch.rand(vocab + 1, 2, vocab, generator=generator, dtype=torch.float64) ** 2
     table[:, 1, support:] = 0
@@ -252,7 +249,7 @@ def test_accept_greedy_by_hand() -> None:
 
 
 def counts_of(script: Script, batch: int) -> torch.Tensor:
-    judged = Accepted(*torch.zeros(2, batch, dtype=torch.int64))
+    judged = AcceptedTokens(*torch.zeros(2, batch, dtype=torch.int64))
     return script.instead_of(judged, torch.Generator().manual_seed(0)).count
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.text import Bytes, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
+from perfmodel.validate.decoder.text import HuggingFace, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
 from tests.validate.tiny_folder import BOS, EOS, UNKNOWN, WORDS, write_folder
 
 
@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, target: Model) -> Path:
 @pytest.fixture(scope="module")
 def reader(folder: Path, target: Model) -> Tokenizer:
     found = tokenizer(target.spec, folder)
-    assert found is not None
+    assert isinstance(found, HuggingFace)
     return found
 
 
@@ -40,12 +40,12 @@ def test_a_chat_template(reader: Tokenizer) -> None:
     assert reader.decode(tokens).split()[3:5] == ["the", "of"]
     assert reader.decode(tokens).endswith("you <unk>")
     with pytest.raises(InputError, match="--chat: needs a chat template"):
-        Bytes().chat("x")
+        Tokenizer().chat("x")
 
 
 def test_bytes(make_model: Callable[..., Model], target: Model, tmp_path: Path) -> None:
     reader = tokenizer(make_model(vocab_size=256).spec, None)
-    assert isinstance(reader, Bytes)
+    assert isinstance(reader, Tokenizer)
     assert reader.decode(reader.encode("é\n")) == "é\n"
     assert reader.decode([255]) == "\ufffd"
     assert tokenizer(target.spec, tmp_path) is None

@@ -17,16 +17,19 @@ from perfmodel.kv import KVLayout, method, parse_kv
 from perfmodel.kv import names as method_names
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.drafts import ModelDraft
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.drafts import ModelDrafter
+from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
 from perfmodel.validate.decoder.kv.quest import QuestView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
 from perfmodel.validate.decoder.model import Model, Projected
+from perfmodel.validate.decoder.pointwise import Rotary
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
+from tests.validate.decoder.methods import METHODS
 
 LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
 
@@ -47,7 +50,7 @@ def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
 
 def view(method: str, source: KVCache) -> View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
-    made = kv.view(parse_kv(method), source, chosen, NEW, GAMMA)
+    made = kv.view(parse_kv(method), Runner(None, source, chosen, Rotary(torch.ones(D // 2))), NEW, GAMMA)  # type: ignore[arg-type]
     made.build(observed(made.window, source.k.dtype))
     return made
 
@@ -342,7 +345,7 @@ SPARSE = ["streamingllm:32", "snapkv:64,window=8", "retrieval:32,every=2", "ques
 
 
 @pytest.mark.parametrize("method", SPARSE)
-@pytest.mark.parametrize("lengths", [[0, 0, 0], [0, 1, 0]])
+@pytest.mark.parametrize("lengths", [[0, 0, 0], [0, 1, 0], [1, 1, 3]])
 def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: list[int]) -> None:
     """Its cache lags by a token."""
     source = cache(lengths)
@@ -360,15 +363,6 @@ def test_a_separate_draft_follows_a_prompt_of_one_token(
     plain = make_decoder(target, Request(1, 1, 20)).generate([[7]], 20).tokens
     request = Request(1, 1, 20, 2, "model", method, tree=tree)
     assert make_decoder(target, request, small).generate([[7]], 20).tokens == plain
-
-
-@pytest.mark.parametrize("method", SPARSE)
-def test_one_token_prompts(method: str) -> None:
-    source = cache([1, 1, 3])
-    made = view(method, source)
-    torch.testing.assert_close(attended(made), attended(view("full", source)))
-    grow(source, made, GROWTH)
-    torch.testing.assert_close(attended(made), attended(view("full", source)))
 
 
 def test_what_is_not_run_is_marked_predicted_only() -> None:
@@ -398,8 +392,28 @@ def test_a_separate_draft_selects_by_the_last_tokens_that_its_cache_holds(target
     for tokens, kind, draft in ((prompt, "model", target), (prompt[:-1], "self", None)):
         made = make_decoder(target, Request(1, len(tokens), 4, 2, kind, method), draft)
         made.start([tokens], 4)
-        assert isinstance(made.draft, ModelDraft)
+        assert isinstance(made.draft, ModelDrafter)
         views.append(made.draft.view)
     assert torch.equal(views[0].lengths, views[1].lengths)
     for one, other in zip(*((view.k[..., :12, :], view.v[..., :12, :]) for view in views), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@torch.inference_mode()
+def test_a_view_states_all_that_iterations_change(target: Model, method: str) -> None:
+    """A snapshot brings back every number and every small tensor; the large ones are contents."""
+    made = make_decoder(target, Request(2, 20, 60, 3, draft_kv=method, script=(0, 1, 2, 1)))
+    snapshot, view = Snapshot(DecoderRun(made, start_random(made, 20, 60))), made.models[0].view
+
+    def small() -> dict[str, object]:
+        held = {name: torch.as_tensor(value) for name, value in vars(view).items() if isinstance(value, (int, Tensor))}
+        return {name: value.tolist() for name, value in held.items() if value.numel() <= 256}
+
+    before = small()
+    for _ in range(2):
+        for _ in range(7):
+            made.iterate(snapshot.runs[0].state)
+        assert method in ("full", "quest:24,page=4", "topk:24", "quantized,bits=4") or small() != before
+        snapshot.restore()
+        assert small() == before

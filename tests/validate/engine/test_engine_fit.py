@@ -195,10 +195,11 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = engine([timing(b, 1024.0, k) for b in (1.0, 8.0) for k in (0, 3)])
-    from perfmodel.validate.engine.record import EnginePoint, header, text_of
+    from perfmodel.validate.engine.record import EnginePoint, header
+    from perfmodel.validate.harness.journal import as_record, encode
 
     points = [EnginePoint.of(str(n), t).model_dump_json(exclude_defaults=True) for n, t in enumerate(rows)]
-    Path("x.json").write_text(text_of(header("a", SUBJECT), points))
+    Path("x.json").write_text(as_record(encode(header("a", SUBJECT)), points))
     ask = ["validate", "engine", "--model", "llama-3.1-8b", "--hardware", "h100", "--results", str(tmp_path / "out")]
     assert run([*ask, *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())

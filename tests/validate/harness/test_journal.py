@@ -25,7 +25,7 @@ def begun(folder: Path, rows: int = 3) -> Path:
     return path
 
 
-@pytest.mark.parametrize("cut", range(1, 40))
+@pytest.mark.parametrize("cut", [1, 2, 9, 20, 39])
 def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path: Path, cut: int) -> None:
     from perfmodel.validate.harness.journal import Journal
 
@@ -98,12 +98,11 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
     from perfmodel.validate.harness.journal import Journal
-    from perfmodel.validate.harness.recorder import Recorder
 
-    recorder = Recorder(Journal.resume(begun(tmp_path)))
-    assert recorder.done == {"k0", "k1", "k2"}
-    recorder.add("new", {"value": 1})
-    path = recorder.finish()
+    journal = Journal.resume(begun(tmp_path))
+    assert journal.keys() == {"k0", "k1", "k2"}
+    journal.add({"key": "new", "value": 1})
+    path = journal.finish()
     assert path.name == "run.json"
     assert '{"key":"k1","value":0.3333333333333333}' in path.read_text(encoding="utf-8")
 

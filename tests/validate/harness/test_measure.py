@@ -118,7 +118,7 @@ def test_out_of_memory_is_a_row(tmp_path: Path) -> None:
 
 def many(folder: Path) -> Path:
     """Enough rows that a kill lands between two of them, on a machine that is busy too."""
-    block = {**BLOCK, "context": [64, 96, 128, 160, 192, 224], "gamma": [1, 2, 3, 4]}
+    block = {**BLOCK, "context": [64, 96, 128], "gamma": [1, 2, 3]}
     return write(folder, grid=[block], protocol={"iterations": 4})
 
 
@@ -171,7 +171,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     for line in whole[1:]:
         assert text.count(line) == 1  # byte for byte, and once
     keys = [row.key for row in read_record(path).rows]
-    assert len(keys) == len(set(keys)) == 96
+    assert len(keys) == len(set(keys)) == 36
     first = [json.loads(line)["key"] for line in whole[1:]]
     assert keys[: len(first)] == first
 

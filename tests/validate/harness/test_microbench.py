@@ -240,14 +240,14 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
     """Ranks agree before they count calls together, so that none waits for one that has gone on."""
     import torch
 
-    from perfmodel.validate.decoder.shard import Shard
+    from perfmodel.validate.decoder.shard import RankShard
     from perfmodel.validate.harness.clock import clock_for
-    from perfmodel.validate.harness.group import Group
+    from perfmodel.validate.harness.group import RankGroup
     from perfmodel.validate.harness.micro.grid import Job
     from perfmodel.validate.harness.micro.kernels import KernelMaker
     from perfmodel.validate.harness.micro.run import time_job
 
-    class Pair(Group):
+    class Pair(RankGroup):
         """This rank is fine or not; the other one failed."""
 
         def all_true(self, mine: bool) -> bool:
@@ -261,7 +261,7 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
     cpu = torch.device("cpu")
     maker, clock = KernelMaker(plan, cpu, torch.bfloat16), clock_for(cpu)
     for rows, cause in ((4, "failed on another rank"), (-1, "")):
-        row = time_job(maker, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(Shard(0, 2)))
+        row = time_job(maker, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(RankShard(0, 2)))
         assert row["status"] == "failed"
         assert cause in row["error"]
     assert told == [True, False]

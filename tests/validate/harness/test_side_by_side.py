@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.speculative import Generation
 from perfmodel.validate.harness.side_by_side import compare, difference, run
 
 

@@ -14,7 +14,15 @@ from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
-from perfmodel.validate.studies.train import MAX_CONTEXT, Recipe, Stage, Trainer, evaluate, save, specification
+from perfmodel.validate.studies.train import (
+    MAX_CONTEXT,
+    Stage,
+    Trainer,
+    TrainingRecipe,
+    evaluate,
+    save,
+    specification,
+)
 
 CPU = torch.device("cpu")
 
@@ -46,7 +54,7 @@ def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch:
 
 
 def test_the_stages_follow_the_time() -> None:
-    recipe = Recipe()
+    recipe = TrainingRecipe()
     assert recipe.stage(0.0).context == 512
     assert recipe.stage(0.999).context == MAX_CONTEXT
     assert recipe.rate(recipe.warmup / 2) == pytest.approx(0.5)
@@ -56,15 +64,15 @@ def test_the_stages_follow_the_time() -> None:
 
 def test_a_rehearsal_is_short_throughout() -> None:
     """Most of its time went to held-out text of 8192 bytes."""
-    assert Recipe().evaluated() == [1024, 4096, MAX_CONTEXT]
-    assert Recipe(longest=2000).evaluated() == [1024, 2000]
-    short = Recipe(longest=256)
+    assert TrainingRecipe().evaluated() == [1024, 4096, MAX_CONTEXT]
+    assert TrainingRecipe(longest=2000).evaluated() == [1024, 2000]
+    short = TrainingRecipe(longest=256)
     assert {short.stage(share / 100).context for share in range(100)} == {256}
     assert short.evaluated() == [256]
 
 
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
-    trainer = Trainer(Recipe(stages=[Stage(0, 64, 2)]), CPU)
+    trainer = Trainer(TrainingRecipe(stages=[Stage(0, 64, 2)]), CPU)
     losses = [trainer.step(0.3) for _ in range(12)]
     assert losses[0] > 7
     assert losses[-1] < losses[0] - 1.5
@@ -110,10 +118,10 @@ def test_the_committed_checkpoint_predicts_text_it_was_not_trained_on() -> None:
 def test_every_draft_cache_has_observed_acceptance() -> None:
     """On held-out text every cache with an eighth of the context is often right, and none changes a token."""
     model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float64)
-    prompts, new = data.held_out_prompts(2, 512), 40
-    plain = make_decoder(model, Request(2, 512, new, attention="sdpa")).generate(prompts, new)
-    for method in every_method(512, 4):
-        out = make_decoder(model, Request(2, 512, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
+    prompts, new = data.held_out_prompts(2, 320), 24
+    plain = make_decoder(model, Request(2, 320, new, attention="sdpa")).generate(prompts, new)
+    for method in every_method(320, 4):
+        out = make_decoder(model, Request(2, 320, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
         assert out.tokens == plain.tokens, method
         assert 1.5 < out.tokens_per_iteration <= 5, method
     assert len(every_method(512, 4, slides=True)) == len(every_method(512, 4)) - 1 == len(kv.names())

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
-from perfmodel.validate.decoder.attention import Attention
-from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.kv.base import View
+from perfmodel.validate.decoder.runner import Runner
 
 __all__ = ["View", "every_method", "names", "view", "view_class"]
 
@@ -43,6 +42,6 @@ def view_class(method: KVMethod) -> type[View]:
     return next(c for c in views if (getattr(c, "method", None), c.own_prefill) == runs)
 
 
-def view(method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int) -> View:
-    """A view of `source` by method, with room for `new_tokens`; an iteration commits at most max_accepted + 1."""
-    return view_class(method)(method, source, attention, new_tokens, max_accepted)
+def view(method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> View:
+    """A view of a runner's cache, with room for `new_tokens`; an iteration commits at most max_accepted + 1."""
+    return view_class(method)(method, runner, new_tokens, max_accepted)

@@ -6,7 +6,9 @@ step; `commit` follows a verification. Adding a view is adding a file with the n
 # ruff: noqa: B027 - what a view has nothing to do for, it leaves as it is
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,13 +16,21 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
-from perfmodel.validate.decoder.attention import Attention, Span
-from perfmodel.validate.decoder.cache import KVCache, allocate, pick_tokens, write_tokens
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.cache import KVCache, pick_tokens, write_tokens
+from perfmodel.validate.decoder.memory import allocate
+from perfmodel.validate.decoder.runner import Observed, Runner
+
+
+class ViewState(NamedTuple):
+    """tensors: those of a view that iterations change in place; numbers: the host's, by attribute."""
+
+    tensors: tuple[Tensor, ...] = ()
+    numbers: Mapping[str, int] = MappingProxyType({})
 
 
 class View(ABC):
-    """Base of all views. `source` is the cache that the draft's keys and values come from."""
+    """Base of all views. `source` is the runner's cache, which the draft's keys and values come from."""
 
     method: ClassVar[str]
     window: int = 0
@@ -30,18 +40,16 @@ class View(ABC):
     own_prefill: ClassVar[bool] = False
     """Whether its keys and values come from passes over the view itself, those over the prompt included."""
 
-    def __init__(
-        self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
-    ) -> None:
-        self.source, self.attention, self.max_accepted = source, attention, max_accepted
-        self.budget: int | None = getattr(method, "budget", None)
+    def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
+        self.source, self.attention, self.max_accepted = runner.cache, runner.attention, max_accepted
+        self.budget: int | None = method.budget
 
-    def build(self, observed: Observed | None) -> None:
+    def build(self, observed: Observed) -> None:
         """Set up from the prompts, which are committed in the source."""
 
     @abstractmethod
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """As `Attention`, over what this view selects of the committed tokens and over the new ones."""
+        """As `FoldedAttention`, over what this view selects of the committed tokens and over the new ones."""
 
     def begin(self) -> None:
         """Called before the draft steps of an iteration: one span serves all its layers and steps."""
@@ -56,6 +64,10 @@ class View(ABC):
     def tighten(self) -> None:
         """Bring host-side bounds down to the lengths; the one place where a view may wait for the device."""
 
+    def state(self) -> ViewState:
+        """What iterations change, but for contents (copied keys and values, and what is computed from them)."""
+        return ViewState()
+
 
 class Packed(View):
     """A view with a cache of its own, of `slots` tokens, and one slot more for what is to be thrown away.
@@ -64,17 +76,14 @@ class Packed(View):
     keys carry their positions.
     """
 
-    def __init__(
-        self, method: KVMethod, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int, slots: int
-    ) -> None:
-        super().__init__(method, source, attention, new_tokens, max_accepted)
-        layers, batch, heads, _, d = source.k.shape
-        self.slots = slots
-        shape, device = (2, layers, batch, heads, slots + 1, d), source.k.device
-        self.kv = allocate("draft KV cache", shape, device, source.k.dtype)
+    def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int, slots: int) -> None:
+        super().__init__(method, runner, new_tokens, max_accepted)
+        (layers, batch, heads, _, d), device = self.source.k.shape, self.source.k.device
+        self.slots, self.bound = slots, 0
+        shape = (2, layers, batch, heads, slots + 1, d)
+        self.kv = allocate("draft KV cache", shape, device, self.source.k.dtype)
         self.k, self.v = self.kv[0], self.kv[1]
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
-        self.bound = 0
         self._span = Span(self.lengths, 0)
 
     def raise_bound(self, bound: int) -> None:
@@ -91,6 +100,10 @@ class Packed(View):
         tokens = self.source.read(self.source.positions(start, slot.shape[1]))
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
         write_tokens(self.kv.flatten(0, 1), self.source.rows, torch.where(keep, slot, self.slots), tokens)
+
+    def state(self) -> ViewState:
+        """Lengths and their bound."""
+        return ViewState((self.lengths,), {"bound": self.bound})
 
     def begin(self) -> None:
         """One span for all layers and steps of the iteration."""

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.quantized import Quantized
-from perfmodel.validate.decoder.attention import Attention
-from perfmodel.validate.decoder.cache import KVCache, allocate, write_tokens
+from perfmodel.validate.decoder.cache import write_tokens
 from perfmodel.validate.decoder.kv.base import View, only
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.memory import allocate
+from perfmodel.validate.decoder.runner import Observed, Runner
 
 SCALE = torch.float16
 
@@ -17,20 +17,18 @@ class QuantizedView(View):
 
     method = "quantized"
 
-    def __init__(
-        self, method: Quantized, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
-    ) -> None:
-        d = source.k.shape[-1]
+    def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
+        source, d = runner.cache, runner.cache.k.shape[-1]
         only(method, "bits", method.bits, method.bits in (4, 8) and (method.bits == 8 or d % 2 == 0))
         only(method, "group", method.group, method.group is None or d % method.group == 0)
         only(method, "shared", method.shared, not method.shared)
-        super().__init__(method, source, attention, new_tokens, max_accepted)
+        super().__init__(method, runner, new_tokens, max_accepted)
         self.bits, self.group = int(method.bits), method.group or d
         shape, device, what = source.kv.shape[:-1], source.k.device, "quantised draft KV cache"
         self.codes = allocate(what, (*shape, d * self.bits // 8), device, torch.uint8)
         self.scales = allocate(what, (*shape, d // self.group, 2), device, SCALE)
 
-    def build(self, observed: Observed | None) -> None:
+    def build(self, observed: Observed) -> None:
         """Quantise the prompts, layer by layer and sequence by sequence (what it takes on the way is large)."""
         bound = self.source.bound
         tokens, codes, scales = (part.flatten(0, 2)[:, :, :bound] for part in (self.source.kv, self.codes, self.scales))

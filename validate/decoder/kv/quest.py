@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.quest import Quest
-from perfmodel.validate.decoder.attention import Attention, Span, fold
-from perfmodel.validate.decoder.cache import KVCache, pick_tokens
+from perfmodel.validate.decoder.attention import Span, fold
+from perfmodel.validate.decoder.cache import pick_tokens
 from perfmodel.validate.decoder.kv.base import View, by_pages
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class QuestView(View):
@@ -16,16 +16,15 @@ class QuestView(View):
     method = "quest"
     by_query = True
 
-    def __init__(
-        self, method: Quest, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
-    ) -> None:
-        super().__init__(method, source, attention, new_tokens, max_accepted)
+    def __init__(self, method: Quest, runner: Runner, new_tokens: int, max_accepted: int) -> None:
+        super().__init__(method, runner, new_tokens, max_accepted)
+        source = runner.cache
         layers, batch, heads, capacity, d = source.k.shape
         self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)
         shape = (layers, batch, heads, self.pages + 1, d)
         self.low, self.high = (torch.empty(shape, dtype=source.k.dtype, device=source.k.device) for _ in "lh")
 
-    def build(self, observed: Observed | None) -> None:
+    def build(self, observed: Observed) -> None:
         """Bounds of the prompts' pages, layer by layer; those of an earlier prompt are forgotten."""
         most = torch.finfo(self.low.dtype).max
         self.low.fill_(most)

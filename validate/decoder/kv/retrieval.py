@@ -4,10 +4,9 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.retrieval import Retrieval
-from perfmodel.validate.decoder.attention import Attention, fold
-from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.kv.base import Packed, by_pages, only
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.attention import fold
+from perfmodel.validate.decoder.kv.base import Packed, ViewState, by_pages, only
+from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class RetrievalView(Packed):
@@ -19,23 +18,22 @@ class RetrievalView(Packed):
     method = "retrieval"
     window = 1
 
-    def __init__(
-        self, method: Retrieval, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
-    ) -> None:
+    def __init__(self, method: Retrieval, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         only(method, "keep_means", method.keep_means, method.keep_means)
+        source = runner.cache
         chunks = -(-source.capacity // method.chunk) + 1
         layers, batch, heads, _, d = source.k.shape
-        super().__init__(method, source, attention, new_tokens, max_accepted, slots=method.budget)
+        super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
         self.chunk, self.every, self.chosen = method.chunk, method.every, method.budget // method.chunk
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=source.k.dtype, device=source.k.device)
-        self.latest: Tensor | None = None
+        self.latest = torch.empty(0)
+        """Queries [layers, batch, heads, 1, head_dim]."""
         self._unseen = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
         self.iteration = 0
 
-    def build(self, observed: Observed | None) -> None:
+    def build(self, observed: Observed) -> None:
         """Sum the keys of every chunk, then choose by the last prompt token."""
-        assert observed is not None, "retrieval needs the queries of the prompts' last tokens"
         self.sums.zero_()
         for layer, keys in enumerate(self.source.k):
             pages, valid = by_pages(keys, self.source, self.chunk)
@@ -45,7 +43,6 @@ class RetrievalView(Packed):
         self._rebuild()
 
     def _rebuild(self) -> None:
-        assert self.latest is not None
         lengths, device = self.source.lengths, self.source.k.device
         filled = -(-lengths // self.chunk)
         self.raise_bound(self.source.bound)
@@ -66,6 +63,11 @@ class RetrievalView(Packed):
         self.lengths.copy_(torch.minimum(chosen * self.chunk - (-lengths) % self.chunk, lengths))
         self.since.zero_()
 
+    def state(self) -> ViewState:
+        """Also the query that chooses next, what was replaced, and when to choose."""
+        packed = super().state()
+        return ViewState((*packed.tensors, self.since, self.latest), {**packed.numbers, "iteration": self.iteration})
+
     def begin(self) -> None:
         """The queries of the next pass are kept for the next rebuild."""
         super().begin()
@@ -73,7 +75,7 @@ class RetrievalView(Packed):
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the packed tokens."""
-        if self._unseen and self.latest is not None:
+        if self._unseen:
             self.latest[layer].copy_(q[:, :, -1:])
             self._unseen -= 1
         return super().attend(layer, q, new_k, new_v, sees)

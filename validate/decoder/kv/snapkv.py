@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.kv.snapkv import SnapKV
-from perfmodel.validate.decoder.attention import Attention, fold
-from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.attention import fold
 from perfmodel.validate.decoder.kv.base import Packed
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class SnapView(Packed):
@@ -18,17 +17,14 @@ class SnapView(Packed):
 
     method = "snapkv"
 
-    def __init__(
-        self, method: SnapKV, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
-    ) -> None:
+    def __init__(self, method: SnapKV, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.window, self.kernel, self.kept = method.window, method.kernel, method.budget
         slots = method.budget + new_tokens + max_accepted + 1
-        super().__init__(method, source, attention, new_tokens, max_accepted, slots=slots)
+        super().__init__(method, runner, new_tokens, max_accepted, slots=slots)
         self._less = 0
 
-    def build(self, observed: Observed | None) -> None:
+    def build(self, observed: Observed) -> None:
         """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
-        assert observed is not None, "SnapKV needs the queries of the prompts' last tokens"
         self.raise_bound(min(self.source.bound, self.kept))
         layers = self.k.shape[0] if self.source.bound else 0  # a separate draft lags: of one token it holds none
         for layer in range(layers):

@@ -1,18 +1,28 @@
 """Attention sinks and a sliding window, in a ring buffer: the target's own keys, or as published, the draft's."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
-from perfmodel.validate.decoder import rope
-from perfmodel.validate.decoder.attention import Attention
-from perfmodel.validate.decoder.cache import KVCache, RollingCache
-from perfmodel.validate.decoder.kv.base import Packed, only
-from perfmodel.validate.decoder.runner import Observed
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.kv.base import Packed, ViewState, only
+from perfmodel.validate.decoder.pointwise import rotate
+from perfmodel.validate.decoder.runner import Observed, Runner
 
 WINDOW_CHUNK = 128
 """Prompt tokens that are run through a window at a time; the last of them sees as many beyond the budget."""
+
+
+class RollingCache(KVCache):
+    """The latest `capacity` tokens alone: what older ones are needed for, a view must have copied."""
+
+    def slot(self, positions: Tensor) -> Tensor:
+        """Token t lies where token t - capacity lay."""
+        return positions % self.capacity
 
 
 class StreamingView(Packed):
@@ -23,9 +33,7 @@ class StreamingView(Packed):
 
     method = "streamingllm"
 
-    def __init__(
-        self, method: StreamingLLM, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
-    ) -> None:
+    def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         only(method, "copy", method.copy, method.copy)
         self.sinks, self.ring = method.sinks, method.budget - method.sinks
         if self.ring <= max_accepted:
@@ -33,9 +41,9 @@ class StreamingView(Packed):
             raise InputError(
                 f"--draft-kv: streamingllm: budget must be above sinks + gamma ({least}), given {method.budget}"
             )
-        super().__init__(method, source, attention, new_tokens, max_accepted, slots=method.budget)
+        super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
 
-    def build(self, observed: Observed | None) -> None:
+    def build(self, observed: Observed | None = None) -> None:
         """Gather the sinks and, for each slot of the ring, the latest token that belongs there."""
         last = self.source.lengths[:, None] - 1
         ring = torch.arange(self.ring, device=last.device)
@@ -71,18 +79,30 @@ class RollingView(StreamingView):
 
     own_prefill = True
 
-    def __init__(
-        self, method: StreamingLLM, source: KVCache, attention: Attention, new_tokens: int, max_accepted: int
-    ) -> None:
-        assert isinstance(source, RollingCache)
-        super().__init__(method, source, attention, new_tokens, max_accepted)
-        self.frequencies, self.chunk = source.frequencies, min(WINDOW_CHUNK, self.ring)
+    def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
+        super().__init__(method, runner, new_tokens, max_accepted)
+        self.rotary, self.chunk = replace(runner.rotary, scale=1.0), min(WINDOW_CHUNK, self.ring)
         self.sink_keys = torch.zeros_like(self.k[..., : self.sinks, :])
         """At their own positions: rotating what was rotated before would add up the rounding."""
 
-    def build(self, observed: Observed | None) -> None:
-        """As after a prompt of which the source has all tokens that are kept; see `drafts.windowed_prefill`."""
-        super().build(observed)
+    def read(self, tokens: Tensor, lengths: Tensor, run: Callable[[Tensor], object]) -> None:
+        """Run prompts tokens [batch, longest] of `lengths` [batch] through the view itself, a chunk at a time.
+
+        A chunk sees what the view keeps of the tokens before it, and itself: O(longest x budget), memory for one chunk.
+        """
+        self.source.set_lengths(torch.zeros_like(lengths), 0)
+        self.build()
+        for start in range(0, tokens.shape[1], self.chunk):
+            part = tokens[:, start : start + self.chunk]
+            count = (lengths - start).clamp(0, part.shape[1])
+            self.begin()
+            run(part)
+            self.source.advance(count, part.shape[1])
+            self.take(self.source.lengths - count, count, part.shape[1])
+
+    def build(self, observed: Observed | None = None) -> None:
+        """As after a prompt of which the source has all tokens that are kept."""
+        super().build()
         self.sink_keys.copy_(self.k[..., : self.sinks, :])
         self._move_sinks()
 
@@ -91,7 +111,12 @@ class RollingView(StreamingView):
         super().take(start, count, most)
         self._move_sinks()
 
+    def state(self) -> ViewState:
+        """Also the sinks, which are rotated anew whenever tokens are dropped."""
+        packed = super().state()
+        return ViewState((*packed.tensors, self.sink_keys), packed.numbers)
+
     def _move_sinks(self) -> None:
         dropped, now = (self.source.lengths - self.slots).clamp(min=0)[:, None], self.k[..., : self.sinks, :]
         self.sink_keys.copy_(torch.where(dropped[..., None, None] > 0, self.sink_keys, now))
-        now.copy_(rope.rotate(self.sink_keys, *rope.rotation(self.frequencies, dropped, now.dtype)))
+        now.copy_(rotate(self.sink_keys, *self.rotary.turns(dropped, now.dtype)))

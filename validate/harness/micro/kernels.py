@@ -13,10 +13,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.validate.decoder import backends, graphs, rope
+from perfmodel.validate.decoder import backends, graphs
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.pointwise import rotate
 from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.rope import rotary
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from perfmodel.validate.harness.micro.grid import Job, linear_shapes, shell_spec
@@ -115,10 +117,10 @@ class KernelMaker:
     def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
         q, k = self._random(tokens, heads, 1, head_dim), self._random(tokens, kv_heads, 1, head_dim)
         shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
-        frequencies = rope.inverse_frequencies(shell_spec(1, shape), self.device)
-        positions = torch.arange(tokens, device=self.device)[:, None]
-        cosine, sine = rope.rotation(frequencies, positions, self.dtype)
-        return Kernel(lambda i: (rope.rotate(q, cosine, sine), rope.rotate(k, cosine, sine)), 1, q.nbytes + k.nbytes)
+        turns = rotary(shell_spec(1, shape), self.device).turns(
+            torch.arange(tokens, device=self.device)[:, None], self.dtype
+        )
+        return Kernel(lambda i: (rotate(q, *turns), rotate(k, *turns)), 1, q.nbytes + k.nbytes)
 
     def _activation(self, inner: int, tokens: int, **_: int) -> Kernel:
         both = self._random(1, tokens, 2 * inner)

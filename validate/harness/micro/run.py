@@ -8,7 +8,7 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
-from perfmodel.validate.harness.group import Group
+from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.micro.grid import Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
@@ -42,7 +42,7 @@ def run_micro(
     if not wanted:
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
 
-    def prepare(device: torch.device, group: Group) -> Rows:
+    def prepare(device: torch.device, group: RankGroup) -> Rows:
         maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.weights]), clock_for(device)
         return [(job.key, partial(time_job, maker, job, clock, device, group)) for job in wanted]
 
@@ -59,7 +59,7 @@ def run_micro(
 
 @torch.inference_mode()
 def time_job(
-    maker: KernelMaker, job: Job, clock: Clock, device: torch.device, group: Group, samples: int = MIN_SAMPLES
+    maker: KernelMaker, job: Job, clock: Clock, device: torch.device, group: RankGroup, samples: int = MIN_SAMPLES
 ) -> Row:
     """One finished row: seconds per call, a stretch of calls a sample; as many calls on every rank."""
     base = {"kind": job.kind, "at": job.at}
@@ -90,7 +90,7 @@ def time_job(
     }
 
 
-def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, group: Group) -> int:
+def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, group: RankGroup) -> int:
     """So many calls that a stretch takes about `STRETCH_S`; the calls that find it out warm the kernel up.
 
     once: seconds of the very first call.

@@ -1,0 +1,43 @@
+"""What a decoder generated, and how often its draft tokens were accepted."""
+
+from dataclasses import dataclass
+
+from perfmodel.validate.decoder.state import State
+
+
+@dataclass(frozen=True)
+class Generation:
+    """tokens: what was generated, per sequence, an EOS included; histograms: per sequence, see `State`."""
+
+    tokens: list[list[int]]
+    histograms: list[list[int]]
+
+    @property
+    def histogram(self) -> list[int]:
+        """Iterations, over all sequences, in which 0, 1, ... gamma draft tokens were accepted."""
+        return [sum(counts) for counts in zip(*self.histograms, strict=True)]
+
+    @property
+    def iterations(self) -> int:
+        """Of the loop, until the last sequence was finished."""
+        return max(map(sum, self.histograms))
+
+    @property
+    def tokens_per_iteration(self) -> float:
+        """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without any."""
+        emitted = sum(max(0, len(row) - 1) for row in self.tokens)  # the first token is prefill's
+        return emitted / max(1, sum(self.histogram))
+
+    @property
+    def alpha(self) -> float | None:
+        """Rate at which a draft token is accepted if all before it were; None where none was drafted."""
+        accepted = sum(j * count for j, count in enumerate(self.histogram))
+        tried = accepted + sum(self.histogram[:-1])
+        return accepted / tried if tried and len(self.histogram) > 1 else None
+
+
+def collect(state: State, prompts: list[list[int]]) -> Generation:
+    """Bring the result to the host."""
+    rows, lengths = state.tokens.tolist(), state.length.tolist()
+    new = [row[len(prompt) : length] for row, prompt, length in zip(rows, prompts, lengths, strict=True)]
+    return Generation(new, state.histogram.tolist())

@@ -1,0 +1,47 @@
+"""Room for caches: allocated whole, or refused in one line."""
+
+import math
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from perfmodel.errors import InputError
+
+REMEDY = "lower batch, context or new tokens"
+
+
+def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Zeros of a shape. Raises InputError, naming `what`, where memory does not suffice."""
+    need_bytes = math.prod(shape) * dtype.itemsize
+    check_fits(what, need_bytes, device)
+    try:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise _too_large(what, need_bytes, device, REMEDY) from None
+
+
+def check_fits(what: str, need_bytes: float, device: torch.device, remedy: str = REMEDY) -> None:
+    """Refuse what a CPU's free memory cannot hold (there the allocation itself would succeed, and a later one fail)."""
+    if device.type == "cpu" and need_bytes > _free_bytes(device):
+        raise _too_large(what, need_bytes, device, remedy)
+
+
+def _too_large(what: str, need_bytes: float, device: torch.device, remedy: str) -> InputError:
+    free_gb = _free_bytes(device) / 1e9
+    return InputError(
+        f"{what}: must fit in the {free_gb:.1f} GB free on {device}, needs {need_bytes / 1e9:.1f} GB: {remedy}"
+    )
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Free memory of the device; of a host what can be had without swapping, file caches included."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        if "MemAvailable" in fields:
+            return int(fields["MemAvailable"].split()[0]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
