@@ -168,6 +168,9 @@ def _carried(a: Accepted) -> str:
 
 def engine(a: WhatIf) -> str:
     """The serving engine, or other stack, that the numbers are of."""
+    word, _, version = a.calibration.stack.partition(" ")
+    if a.calibration.rests_on:  # a serving engine
+        return f"{ENGINES[word]} {version}"
     return ENGINES[a.query.engine] if a.query.engine else a.calibration.stack
 
 

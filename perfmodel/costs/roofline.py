@@ -202,7 +202,7 @@ class Machine:
         if op.compute == "fp8":
             share = share * c.gemm_factor_fp8.value
         share = np.minimum(share, 1.0)
-        return self._byte_s / share, 1.0 / (self.peak(op.compute) * share)
+        return self._byte_s / share, 1.0 / (self.peak(op.compute) * (share * c.gemm_flops_factor.value))
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""

@@ -59,6 +59,10 @@ class EngineConstants(Frozen):
         Constant,
         Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales"),
     ] = ONE
+    gemm_flops_factor: Annotated[
+        Constant,
+        Declared("linear", "flops", "factor", "multiplies it where computing takes longer than loading"),
+    ] = ONE
     quantise_s: Annotated[
         Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
     ] = ABSENT

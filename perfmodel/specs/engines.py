@@ -3,6 +3,7 @@
 A calibration of kind ``kernels`` states what public kernel tables say of one device under one engine. The engine's own
 constants are declared once for all devices: for every engine, by GPU architecture, by engine, and by engine and
 architecture, the later before the earlier. Each states a constant of the calibration or multiplies the kernels' value.
+What moved with an engine's versions is a factor on that, from a version on.
 """
 
 import datetime
@@ -37,15 +38,20 @@ Constants = dict[str, Stated]
 class Engine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
-    errors: of predictions, by what was held out.
+    versions: those of the rows, the newest last. drifts: version -> factors on constants from it on, until a later one
+    states the same. drafts, longest_tokens: kinds of draft, and the longest context, of the iterations. errors: of
+    predictions, by what was held out.
     """
 
     title: str
-    versions: str
+    versions: tuple[str, ...] = Field(min_length=1)
+    drifts: dict[str, Constants] = Field(default_factory=dict)
     constants: Constants = Field(default_factory=dict)
     architectures: dict[str, Constants] = Field(default_factory=dict)
     measured: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     speculating: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    drafts: tuple[str, ...] = ()
+    longest_tokens: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     errors: dict[Relation, dict[Quantity, Scatter]]
 
 
@@ -53,11 +59,14 @@ class Engines(Frozen):
     """``hardware/engines.yaml``. Parameters of `fit`, those of an iteration, are places in it: ``all.draft_pass_s``.
 
     acceptance: how far tokens per iteration are off, by position held out, for each e-fold of drafted tokens that
-    their constant acceptance is carried beyond where it was measured.
+    their constant acceptance is carried beyond where it was measured. unseen_draft: how far ratios are off with all
+    rows of a kind of draft held out. unseen_context: the same of long contexts, for each e-fold beyond the longest.
     """
 
     fitted_on: tuple[str, ...]
     acceptance: Scatter
+    unseen_draft: Scatter
+    unseen_context: Scatter
     date: datetime.date
     graph_tokens: tuple[int, int] | None = None
     constants: Constants
@@ -72,9 +81,20 @@ class Engines(Frozen):
             places |= {f"{architecture}.{name}": stated for name, stated in constants.items()}
         for word, engine in self.engines.items():
             places |= {f"{word}.{name}": stated for name, stated in engine.constants.items()}
+            for since, constants in engine.drifts.items():
+                places |= {f"{word}{DRIFT}{since}.{name}": stated for name, stated in constants.items()}
             for architecture, constants in engine.architectures.items():
                 places |= {f"{word}.{architecture}.{name}": stated for name, stated in constants.items()}
         return places
+
+    def drifted(self, engine: str, version: str) -> dict[str, Stated]:
+        """Name of each constant that moved with an engine's versions -> its factor in this one."""
+        of: dict[str, dict[str, Stated]] = {}
+        for since, constants in self.engines[engine].drifts.items():
+            for name, stated in constants.items():
+                of.setdefault(name, {})[since] = stated
+        newest = {name: newest_until(known, version) for name, known in of.items()}
+        return {name: of[name][since] for name, since in newest.items() if since is not None}
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
         """Name of each constant that this engine has on this architecture -> its place."""

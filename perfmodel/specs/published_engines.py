@@ -47,6 +47,7 @@ class DecodeRow:
 class EngineSpeculationRow:
     """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
 
+    running, step_running: sequences that ran at a time, on average, in an iteration and in a baseline step.
     A chain drafts `steps` tokens (`topk` 1); otherwise a tree of `verified_tokens`, its root included. positions:
     share of iterations that accept a first token, a second, ..., with slashes. None: the source does not say.
     """
@@ -64,6 +65,7 @@ class EngineSpeculationRow:
     kv_dtype: str
     batch: int
     running: float | None
+    step_running: float | None
     context_tokens: float | None
     task: str
     draft: str

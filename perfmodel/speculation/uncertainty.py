@@ -60,7 +60,8 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
-    variance = parameter_variance(scenario, batch, context, gammas) + scatter.deviation**2
+    beyond = np.asarray(machine.calibration.unseen_log_error(scenario.draft.kind, context))[..., None]
+    variance = parameter_variance(scenario, batch, context, gammas) + scatter.deviation**2 + beyond**2
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
 

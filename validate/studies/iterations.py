@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
+from perfmodel.drafts import kinds
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published_engines import EngineSpeculationRow, ServedRow, engine_speculation, served, step_law
 from perfmodel.speculation.scenario import Scenario
@@ -39,7 +40,8 @@ class Iteration:
     """One measured ratio. study, group: rows that err together; spread: by how much.
 
     A chain of `steps` drafted tokens has a `width` of 1 and verifies one token more; a tree drafts up to `width` tokens
-    in each step after the first. gained: tokens per iteration where the row has a speedup, gained / ratio.
+    in each step after the first. step_batch: sequences of the baseline step. gained: tokens per iteration where the row
+    has a speedup, gained / ratio.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Iteration:
     version: str
     query: Query
     batch: float
+    step_batch: float
     context: float
     steps: int
     width: int
@@ -58,9 +61,10 @@ class Iteration:
     gained: float | None = None
 
     @property
-    def verified_tokens(self) -> float:
-        """Of all sequences."""
-        return self.batch * self.verified
+    def kind(self) -> str:
+        """Of its draft."""
+        word = self.query.draft.partition(":")[0]
+        return word if word in kinds() else "model"
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class IterationGroup:
     scenario: Scenario
     index: NDArray[np.intp]
     batch: Array
+    step_batch: Array
     context: Array
     steps: int
     width: int
@@ -85,7 +90,7 @@ class IterationGroup:
                 s.draft_pass_s(batch, context, float(self.width)) - s.draft_pass_s(batch, context)
             )
         iteration = drafting + s.target_pass_s(batch, context, float(self.verified)) + s.overhead_s(batch, context)
-        return np.asarray(iteration / s.target_pass_s(batch, context))
+        return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
 
 
 class Iterations:
@@ -114,8 +119,11 @@ class Iterations:
         # a scenario's shards are worked out once: what they depend on is the decoding's
         nothing = {p.place: p.expected for p in self.parameters}
         scenario = with_calibration(resolve(r.query), constants.calibration({**nothing, **self._decoding}))
-        batch, context = np.array([r.batch for r in rows]), np.array([r.context for r in rows])
-        return IterationGroup(constants, scenario, np.array(index), batch, context, r.steps, r.width, r.verified)
+        batch, step_batch, context = (
+            np.array([getattr(r, n) for r in rows]) for n in ("batch", "step_batch", "context")
+        )
+        drafted = r.steps, r.width, r.verified
+        return IterationGroup(constants, scenario, np.array(index), batch, step_batch, context, *drafted)
 
     def off(self, values: Values) -> Array:
         """Logarithm of predicted over measured ratio."""
@@ -168,6 +176,7 @@ def _served(row: ServedRow, name: str, group: str, ratio: float, spread: Spread)
         version=row.stack,
         query=query,
         batch=float(row.batch),
+        step_batch=float(row.batch),
         context=NAMED_CONTEXT,
         steps=row.gamma,
         width=1,
@@ -194,12 +203,13 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
     )
     return Iteration(
         name=row.id,
-        study=row.source.split(" ")[0],
+        study=row.source.partition(" ")[0].partition("@")[0],
         group=f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel} {row.draft} gamma {row.steps}",
         engine=row.engine,
         version=version_of(row),
         query=query,
         batch=batch_of(row),
+        step_batch=row.step_running or batch_of(row),
         context=context,
         steps=row.steps,
         width=row.topk,

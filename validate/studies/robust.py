@@ -64,8 +64,8 @@ def parts_of(
     lines: list[Array] = []
     soft: list[float] = []
     by_kind: dict[Hashable, dict[Hashable, list[int]]] = {}
-    for i in np.flatnonzero(train):
-        by_kind.setdefault(kinds[i], {}).setdefault(groups[i], []).append(int(i))
+    for i in map(int, np.flatnonzero(train)):
+        by_kind.setdefault(kinds[i], {}).setdefault(groups[i], []).append(i)
     for within in by_kind.values():
         means, deviations = [], []
         for index in within.values():

@@ -82,8 +82,8 @@ class FittedConstants:
             word, _, since = p.scope.partition(DRIFT)
             if since and word == engine:
                 dated.setdefault(p.name, {})[since] = p
-        drifts = (of[since] for of in dated.values() if (since := newest_until(of, version)) is not None)
-        return cls(kernels, chosen, tuple(drifts))
+        newest = ((of, newest_until(of, version)) for of in dated.values())
+        return cls(kernels, chosen, tuple(of[since] for of, since in newest if since is not None))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
