@@ -8,12 +8,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Floats = Array | float
+LARGE = 4096
+"""Numbers in an array from which on results go into one that is there, so that a pass over a surface stays in cache."""
 Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cost:
     """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``; costs add.
+
+    Never changed once made; not frozen since every answer makes some sixty of these and of `Op`, which freezing slows.
 
     flops: multiply and add count as 2; matrix products and attention only (element-wise FLOPs never limit a pass).
     weight_bytes: parameters read. kv_bytes: cached keys and values read. activation_bytes: everything else that
@@ -39,7 +43,7 @@ class Cost:
         return self.weight_bytes + self.kv_bytes + self.activation_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Op:
     """One kind of operation, summed over the layers that have it.
 
@@ -50,7 +54,7 @@ class Op:
     packed_weights: weight values that must be unpacked, columns: output columns of all GEMMs, quantisations: kernels
     that quantise their inputs (linear ops only). expert_layers: layers of routed experts that the op is part of. rows:
     tokens that each GEMM runs for, or work items that attention is cut for, with those that fill up a CUDA graph. form:
-    number format of the weights, or of the cache.
+    number format of the weights, or of the cache. stacked: several ops of one format on a leading axis, for their sum.
     """
 
     name: str
@@ -69,3 +73,14 @@ class Op:
     longest: Floats = 1.0
     cache: Literal["heads", "latent", "state"] = "heads"
     form: str = "bf16"
+    stacked: bool = False
+
+
+def onto(fresh: Floats, more: Floats) -> Floats:
+    """The sum; into `fresh`, which nobody else holds, where that saves a large array."""
+    if not isinstance(fresh, np.ndarray) or fresh.size <= LARGE:
+        return fresh + more
+    if isinstance(more, np.ndarray) and np.broadcast_shapes(fresh.shape, more.shape) != fresh.shape:
+        return fresh + more
+    fresh += more
+    return fresh

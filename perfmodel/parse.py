@@ -14,7 +14,7 @@ from perfmodel.errors import InputError, refuse
 
 MAX_VALUES = 1_000_000
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
-_COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,6})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
+_COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,12})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
 _ONE = "a positive whole number such as 8 or 32k (32768)"
 _ALLOWED = "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, LOW..HIGHxFACTOR"
@@ -50,7 +50,7 @@ def parse_count(given: object, flag: str, least: int = 1, allowed: str = _ONE) -
 
     Raises InputError for anything else and below `least`.
     """
-    number = _exact(given) if isinstance(given, str) else _real(given)
+    number = amount(given) if isinstance(given, str) else _real(given)
     if number is None and (several := len(items(given))) > 1:
         raise InputError(f"{flag}: must be one value here, given {several}; `perfmodel sweep` takes lists")
     if number is None or number != math.floor(number) or number < least:
@@ -124,8 +124,8 @@ def parse_methods(given: object, flag: str = "--draft-kv") -> tuple[str, ...]:
     return methods
 
 
-def _exact(text: str) -> float | None:
-    """The number of a text; None where it is none."""
+def amount(text: str) -> float | None:
+    """The number that a text such as 8, 1.5, 32k or 1e5 is (``k`` is 1024, ``m`` 1048576); None where it is none."""
     match = _COUNT.fullmatch(text.strip().lower())
     if match is None:
         return None

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfmodel.answers.answer import Answer, Room, Step
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.candidates import AdviseQuery, Skip, find_candidates
 from perfmodel.answers.prices import Fronts, Priced, PricedPoint, best, fits, front, price
@@ -152,7 +152,7 @@ def advise(question: AdviseQuery) -> Advice:
 def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
     s, batch, gamma, context = chosen.candidate.scenario, float(chosen.batch), chosen.gamma, float(query.context)
     room = memory_of(s, batch, context, float(gamma), float(query.memory_fraction))
-    return warnings(s, batch, context, gamma, Room.of(room))
+    return warnings(s, batch, context, gamma, room.single())
 
 
 def _gain(a: PricedPoint, b: PricedPoint, query: AdviseQuery) -> float:
@@ -187,7 +187,7 @@ def _reason(
     query: AdviseQuery, chosen: PricedPoint, ranked: list[PricedPoint], would_pay: tuple[BreakEven, ...]
 ) -> str:
     stops = f"batch {chosen.batch}: {_stops(query, chosen)}"
-    limiter = Step.of(chosen.candidate.scenario.target_step(float(chosen.batch), float(query.context))).limiter
+    limiter = str(chosen.candidate.scenario.target_step(float(chosen.batch), float(query.context)).limiter)
     if chosen.gamma:
         return f"{reason(_prediction(chosen, query), limiter)}; {stops}"
     rival = next((p for p in ranked if p.gamma), None)

@@ -7,9 +7,6 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
-from perfmodel.costs.roofline import PassTime
-from perfmodel.speculation.capacity import Memory
-
 SCHEMA_VERSION = 2
 T = TypeVar("T")
 
@@ -86,61 +83,6 @@ class Rows(Answer, Sequence[T], Generic[T]):
 
     def _repr_html_(self) -> str:
         return _table(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One pass of a point, in seconds of the whole group; fields as `costs.roofline.PassTime` has them."""
-
-    lower_s: float
-    serial_s: float
-    predicted_s: float
-    param_load_s: float
-    kv_load_s: float
-    flop_s: float
-    activation_s: float
-    comm_s: float
-    fixed_s: float
-    terms_s: dict[str, float]
-    limiter: str
-
-    @classmethod
-    def of(cls, time: PassTime) -> "Step":
-        """From a pass whose times are single numbers."""
-        names = [f.name for f in fields(cls) if f.name not in ("terms_s", "limiter")]
-        found: dict[str, Any] = {name: float(getattr(time, name)) for name in names}
-        found["terms_s"] = {name: float(spent) for name, spent in time.terms.items()}
-        return cls(**found, limiter=str(time.limiter))
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Memory of a point: bytes on the fullest device of the group, batches in whole sequences (0: not even one)."""
-
-    weight_bytes: float
-    kv_bytes: float
-    draft_weight_bytes: float
-    draft_kv_bytes: float
-    available_bytes: float
-    fits: bool
-    max_batch: int
-    ar_max_batch: int
-
-    @classmethod
-    def of(cls, memory: Memory) -> "Room":
-        """From the memory of a single point."""
-        sizes = {f.name: float(getattr(memory, f.name)) for f in fields(cls) if f.name.endswith("_bytes")}
-        return cls(
-            **sizes,
-            fits=bool(memory.fits),
-            max_batch=int(memory.max_batch),
-            ar_max_batch=int(memory.ar_max_batch),
-        )
-
-    def shortage(self, batch: float) -> tuple[str, ...]:
-        """The sentence that this batch does not fit, or nothing where it does."""
-        said = f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest that does is "
-        return () if self.fits else (f"{said}{self.max_batch}",)
 
 
 def _nested(value: Any) -> bool:

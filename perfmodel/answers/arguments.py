@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
 from pathlib import Path
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, overload
 
 from perfmodel.errors import as_names, in_names, refuse, unknown_name
@@ -25,6 +25,7 @@ from perfmodel.parse import (
     parse_number,
     parse_numbers,
     parse_span,
+    parse_switch,
     parse_text,
 )
 from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
@@ -38,6 +39,8 @@ Numbers = Number | Sequence[Number]
 Names = str | Sequence[str]
 Read = Callable[[Any, str], Any]
 COUNTS, TOKENS = "COUNTS", "TOKENS"
+TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
+"""Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
 """What a self-draft reads where the question leaves it open: one that reads the whole cache can never pay, and this is
 the method and budget of most acceptances in ``results/published``."""
@@ -73,8 +76,9 @@ def _span(given: Any, flag: str) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _text(given: object, flag: str) -> tuple[str]:
-    return (parse_text(given, flag),)
+def texts(given: Any, flag: str) -> tuple[str, ...]:
+    """Texts that may hold commas; none is fine."""
+    return tuple(parse_text(item, flag) for item in items(given))
 
 
 def path(given: object, flag: str) -> Path:
@@ -91,52 +95,46 @@ def value(given: Number) -> float:
 count, counts = parse_count, several(parse_counts)
 whole, gamma, gammas = _whole, parse_gamma, several(parse_gammas)
 number, numbers = parse_number, several(parse_numbers)
-names, methods, texts = several(parse_names), several(parse_methods), several(_text)
-QUESTION, DRAFT, ACCEPTANCE, FORMATS, ENGINE, OUTPUT = "Question", "Draft", "Acceptance", "Formats", "Engine", "Output"
-GROUPS = (QUESTION, DRAFT, ACCEPTANCE, FORMATS, ENGINE, OUTPUT)
-"""Headings of ``--help``, in this order."""
+names, methods = several(parse_names), several(parse_methods)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The least and the largest number, both allowed, and how a refusal words them."""
-
-    least: float
-    most: float
-    allowed: str = ""
-
-    def check(self, given: Any, flag: str) -> None:
-        """Refuse (InputError) a number, or one of several, outside; None is fine."""
-        for number in items(given):
-            if number is not None and not self.least <= number <= self.most:
-                raise refuse(flag, None, self.allowed or f"a number from {self.least:g} to {self.most:g}", number)
-
-
-POSITIVE = Limits(5e-324, 1.7976931348623157e308, "a finite number above 0")
-SHARE = Limits(0, 1)
+READERS: dict[Any, Read] = {
+    int: parse_count,
+    float: parse_number,
+    bool: parse_switch,
+    Path: path,
+    tuple[str, ...]: texts,
+    tuple[int, ...]: counts,
+    tuple[float, ...]: numbers,
+}
+"""Type of an argument -> how it is read where its declaration does not say; text for all others."""
+TINY, HUGE = 5e-324, 1.7976931348623157e308
+POSITIVE, SHARE = (TINY, HUGE), (0.0, 1.0)
+"""Limits of an argument: the least and the largest number, both allowed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Argument:
     """One argument: `help`, how its value is written on the command line, and more flags than the one of its name.
 
-    read: makes the value of what is given, or refuses it. many: the same for lists, where a command takes them.
+    read: makes the value of what is given, or refuses it; by default as its annotation says (`READERS`). many: the same
+    for lists, where a command takes them.
     repeated: a flag that may be given several times. default: how the default is shown. optional: None is a value.
-    limits, choices: what a value must be. group: its heading in ``--help``. flag: its name on the command line where
-    it is not that of the parameter. place: given by position, without a flag.
+    limits, choices: what a value must be (choices are its metavar too). flag: its name on the command line where that
+    is another than its own.
+    place: given by position, without a flag.
     """
 
     help: str
     metavar: str = ""
     also: str = ""
-    read: Read = parse_text
+    read: Read | None = None
     many: Read | None = None
     repeated: bool = False
     default: str | None = None
     optional: bool = False
-    limits: Limits | None = None
+    limits: tuple[float, float] | None = None
     choices: tuple[str, ...] = ()
-    group: str = QUESTION
     flag: str = ""
     place: bool = False
 
@@ -144,17 +142,33 @@ class Argument:
         """The flag of a parameter, as it is typed: ``--draft-kv`` of ``draft_kv``; its metavar where it has none."""
         return self.metavar if self.place else self.flag or flag(name)
 
+    @property
+    def allowed(self) -> str:
+        """The limits in words."""
+        low, high = self.limits or POSITIVE
+        noun = "whole number" if self.read in (parse_count, _whole) else "number"
+        ends = f"above 0{f' and at most {high:g}' * (high < HUGE)}" if low == TINY else f"from {low:g} to {high:.0f}"
+        return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
+
     def value(self, given: Any, name: str) -> Any:
         """What is given, read and checked. Raises InputError naming the flag of the parameter `name`."""
+        assert self.read is not None
         value, shown = self.read(given, self.named(name)), self.named(name)
         if self.limits is not None:
-            self.limits.check(value, shown)
+            within(value, shown, *self.limits, self.allowed)
         if self.choices and value not in self.choices:
             raise unknown_name(shown, name.replace("_", " "), value, self.choices)
         return value
 
     def __repr__(self) -> str:
         return repr(self.help)
+
+
+def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
+    """Refuse (InputError) a number, or one of several, outside low ... high, both included; None is fine."""
+    for number in items(given):
+        if number is not None and not low <= number <= high:
+            raise refuse(shown, None, allowed, number)
 
 
 def listed(alias: Any) -> Argument:
@@ -172,8 +186,7 @@ Model = Annotated[
     ),
 ]
 Hardware = Annotated[
-    str,
-    Argument("Device: a name of `perfmodel gpus list`, or a YAML file.", "NAME|PATH", "--gpu --device", many=names),
+    str, Argument("Device: a name of `perfmodel gpus list`, or a YAML file.", "NAME|PATH", "--gpu --device", many=names)
 ]
 Batch = Annotated[Number, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", count, counts)]
 Context = Annotated[
@@ -187,12 +200,10 @@ Gamma = Annotated[
 ]
 TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
 Draft = Annotated[
-    str,
-    Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model", group=DRAFT),
+    str, Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model")
 ]
 DraftTP = Annotated[
-    Number | None,
-    Argument("Devices of the draft.", "N", read=count, default="as --tp, or as many as it allows", group=DRAFT),
+    Number | None, Argument("Devices of the draft.", "N", read=count, default="as --tp, or as many as it allows")
 ]
 DraftKV = Annotated[
     str | None,
@@ -201,7 +212,6 @@ DraftKV = Annotated[
         "METHOD[:BUDGET]",
         many=methods,
         default=f"{SELF_DRAFT_KV} for --draft self, else full",
-        group=DRAFT,
     ),
 ]
 Alpha = Annotated[
@@ -213,35 +223,31 @@ Alpha = Annotated[
         number,
         numbers,
         limits=SHARE,
-        group=ACCEPTANCE,
     ),
 ]
 TokensPerIteration = Annotated[
-    Number | None,
-    Argument(
-        "Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", read=number, group=ACCEPTANCE
-    ),
+    Number | None, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", read=number)
 ]
-AcceptanceFile = Annotated[
-    str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE", group=ACCEPTANCE)
+AcceptanceFile = Annotated[str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE")]
+Task = Annotated[
+    str | None,
+    Argument(
+        "What text it is, where acceptance is looked up among published figures.",
+        "NAME",
+        choices=TASKS,
+        default="chat, with the spread between tasks",
+    ),
 ]
 Weights = Annotated[
-    str | None,
-    Argument(
-        "Weights: bf16, fp8, nvfp4, int4-g128, ...", "FORMAT", "--dtype", default="the checkpoint's", group=FORMATS
-    ),
+    str | None, Argument("Weights: bf16, fp8, nvfp4, int4-g128, ...", "FORMAT", "--dtype", default="the checkpoint's")
 ]
 DraftWeights = Annotated[
-    str | None,
-    Argument("The draft's weights.", "FORMAT", default="as --weights, else its checkpoint's", group=FORMATS),
+    str | None, Argument("The draft's weights.", "FORMAT", default="as --weights, else its checkpoint's")
 ]
 KVType = Annotated[
-    str | None,
-    Argument("KV cache: bf16, fp8, int8, ...", "FORMAT", "--kv-cache-dtype", default="the checkpoint's", group=FORMATS),
+    str | None, Argument("KV cache: bf16, fp8, int8, ...", "FORMAT", "--kv-cache-dtype", default="the checkpoint's")
 ]
-DraftKVType = Annotated[
-    str | None, Argument("The draft's KV-cache format.", "FORMAT", default="as --kv-dtype", group=FORMATS)
-]
+DraftKVType = Annotated[str | None, Argument("The draft's KV-cache format.", "FORMAT", default="as --kv-dtype")]
 KVReread = Annotated[
     Number | None,
     Argument(
@@ -249,8 +255,7 @@ KVReread = Annotated[
         "R",
         read=number,
         default="calibrated",
-        limits=Limits(1, 1025, "a number from 1 (the cache is read once) to gamma + 1"),
-        group=ENGINE,
+        limits=(1, MAX_GAMMA + 1),
     ),
 ]
 EngineName = Annotated[
@@ -260,80 +265,33 @@ EngineName = Annotated[
         "|".join(ENGINES) + "[@VERSION]",
         read=parse_engine,
         default=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
-        group=ENGINE,
     ),
 ]
 CalibrationName = Annotated[
-    str | None,
-    Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal", group=ENGINE),
+    str | None, Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal")
 ]
 ContextStd = Annotated[
     Number,
-    Argument(
-        "Standard deviation of --context over the sequences of a batch.",
-        "COUNT",
-        read=whole,
-        limits=Limits(0, 2**40, "0 or more tokens"),
-    ),
+    Argument("Standard deviation of --context over the sequences of a batch.", "COUNT", read=whole, limits=(0, 2**40)),
 ]
 AccountingName = Annotated[
-    str,
-    Argument(
-        "Do sequences advance each on its own, or all by the least?",
-        "|".join(get_args(Accounting)),
-        choices=get_args(Accounting),
-        group=ACCEPTANCE,
-    ),
+    str, Argument("Do sequences advance each on its own, or all by the least?", choices=get_args(Accounting))
 ]
 NewTokens = Annotated[
-    Number,
-    Argument(
-        "Tokens each sequence needs, for --accounting static.",
-        TOKENS,
-        read=count,
-        group=ACCEPTANCE,
-        limits=Limits(1, 100_000, "a whole number from 1 to 100000"),
-    ),
+    Number, Argument("Tokens each sequence needs, for --accounting static.", TOKENS, read=count, limits=(1, 100_000))
 ]
-KVPage = Annotated[
-    Number,
-    Argument(
-        "Tokens per page of the caches.",
-        TOKENS,
-        "--block-size",
-        count,
-        group=ENGINE,
-        limits=Limits(1, 2**20, "a whole number of tokens from 1 to 2^20"),
-    ),
-]
+KVPage = Annotated[Number, Argument("Tokens per page of the caches.", TOKENS, "--block-size", count, limits=(1, 2**20))]
 TopkReuse = Annotated[
     Number,
     Argument(
-        "Sparse attention: chosen tokens that the next query token chooses again.",
-        "SHARE",
-        read=number,
-        limits=SHARE,
-        group=ENGINE,
+        "Sparse attention: chosen tokens that the next query token chooses again.", "SHARE", read=number, limits=SHARE
     ),
 ]
 StateRollback = Annotated[
-    str,
-    Argument(
-        "Recurrent layers: verification keeps every state, or one.",
-        "|".join(get_args(Rollback)),
-        choices=get_args(Rollback),
-        group=ENGINE,
-    ),
+    str, Argument("Recurrent layers: verification keeps every state, or one.", choices=get_args(Rollback))
 ]
 MaxGamma = Annotated[
-    Number,
-    Argument(
-        "Longest draft that the search for the best one tries.",
-        "N",
-        read=whole,
-        group=DRAFT,
-        limits=Limits(0, MAX_GAMMA, f"a whole number from 0 to {MAX_GAMMA}"),
-    ),
+    Number, Argument("Longest draft that the search for the best one tries.", "N", read=whole, limits=(0, MAX_GAMMA))
 ]
 BatchRange = Annotated[
     tuple[float, float] | str,
@@ -343,14 +301,7 @@ BatchRange = Annotated[
 ]
 MemoryFraction = Annotated[
     Number,
-    Argument(
-        "Share of device memory that may be used.",
-        "SHARE",
-        "--gpu-memory-utilization",
-        number,
-        group=ENGINE,
-        limits=Limits(5e-324, 1, "a number above 0 and at most 1"),
-    ),
+    Argument("Share of device memory that may be used.", "SHARE", "--gpu-memory-utilization", number, limits=(TINY, 1)),
 ]
 
 
@@ -368,7 +319,15 @@ def _arguments(kind: Any) -> dict[str, Argument]:
 def declared_by(hint: Any) -> Argument | None:
     """The argument of an annotation, None where it has none."""
     notes = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)]
-    return replace(notes[0], optional=NoneType in get_args(_bare(hint))) if notes else None
+    if not notes:
+        return None
+    bare = _bare(hint)
+    kinds = [kind for kind in get_args(bare) if kind is not NoneType] if isinstance(bare, UnionType) else [bare]
+    read = notes[0].read or (READERS.get(kinds[0], parse_text) if len(kinds) == 1 else parse_text)
+    several = notes[0].repeated or kinds == [tuple[str, ...]]
+    return replace(
+        notes[0], read=read, repeated=several, optional=isinstance(bare, UnionType) and NoneType in get_args(bare)
+    )
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
@@ -397,7 +356,7 @@ class Question:
 
     def within(self, name: str, low: float, high: float, allowed: str) -> None:
         """Refuse a number that the rest of the question keeps in low ... high, both included; None is fine."""
-        Limits(low, high, allowed).check(getattr(self, name), flag(name))
+        within(getattr(self, name), flag(name), low, high, allowed)
 
     def as_dict(self) -> dict[str, Any]:
         """The question with all defaults, for the answer."""

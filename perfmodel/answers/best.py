@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.chain import Passes, gained_tokens, speedup
 from perfmodel.speculation.scenario import Scenario
 
 LARGEST = 256
@@ -32,8 +32,10 @@ def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: flo
     if top < 1:
         return None
     batches = np.arange(1.0, top + 1)
-    gained = speedups(scenario, batches, np.asarray(context), gammas)
-    baseline = batches / np.asarray(scenario.target_pass_s(batches, context))
+    passes = Passes(scenario, batches, np.asarray(context), gammas)
+    times = passes.times(scenario)
+    gained = speedup(gained_tokens(scenario, batches, gammas), *times, gammas).T
+    baseline = batches / np.broadcast_to(times[0], (1, top))[0]
     fits = memory_of(scenario, batches[:, None], context, gammas.astype(float), fraction).fits
     throughput = np.where(fits, baseline[:, None] * gained, 0.0)
     at, gamma = np.unravel_index(int(throughput.argmax()), throughput.shape)

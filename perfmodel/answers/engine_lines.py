@@ -12,10 +12,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfmodel.answers.draft_lengths import LengthTable
+from perfmodel.answers.runs_in import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs.engine_config import CHECKED, LOOKUP, AdaptiveConfig, ContextTable, SGLangFlags, VLLMConfig
+from perfmodel.specs.serving import serving_engines
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 
 NO_SPARSE = (
@@ -162,36 +164,34 @@ def _vllm(
 
 def _draft(draft: Draft, served: ServedTarget, path: str | None, notes: list[str]) -> tuple[str | None, str | None]:
     """vLLM's method and the draft's path; None with a note where there is no such thing."""
-    word = draft.name.partition(":")[0]
-    if draft.kv.name != "full" or word == "self":
+    word = draft_word(draft)
+    known = serving_engines()["vllm"].drafts.get(word)
+    if draft.kv.name != "full" or known is None:
         full = "a self-draft over the full cache is the target itself: nothing to serve"
         notes.append(full if word == "self" and draft.kv.name == "full" else NO_SPARSE)
+        return None, None
+    if known.until is not None:
+        notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no line for it")
         return None, None
     if word == "mtp":
         notes.append("MTP modules come with a target's checkpoint or not at all: make sure that this one has them")
     if word in ("ngram", "mtp"):
-        return word, None
+        return known.method, None
     if word == "suffix":
         notes.append("vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it")
         return None, None
-    if word == "medusa":
-        notes.append("vLLM dropped Medusa heads with 0.33: no line for it")
-        return None, None
-    if word in ("eagle", "dflash", "dspark"):
-        if path is None:
-            notes.append(f"which {word} head serves this target is yours to say: give --draft-path for a line")
-            return None, None
-        return ("eagle3" if word == "eagle" and getattr(draft, "features", 1) > 1 else word), path
-    if _foreign(draft, served):
+    if word in ("model", "parallel") and _foreign(draft, served):
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target {served.vocab_size}: "
             "engines verify drafts of the target's own vocabulary only"
         )
         return None, None
     if path is None:
-        notes.append(f"which checkpoint of {draft.model.name} drafts is yours to say: give --draft-path for a line")
+        own = word in ("model", "parallel")
+        which = f"checkpoint of {draft.model.name} drafts" if own else f"{word} head serves this target"
+        notes.append(f"which {which} is yours to say: give --draft-path for a line")
         return None, None
-    return "draft_model", path
+    return known.method, path
 
 
 def _foreign(draft: Draft, served: ServedTarget) -> bool:
@@ -239,12 +239,8 @@ def _sglang(
 
 def _algorithm(draft: Draft) -> str | None:
     """SGLang's name of a draft's kind; None where it has none."""
-    word = draft.name.partition(":")[0]
-    if word == "eagle":
-        return "EAGLE3" if getattr(draft, "features", 1) > 1 else "EAGLE"
-    if word in ("self", "medusa", "parallel", "suffix"):
-        return None
-    return {"ngram": "NGRAM", "mtp": "NEXTN", "dflash": "DFLASH", "dspark": "DSPARK"}.get(word, "STANDALONE")
+    known = serving_engines()["sglang"].drafts.get(draft_word(draft))
+    return None if known is None else known.method
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, gammas, value
 from perfmodel.answers.query import CommonOptions, Query, resolve
 from perfmodel.answers.rates import parse_chain_rate
@@ -134,7 +134,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     best = best_two_levels(small, sparse, batch, context, ones, twos, int(query.max_gamma))
     found = best.levels
     drafted = best.gamma_1 + best.gamma_2
-    room = Room.of(memory_of_both(small, sparse, batch, context, drafted, float(query.memory_fraction)))
+    room = memory_of_both(small, sparse, batch, context, drafted, float(query.memory_fraction)).single()
     return Hierarchy(
         batch=batch,
         context=context,

@@ -23,7 +23,7 @@ from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_switch
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.chain import Passes, gained_tokens, predict, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
@@ -141,12 +141,25 @@ def _gamma(query: Query) -> int:
 def context_lengths(
     scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
 ) -> ContextLengths:
-    """All three lengths for one batch, gamma and batch range."""
-    return ContextLengths(
-        memory_bound_context(scenario, batch),
-        break_even_context(scenario, batch, gamma),
-        inflection_context(scenario, gamma, batch_range),
-    )
+    """All three lengths for one batch, gamma and batch range; each round of their searches counts its passes once."""
+    if gamma == 0:
+        return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
+    smooth, batches, gammas = without_waves(scenario), batches_between(*batch_range), np.array([gamma])
+    loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
+    own = np.full(POINTS, batch)
+    sequences = np.concatenate((own, own, np.repeat(batches, POINTS)))
+    gained = gained_tokens(scenario, sequences, gammas)
+    for _ in range(ROUNDS):
+        contexts = np.concatenate((loading.grid, breaking.grid, np.tile(turning.grid, batches.size)))
+        passes = Passes(scenario, sequences, contexts, gammas)
+        load, compute = (
+            np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, :POINTS]
+            for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
+        )
+        loading.narrow(np.less(load, compute))
+        breaking.narrow(passes.speedups(scenario, gained)[0, POINTS : 2 * POINTS] >= 1.0)
+        turning.narrow(falls(passes.speedups(smooth, gained)[0, 2 * POINTS :].reshape(-1, POINTS)))
+    return ContextLengths(loading.found, breaking.found, turning.found)
 
 
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
@@ -181,17 +194,18 @@ def inflection_context(
     """
     if gamma == 0:
         return 1.0
-    low, high = batch_range
-    steps = max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1)
-    batches = np.geomspace(low, high, steps + 1)[:, None]
-    gammas = np.array([gamma])
-    smooth = without_waves(scenario)
+    batches, gammas, smooth = batches_between(*batch_range)[:, None], np.array([gamma]), without_waves(scenario)
+    return last_where(lambda context: falls(speedups(smooth, batches, context, gammas)[..., 0], tolerance))
 
-    def falls(context: NDArray[np.float64]) -> NDArray[np.bool_]:
-        surface = speedups(smooth, batches, context, gammas)[..., 0]
-        return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - 1e-12), axis=0)
 
-    return last_where(falls)
+def batches_between(low: float, high: float) -> NDArray[np.float64]:
+    """The batches at which an inflection is sought, in quarter octaves."""
+    return np.geomspace(low, high, max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1) + 1)
+
+
+def falls(surface: NDArray[np.float64], tolerance: float = 0.0) -> NDArray[np.bool_]:
+    """By context, whether the speedup falls anywhere along the batches, the first axis."""
+    return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - 1e-12), axis=0)
 
 
 def without_waves(scenario: Scenario) -> Scenario:
@@ -202,32 +216,52 @@ def without_waves(scenario: Scenario) -> Scenario:
     return with_calibration(scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": 0.0}))
 
 
+class ContextSearch:
+    """Seeks a context in 1 ... SEARCH_TO, on a log grid that is refined around where a property turns.
+
+    last: the context from which on the property is false to the end; else the first for which it holds.
+    """
+
+    def __init__(self, last: bool) -> None:
+        self._last = last
+        self.grid = np.geomspace(1.0, SEARCH_TO, POINTS)
+        self.found: float | None = None
+        self.settled = False
+
+    def narrow(self, holds: NDArray[np.bool_]) -> None:
+        """Take in where on the grid the property holds, and refine the grid unless that settles it."""
+        hits = np.flatnonzero(holds)
+        if self.settled:
+            return
+        if hits.size == 0:
+            self.found, self.settled = (float(self.grid[0]) if self._last else None), True
+        elif self._last and hits[-1] == POINTS - 1:
+            self.found, self.settled = None, True
+        elif not self._last and hits[0] == 0:
+            self.found, self.settled = float(self.grid[0]), True
+        else:
+            below = hits[-1] if self._last else hits[0] - 1
+            low, high = float(self.grid[below]), float(self.grid[below + 1])
+            self.found, self.grid = high, np.geomspace(low, high, POINTS)
+
+
+def _sought(last: bool, property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
+    search = ContextSearch(last)
+    for _ in range(ROUNDS):
+        search.narrow(property_of(search.grid))
+        if search.settled:
+            break
+    return search.found
+
+
 def first_where(holds: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
     """Smallest context in 1 ... SEARCH_TO for which `holds` (as seen on a log grid, then refined), or None."""
-    low, high = 1.0, SEARCH_TO
-    for _ in range(ROUNDS):
-        grid = np.geomspace(low, high, POINTS)
-        hits = np.flatnonzero(holds(grid))
-        if hits.size == 0:
-            return None
-        if hits[0] == 0:
-            return float(grid[0])
-        low, high = float(grid[hits[0] - 1]), float(grid[hits[0]])
-    return high
+    return _sought(False, holds)
 
 
 def last_where(fails: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
     """Context from which on `fails` is false up to SEARCH_TO, or None if it fails at the end."""
-    low, high = 1.0, SEARCH_TO
-    for _ in range(ROUNDS):
-        grid = np.geomspace(low, high, POINTS)
-        hits = np.flatnonzero(fails(grid))
-        if hits.size == 0:
-            return float(grid[0])
-        if hits[-1] == POINTS - 1:
-            return None
-        low, high = float(grid[hits[-1]]), float(grid[hits[-1] + 1])
-    return high
+    return _sought(True, fails)
 
 
 def closed_form_break_even(

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.answers.query import Query
-from perfmodel.kv import parse_kv
+from perfmodel.kv.base import KVMethod
 from perfmodel.specs.published import MeasuredPoint, published_points
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MeasuredFigure:
     """One figure: error is predicted / measured - 1."""
 
     predicted: float
@@ -31,22 +31,22 @@ class Measured:
     gamma: int | None
     notes: str
     fitted_on: bool
-    figures: dict[str, Figure]
+    figures: dict[str, MeasuredFigure]
 
 
 def measured(
-    asked: Query, seeks_best: bool, predicted: dict[str, float], fitted_on: tuple[str, ...]
+    asked: Query, kv: KVMethod, seeks_best: bool, predicted: dict[str, float], fitted_on: tuple[str, ...]
 ) -> tuple[Measured, ...]:
     """Rows of ``results/published`` with this device, model, draft, method, budget, batch, context and gamma.
 
-    asked: the question with its names resolved. seeks_best: it left gamma open, so that rows which state the best gamma
-    measured are shown too. predicted: by the name of the measured figure. Empty where nobody measured this.
+    asked: the question with its names resolved. kv: what its draft reads. seeks_best: it left gamma open, so that rows
+    which state the best gamma measured are shown too. predicted: by the name of the measured figure. Empty where nobody
+    measured this.
     """
     rows = _by_subject().get((asked.hardware, asked.tp, asked.model, asked.weights, asked.batch, asked.context), ())
     own_formats = asked.kv_dtype != "bf16" or asked.draft_kv_dtype != "bf16" or asked.draft_weights != asked.weights
     if not rows or own_formats:
         return ()
-    kv = parse_kv(asked.draft_kv or "full")
     drafted = (asked.draft, kv.name if kv.budget is None else f"{kv.name}:{kv.budget}", asked.tp)
     found = []
     for point in rows:
@@ -80,6 +80,8 @@ def _beside(point: MeasuredPoint, predicted: dict[str, float], fitted_on: bool) 
         notes=point.notes,
         fitted_on=fitted_on,
         figures={
-            name: Figure(here, clock, here / clock - 1.0) for name, (here, clock) in pairs.items() if clock is not None
+            name: MeasuredFigure(here, clock, here / clock - 1.0)
+            for name, (here, clock) in pairs.items()
+            if clock is not None
         },
     )

@@ -10,39 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats, Op
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.scenario import Scenario
-
-VLLM_GRAPH_SIZES = (1, 2, 4, *range(8, 513, 8))
-"""Token counts vLLM captures graphs for by default up to 512 (docs.vllm.ai, CompilationConfig)."""
-
-
-def padded(tokens: Floats, sizes: Sequence[int]) -> Array:
-    """Tokens of a pass rounded up to the next captured graph; beyond the largest they run as they are.
-
-    Raises InputError for sizes that do not rise from 1.
-    """
-    steps = np.asarray(sizes, float)
-    if steps.ndim != 1 or steps.size == 0 or steps[0] < 1 or np.any(np.diff(steps) <= 0):
-        raise refuse("--graph-sizes", None, "rising whole numbers from 1", list(sizes)[:4])
-    at = np.searchsorted(steps, np.asarray(tokens, float))
-    return np.where(at < steps.size, steps[np.minimum(at, steps.size - 1)], tokens)
-
-
-def graph_target_s(
-    scenario: Scenario, batch: Floats, context: Floats, query: Floats = 1.0, sizes: Sequence[int] = VLLM_GRAPH_SIZES
-) -> Floats:
-    """Target pass inside a CUDA graph: all ops but attention run the padded number of tokens."""
-    tokens = batch * np.asarray(query, float)
-    full = padded(tokens, sizes)
-    real = scenario.target_ops(batch, context, query)
-    wide = scenario.target_ops(full / query, context, query)
-    ops = [a if a.kind == "attention" else b for a, b in zip(real, wide, strict=True)]
-    return scenario.machine.predicted_s(ops, full)
 
 
 def mixed_target_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0) -> float:
@@ -82,7 +56,7 @@ def best_gamma(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[f
     return max(lengths, key=lambda gamma: mixed_speedup(scenario, contexts, alphas, gamma))
 
 
-def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, fraction: float) -> Memory:
+def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, fraction: float) -> Memory[Floats]:
     """`capacity.memory_of` for sequences of different contexts; the largest batches are of such a mixture."""
     at = np.asarray(contexts, float)
     each, baseline = (memory_of(scenario, 1.0, at, length, fraction) for length in (gamma, 0))
@@ -118,8 +92,9 @@ class Served:
     target_s and speedup are of the mixed batch as it stands, mean_target_s and mean_speedup of one at the mean context
     and with every sequence's tokens per iteration at their mean. tokens_as_admitted is the mean over requests, tokens
     over occupied slots (`tokens_per_slot_iteration`), tokens_static a batch that ends with its slowest request (None
-    for mixed acceptances). graph_target_s and graph_verify_s run padded_tokens and padded_verify tokens inside graphs,
-    at the mean context, verify_s the pass as it is. interleaved_s is None where the draft's passes cannot mix.
+    for mixed acceptances). At the mean context, graph_target_s and graph_verify_s run padded_tokens and padded_verify
+    tokens inside CUDA graphs, unpadded_target_s and unpadded_verify_s as many as there are, verify_s what the
+    calibration's engine does. interleaved_s is None where the draft's passes cannot mix.
     """
 
     target_s: float
@@ -134,6 +109,8 @@ class Served:
     padded_verify: float
     graph_target_s: float
     graph_verify_s: float
+    unpadded_target_s: float
+    unpadded_verify_s: float
     alternating_s: float
     interleaved_s: float | None
 
@@ -148,10 +125,13 @@ def served(
     contexts: Sequence[float],
     alphas: Sequence[float],
     gamma: int,
-    sizes: Sequence[int] = VLLM_GRAPH_SIZES,
+    sizes: Sequence[int] | None = None,
     new_tokens: int = 128,
 ) -> Served:
-    """All of that for one batch: a context and an alpha for each of its sequences. Raises InputError."""
+    """All of that for one batch: a context and an alpha for each of its sequences. Raises InputError.
+
+    sizes: tokens of the captured CUDA graphs; None: the engine's, or vLLM's where the calibration states none.
+    """
     batch, mean = float(len(contexts)), float(np.mean(contexts))
     kinds = [Acceptance.from_alpha(alpha) for alpha in alphas]
     each = [float(np.ravel(kind.tokens_per_iteration(gamma))[0]) for kind in kinds]
@@ -163,6 +143,8 @@ def served(
         mixed_passes = float(interleaved_s(scenario, batch, mean, gamma))
     except InputError:
         mixed_passes = None
+    captured = tuple(sizes or scenario.target_shard.graph_sizes or VLLM_GRAPH_SIZES)
+    graphs, bare = replace(scenario, graph_sizes=captured), replace(scenario, graph_sizes=())
     return Served(
         target_s=mixed_target_s(scenario, contexts),
         mean_target_s=baseline,
@@ -172,10 +154,12 @@ def served(
         tokens=tokens_per_slot_iteration(kinds, [1.0] * len(kinds), gamma),
         tokens_static=None if static is None else float(static),
         verify_s=float(scenario.target_pass_s(batch, mean, gamma + 1.0)),
-        padded_tokens=float(padded(batch, sizes)),
-        padded_verify=float(padded(batch * (gamma + 1.0), sizes)),
-        graph_target_s=float(graph_target_s(scenario, batch, mean, 1.0, sizes)),
-        graph_verify_s=float(graph_target_s(scenario, batch, mean, gamma + 1.0, sizes)),
+        padded_tokens=float(padded(batch, captured)),
+        padded_verify=float(padded(batch * (gamma + 1.0), captured)),
+        graph_target_s=float(graphs.target_pass_s(batch, mean)),
+        graph_verify_s=float(graphs.target_pass_s(batch, mean, gamma + 1.0)),
+        unpadded_target_s=float(bare.target_pass_s(batch, mean)),
+        unpadded_verify_s=float(bare.target_pass_s(batch, mean, gamma + 1.0)),
         alternating_s=alternating,
         interleaved_s=mixed_passes,
     )

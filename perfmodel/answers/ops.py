@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from perfmodel.answers.answer import Answer, Step
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import Argument, asks, value
 from perfmodel.answers.query import UNUSED, Query, resolve
 from perfmodel.answers.text import devices, limiter, seconds
-from perfmodel.costs.roofline import Machine
+from perfmodel.costs.roofline import Machine, PassTime
 from perfmodel.errors import unknown_name
 from perfmodel.operations import Op
 from perfmodel.speculation.chain import predict
@@ -61,7 +61,7 @@ class Ops(Answer):
     batch: float
     context: float
     ops: tuple[OpRow, ...]
-    total: Step
+    total: PassTime[float]
 
     def headline(self) -> str:
         """See `Answer.headline`."""
@@ -99,7 +99,7 @@ def ops(query: OpsQuery) -> Ops:
         batch=value(query.batch),
         context=value(query.context),
         ops=tuple(_row(machine, op) for op in listed),
-        total=Step.of(machine.time(listed, batch * tokens)),
+        total=machine.time(listed, batch * tokens).at(),
     )
 
 

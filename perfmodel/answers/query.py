@@ -4,13 +4,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from perfmodel.answers import arguments as arg
+from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
@@ -59,6 +59,7 @@ class Options(CommonOptions):
     draft_tp: arg.DraftTP = None
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
     accounting: arg.AccountingName = "ragged"
     new_tokens: arg.NewTokens = 128
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
@@ -157,9 +158,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         machine=Machine(gpu, found.calibration, tp, reread),
         precision=precision,
         draft=draft,
-        acceptance=_acceptance(query, target.name, draft.name, draft.kv.name, draft.kv.budget)
-        if acceptance is None
-        else acceptance,
+        acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,
         accounting=query.accounting,  # type: ignore[arg-type]  # checked when the question was made
         new_tokens=int(query.new_tokens),
         kv_page=int(query.kv_page),
@@ -187,7 +186,7 @@ def assumed(query: Query) -> tuple[str, ...]:
     return (f"draft_kv was not given: the self-draft reads {arg.SELF_DRAFT_KV}",)
 
 
-def _acceptance(query: Query, target: str, draft: str, kv_name: str, kv_budget: int | None) -> Acceptance:
+def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
     given = [n for n in ("alpha", "tokens_per_iteration", "acceptance") if getattr(query, n) is not None]
     if len(given) > 1:
         flags = " and ".join("--" + n.replace("_", "-") for n in given)
@@ -205,5 +204,9 @@ def _acceptance(query: Query, target: str, draft: str, kv_name: str, kv_budget: 
         return Acceptance.from_tokens_per_iteration(gained, gamma, source=f"{GIVEN}, by tokens per iteration")
     if query.gamma == 0:
         return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
-    rows = read_acceptance(query.acceptance) if query.acceptance is not None else None
-    return Acceptance.from_row(find_acceptance(target, draft, kv_name, kv_budget, float(query.context), rows))
+    rows = None
+    if query.acceptance is not None:
+        from perfmodel.specs.acceptance_file import read_acceptance
+
+        rows = read_acceptance(query.acceptance)
+    return measured_acceptance(query.model, target, draft, float(query.context), rows, query.task)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, counts, number, numbers, whole
 from perfmodel.answers.draft_lengths import (
     DEFAULT_HYSTERESIS,
@@ -215,7 +215,7 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
     batch, context = longest.ranges[-1].high, float(longest.context_high)
     gamma = max(t.max_tokens for t in tables)
     room = memory_of(scenario, float(batch), context, float(gamma), float(query.memory_fraction))
-    return warnings(scenario, batch, context, gamma, Room.of(room))
+    return warnings(scenario, batch, context, gamma, room.single())
 
 
 def _tables(

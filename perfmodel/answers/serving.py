@@ -4,9 +4,9 @@ from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, counts, numbers
-from perfmodel.answers.mixed import VLLM_GRAPH_SIZES, Served, best_gamma, mixed_memory, served
+from perfmodel.answers.mixed import Served, best_gamma, mixed_memory, served
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.text import times
 from perfmodel.errors import refuse
@@ -103,12 +103,11 @@ def serving(question: ServingQuery) -> Serving:
     at = [float(contexts[i % len(contexts)]) for i in range(batch)]
     rates = [alphas[i // len(contexts) % len(alphas)] for i in range(batch)]
     gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma))
-    sizes = VLLM_GRAPH_SIZES if question.graph_sizes is None else question.graph_sizes
     new_tokens = int(question.new_tokens)
-    found = served(scenario, at, rates, gamma, sizes, new_tokens)  # type: ignore[arg-type]  # text is read
-    room = Room.of(mixed_memory(scenario, at, gamma, float(query.memory_fraction)))
+    beside = served(scenario, at, rates, gamma, question.graph_sizes, new_tokens)  # type: ignore[arg-type]
+    room = mixed_memory(scenario, at, gamma, float(query.memory_fraction)).single()
     return Serving(
-        **{f.name: getattr(found, f.name) for f in fields(found)},
+        **{f.name: getattr(beside, f.name) for f in fields(beside)},
         batch=batch,
         contexts=contexts,
         alphas=alphas,

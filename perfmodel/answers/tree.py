@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.answer import Answer, Room
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, value, whole
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.rates import parse_tree_rates
@@ -105,7 +105,7 @@ def tree(question: TreeQuery) -> TreeAnswer:
     found = choose(scenario, acceptance, batch, context, size, levels)
     most = levels_within(scenario, acceptance, size, levels)
     shape = growth(acceptance, size, most).best(int(found.size), int(found.levels))
-    room = Room.of(memory_of(scenario, batch, context, shape.size - 1, float(query.memory_fraction)))
+    room = memory_of(scenario, batch, context, shape.size - 1, float(query.memory_fraction)).single()
     return TreeAnswer(
         batch=batch,
         context=context,

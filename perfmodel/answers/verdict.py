@@ -10,11 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from perfmodel.answers.answer import Room
 from perfmodel.answers.text import seconds
 from perfmodel.costs.roofline import LIMITERS
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.formats import weight_format
+from perfmodel.speculation.capacity import Memory
 from perfmodel.speculation.chain import Prediction
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import Interval, is_transferred
@@ -82,7 +82,7 @@ def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = 
     return "does_not_pay" if not gamma or high <= 1 else "too_close_to_call"
 
 
-def does_not_fit(room: Room, gamma: int, otherwise: Verdict) -> str:
+def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
     """What would hold of a point that does not fit: ``would pay: at most batch 6 fits``."""
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
     return f"{_WOULD[otherwise]}: {fits}" if gamma else fits
@@ -113,7 +113,7 @@ def reason(p: Prediction, limiter: str) -> str:
     )
 
 
-def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room: Room) -> tuple[str, ...]:
+def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room: Memory[float]) -> tuple[str, ...]:
     """What the user should know before believing the numbers."""
     notes: list[str] = []
     target, draft = scenario.target, scenario.draft

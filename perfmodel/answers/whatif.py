@@ -5,9 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from perfmodel.answers.answer import Answer, Room, Step
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.best import Best, best_batch
 from perfmodel.answers.inflection import ContextLengths, context_lengths, memory_bound_context
@@ -16,16 +14,18 @@ from perfmodel.answers.query import NO_ACCEPTANCE, Query, assumed, resolve
 from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
+from perfmodel.costs.roofline import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.stacks import engine_of
-from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,
     interval_of,
+    interval_of_speedup,
+    point_passes,
     ratio_log_error,
-    speedup_interval,
     step_log_error,
 )
 from perfmodel.speculation.workload import Workload
@@ -67,9 +67,9 @@ class WhatIf(Answer):
     query: Query
     verdict: Verdict
     reason: str
-    target_step: Step
-    draft_step: Step
-    verify_step: Step
+    target_step: PassTime[float]
+    draft_step: PassTime[float]
+    verify_step: PassTime[float]
     overhead_s: float
     cost_ratios: CostRatios
     acceptance: Accepted
@@ -88,7 +88,7 @@ class WhatIf(Answer):
     inflection: ContextLengths
     draft_setup_s: float
     break_even_new_tokens: int | None
-    memory: Room
+    memory: Memory[float]
     calibration: Calibrated
     warnings: tuple[str, ...]
     measured: tuple[Measured, ...] = ()
@@ -122,14 +122,12 @@ def whatif(query: Query) -> WhatIf:
     if scenario.acceptance.source == NO_ACCEPTANCE:
         with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
             scenario = resolve(replace(query, gamma=None))
-    max_gamma = int(query.max_gamma)
-    prediction = predict(scenario, workload, max_gamma)
-    if query.gamma is None:
-        workload = replace(workload, gamma=np.asarray(prediction.gamma_optimal))
-        prediction = predict(scenario, workload, max_gamma)
-    found = _assemble(query, scenario, workload, prediction)
-    beside = measured(found.query, query.gamma is None, _figures(found), found.calibration.fitted_on)
-    return replace(found, measured=beside)
+    prediction = predict(scenario, workload, int(query.max_gamma), at_best=query.gamma is None)
+    answer = _assemble(query, scenario, prediction)
+    beside = measured(
+        answer.query, scenario.draft.kv, query.gamma is None, _figures(answer), answer.calibration.fitted_on
+    )
+    return replace(answer, measured=beside)
 
 
 def _figures(a: WhatIf) -> dict[str, float]:
@@ -145,35 +143,41 @@ def _figures(a: WhatIf) -> dict[str, float]:
     }
 
 
-def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Prediction) -> WhatIf:
-    batch, context, gamma = float(workload.batch), float(workload.context), int(workload.gamma)
-    interval = speedup_interval(scenario, batch, context, gamma, float(p.speedup))
-    step, iteration = _time_intervals(scenario, p, batch, context, gamma)
+def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
+    batch, context, gamma = float(p.batch), float(query.context), int(p.gamma)
+    passes, gained = point_passes(scenario, batch, context, gamma)
+    target, draft = passes.steps(scenario)
+    target_step, verify_step = target.at(0), target.at(-1)
+    ratio, step_off = ratio_log_error(scenario, passes, gained), step_log_error(scenario, target_step)
+    interval = interval_of_speedup(scenario, gamma, float(p.speedup), ratio, float(p.tokens_per_iteration))
+    ar_tpot = iteration = None
+    if step_off is not None:
+        ar_tpot = interval_of(float(p.ar_tpot_s), float(step_off))
+        iteration = interval_of(float(p.iteration_s), float(step_off), ratio or 0.0)
     setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
     saved = float(p.ar_tpot_s - p.tpot_s)
-    room = Room.of(memory_of(scenario, batch, context, gamma, float(query.memory_fraction)))
-    target_step = Step.of(scenario.target_step(batch, context))
-    told = _reason(scenario, workload, p, target_step.limiter)
+    room = memory_of(scenario, batch, context, gamma, float(query.memory_fraction)).single()
+    said = _reason(scenario, p, context, str(target_step.limiter))
     if not room.fits:
-        told = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {told}"
+        said = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {said}"
     return WhatIf(
         query=_resolved(query, scenario, gamma),
         verdict=verdict(float(p.speedup), interval, gamma, room.fits),
-        reason=told,
+        reason=said,
         target_step=target_step,
-        draft_step=Step.of(scenario.draft_step(batch, context, scenario.draft.query(max(gamma, 1)))),
-        verify_step=Step.of(scenario.target_step(batch, context, gamma + 1.0)),
+        draft_step=draft.at(),
+        verify_step=verify_step,
         overhead_s=float(p.overhead_s),
         cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
         acceptance=_accepted(scenario, p, gamma),
         speedup=float(p.speedup),
-        speedup_interval=None if interval is None else (interval.low, interval.high),
+        speedup_interval=None if interval is None else interval.ends,
         interval_coverage=None if interval is None else interval.coverage,
         tpot_s=float(p.tpot_s),
         ar_tpot_s=float(p.ar_tpot_s),
-        ar_tpot_interval=step,
+        ar_tpot_interval=None if ar_tpot is None else ar_tpot.ends,
         iteration_s=float(p.iteration_s),
-        iteration_interval=iteration,
+        iteration_interval=None if iteration is None else iteration.ends,
         throughput_tokens_per_s=float(p.throughput_tokens_per_s),
         ar_throughput_tokens_per_s=float(p.ar_throughput_tokens_per_s),
         gamma_optimal=int(p.gamma_optimal),
@@ -186,16 +190,6 @@ def _assemble(query: Query, scenario: Scenario, workload: Workload, p: Predictio
         best=best_batch(scenario, context, int(query.max_gamma), float(query.memory_fraction)),
         warnings=(*(assumed(query) if query.gamma != 0 else ()), *warnings(scenario, batch, context, gamma, room)),
     )
-
-
-def _time_intervals(scenario: Scenario, p: Prediction, batch: float, context: float, gamma: int) -> tuple[Any, Any]:
-    """(low, high) of a baseline step and of an iteration; None where the calibration states no error of a step."""
-    off = step_log_error(scenario, batch, context)
-    if off is None:
-        return None, None
-    ratio = ratio_log_error(scenario, batch, context, gamma)
-    found = interval_of(float(p.ar_tpot_s), float(off)), interval_of(float(p.iteration_s), float(off), ratio or 0.0)
-    return tuple((each.low, each.high) for each in found)  # type: ignore[return-value]
 
 
 def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
@@ -236,11 +230,11 @@ def _lengths(scenario: Scenario, batch: float, gamma: int, query: Query) -> Cont
     return context_lengths(scenario, batch, gamma, query.ends)
 
 
-def _reason(scenario: Scenario, workload: Workload, p: Prediction, limiter: str) -> str:
+def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:
     """`reason`; where no draft pays also why not the shortest, and where no acceptance is known that it is not."""
     if scenario.acceptance.source == NO_ACCEPTANCE:
         return "gamma 0 is the baseline; whether a draft would pay takes an acceptance, such as an alpha"
     if int(p.gamma) or int(p.gamma_optimal):
         return reason(p, limiter)
-    shortest = predict(scenario, replace(workload, gamma=np.asarray(1)), 1)
+    shortest = predict(scenario, Workload.of(p.batch, context, 1), 1)
     return f"{reason(p, limiter)}; at gamma 1 {reason(shortest, limiter)}"

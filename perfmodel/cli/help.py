@@ -4,8 +4,24 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from perfmodel.answers.arguments import GROUPS, OUTPUT
 from perfmodel.cli.examples import EXAMPLES
+
+QUESTION, OUTPUT = "Question", "Output"
+HEADINGS: dict[str, tuple[str, ...]] = {
+    QUESTION: (),
+    "Draft": ("draft", "draft_tp", "draft_kv", "draft_path", "max_gamma", "small", "small_kv", "gamma_1", "gamma_2",
+              "tree", "middle_kv", "inner_gamma", "size", "levels"),
+    "Acceptance": ("alpha", "tokens_per_iteration", "acceptance", "accounting", "new_tokens", "rate", "rates",
+                   "small_rate", "task", "convert", "format", "lengths", "target"),
+    "Formats": ("weights", "draft_weights", "kv_dtype", "draft_kv_dtype", "dtype"),
+    "Engine": ("engine", "version", "calibration", "kv_reread", "kv_page", "topk_reuse", "state_rollback",
+               "memory_fraction"),
+    "Run": ("machine", "threads", "minutes", "results", "resume", "dry_run", "device", "seed", "attention", "pointwise",
+            "graphs"),
+    OUTPUT: ("output", "out", "json", "verbose", "sensitivity", "write", "plot", "plot_engines", "markdown", "help"),
+}  # fmt: skip
+"""Heading of ``--help`` -> the parameters below it; all others are the question's."""
+HEADING = {name: heading for heading, names in HEADINGS.items() for name in names}
 
 
 class Verb(TyperCommand):
@@ -13,13 +29,13 @@ class Verb(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments by position, then the flags by heading."""
-        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *HEADINGS)}
         params: list[Any] = self.get_params(ctx)
         for param in params:
             if param.param_type_name == "argument":
                 rows["Arguments"].append((param.metavar or param.name.upper(), param.help or ""))
             elif not param.hidden:
-                rows[getattr(param, "rich_help_panel", None) or OUTPUT].append((_flags(param), _said(param)))
+                rows[HEADING.get(param.name, QUESTION)].append((_flags(param), _said(param)))
         for heading, lines in rows.items():
             if lines:
                 with formatter.section(heading):

@@ -3,32 +3,28 @@
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from perfmodel.answers.arguments import OUTPUT, Argument, Question, Read, arguments, declared_by, required
+from perfmodel.answers.arguments import Argument, Question, Read, arguments, declared_by, required
 from perfmodel.cli.help import Verb
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
 """Answers of one command: some ten seconds of them."""
 Command = Callable[..., Any]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all there is to say.", rich_help_panel=OUTPUT)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all there is to say.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 class App(typer.Typer):
     """A `typer.Typer` as all of the command line is made, whose commands print their flags in groups."""
 
     def __init__(self, **settings: Any) -> None:
-        plain: dict[str, Any] = {
-            "add_completion": False,
-            "rich_markup_mode": None,
-            "pretty_exceptions_enable": False,
-        }
+        plain: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
         super().__init__(**plain | settings)
 
     def command(  # type: ignore[override]
@@ -45,44 +41,52 @@ def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> 
     """
 
     def decorate(command: Command) -> Command:
+        asked, own = arguments(kind), _declared(command)
         _, *rest = inspect.signature(command).parameters.values()
 
         @wraps(command)
         def filled(**values: Any) -> Any:
-            given = {name: values.pop(name) for name in arguments(kind)}
+            given = {name: values.pop(name) for name in asked}
             typed = {name: value for name, value in given.items() if _is_typed(value)}
             questions = list(made(kind, typed, several, max_points))
-            return command(questions if several else questions[0], **values)
+            return command(questions if several else questions[0], **_read(own, values))
 
-        defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
-        own = [
-            _parameter(name, argument, None if required(kind, name) else defaults[name], required(kind, name))
-            for name, argument in arguments(kind).items()
-        ]
-        return _with(filled, [*own, *rest])
+        defaults = inspect.signature(kind).parameters
+        flags = [_parameter(n, a, _EMPTY if required(kind, n) else defaults[n].default) for n, a in asked.items()]
+        return _with(filled, [*flags, *_flags(own, rest)])
 
     return decorate
 
 
 def flagged(command: Command) -> Command:
     """Let a command's own parameters that are annotated with an `Argument` be flags, each read before it is called."""
-    hints = get_type_hints(command, include_extras=True)
-    parameters = inspect.signature(command).parameters
-    declared = {name: argument for name, hint in hints.items() if (argument := declared_by(hint)) is not None}
+    own = _declared(command)
 
     @wraps(command)
     def called(**values: Any) -> Any:
-        read = {
-            name: argument.value(values[name], name) if _is_typed(values[name]) else parameters[name].default
-            for name, argument in declared.items()
-        }
-        return command(**values | read)
+        return command(**_read(own, values))
 
-    made_of = [
-        _parameter(name, declared[name], p.default, p.default is p.empty) if name in declared else p
-        for name, p in parameters.items()
-    ]
-    return _with(called, made_of)
+    return _with(called, _flags(own, inspect.signature(command).parameters.values()))
+
+
+Declared = dict[str, tuple[Argument, Any]]
+"""Parameter -> its argument, and its default."""
+_EMPTY = inspect.Parameter.empty
+
+
+def _declared(command: Command) -> Declared:
+    parameters = inspect.signature(command).parameters
+    hints = {name: declared_by(hint) for name, hint in get_type_hints(command, include_extras=True).items()}
+    return {name: (argument, parameters[name].default) for name, argument in hints.items() if argument is not None}
+
+
+def _read(own: Declared, values: dict[str, Any]) -> dict[str, Any]:
+    read = {n: a.value(values[n], n) if _is_typed(values[n]) else default for n, (a, default) in own.items()}
+    return values | read
+
+
+def _flags(own: Declared, parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+    return [_parameter(p.name, *own[p.name]) if p.name in own else p for p in parameters]
 
 
 def _is_typed(value: Any) -> bool:
@@ -126,17 +130,15 @@ def _how_many(many: Read, text: str) -> int:
         return 1
 
 
-def _parameter(name: str, argument: Argument, default: Any, needed: bool) -> inspect.Parameter:
+def _parameter(name: str, argument: Argument, default: Any) -> inspect.Parameter:
     """The parameter that typer makes the flag, or the place, of an argument of."""
-    switch = default is False
-    shown = argument.default or (
-        None if default is None or default is False or argument.repeated else _spelled(default)
-    )
+    switch, needed = default is False, default is _EMPTY
+    unshown = default in (None, ()) or switch or needed or argument.repeated
+    shown = argument.default or (None if unshown else _spelled(default))
     common: dict[str, Any] = {
-        "metavar": argument.metavar or None,
+        "metavar": argument.metavar or "|".join(argument.choices) or None,
         "help": argument.help,
         "show_default": False if shown is None or needed else shown,
-        "rich_help_panel": argument.group,
     }
     if argument.place:
         option = typer.Argument(**common)
@@ -146,10 +148,11 @@ def _parameter(name: str, argument: Argument, default: Any, needed: bool) -> ins
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if needed else default if switch else None,
+        default=_EMPTY if needed else default if switch else None,
         annotation=Annotated[typed, option],
     )
 
 
 def _spelled(default: Any) -> str:
-    return f"{default:g}" if isinstance(default, float) else str(default)
+    values = default if isinstance(default, tuple) else (default,)
+    return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from perfmodel.answers.answer import Room
 from perfmodel.answers.measured import Measured
 from perfmodel.answers.query import Query
 from perfmodel.answers.sensitivity import Move
@@ -11,6 +10,7 @@ from perfmodel.answers.verdict import CELLS, Calibrated
 from perfmodel.answers.whatif import BASELINE, Accepted, WhatIf
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 from perfmodel.specs.stacks import ENGINES
+from perfmodel.speculation.capacity import Memory
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "too_close_to_call": "yellow", "does_not_fit": "red"}
 FIGURES = {
@@ -186,7 +186,7 @@ def _breaks_even(new_tokens: int | None) -> str:
     return f"which breaks even after {new_tokens} new token{'s' * (new_tokens != 1)}"
 
 
-def _memory(m: Room) -> str:
+def _memory(m: Memory[float]) -> str:
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
     return (
         f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft} of "

@@ -36,8 +36,8 @@ def _print(a: Serving) -> None:
         *([] if a.tokens_static is None else [("", f"{a.tokens_static:.2f}", static)]),
     ]
     for name, padded, graph_s, smooth_s in (
-        ("baseline step", a.padded_tokens, a.graph_target_s, a.mean_target_s),
-        ("verification", a.padded_verify, a.graph_verify_s, a.verify_s),
+        ("baseline step", a.padded_tokens, a.graph_target_s, a.unpadded_target_s),
+        ("verification", a.padded_verify, a.graph_verify_s, a.unpadded_verify_s),
     ):
         rows.append((f"{name} in a graph of {padded:.0f}", seconds(graph_s), f"{seconds(smooth_s)} without padding"))
     table(("one batch", "as it is", "beside"), [*rows, ("iteration", seconds(a.alternating_s), mixed)])

@@ -1,20 +1,24 @@
 """The GEMMs of one device: weights, FLOPs and activations of each projection, summed over the layers that have it."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from perfmodel.operations import Floats
 from perfmodel.specs.formats import Format, Precision
-from perfmodel.specs.parts import Heads, Indexer, LinearAttention
+from perfmodel.specs.parts import AttentionHeads, Indexer, LinearAttention
 from perfmodel.specs.shape import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs."""
+    """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs.
+
+    Numbers are arrays where it stands for several projections of one format (`stacks`).
+    """
 
     name: str
     form: Format
@@ -23,6 +27,21 @@ class Linear:
     flops_per_token: float
     activation_bytes_per_token: float
     columns: float
+
+
+def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
+    """Projections of one format as one, on an axis before the `ndim` axes of the tokens."""
+    by_format: dict[Format, list[Linear]] = {}
+    for one in projections:
+        by_format.setdefault(one.form, []).append(one)
+
+    def stacked(alike: list[Linear], name: str) -> Any:
+        return np.array([getattr(one, name) for one in alike], float).reshape(-1, *(1,) * ndim)
+
+    numbers = [f.name for f in fields(Linear) if f.name not in ("name", "form")]
+    return tuple(
+        Linear(form.name, form, **{name: stacked(alike, name) for name in numbers}) for form, alike in by_format.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +125,7 @@ def linears(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
 
 
 def _attention(
-    model: ModelSpec, n: int, precision: Precision, layers: int, heads: Heads, which: str
+    model: ModelSpec, n: int, precision: Precision, layers: int, heads: AttentionHeads, which: str
 ) -> Iterator[Linear]:
     if not layers:
         return

@@ -38,7 +38,7 @@ def forward(
     """
     tokens = part.rows(batch * query)
     ops = [_small(part.smalls[0], tokens)]
-    ops += [_dense(op, tokens) for op in part.linears]
+    ops += [_dense(op, tokens, not part.itemised) for op in part.projections(np.ndim(tokens))]
     if part.experts:
         routed = tokens if independent_query is None else tokens * (independent_query / query)
         ops.append(_routed(part.experts, tokens, routed))
@@ -114,9 +114,9 @@ def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> O
     return Op("cache upkeep", "upkeep", 1.0 - sparse, Cost(), work_items=batch * layers * sparse)
 
 
-def _dense(op: Linear, tokens: Floats) -> Op:
+def _dense(op: Linear, tokens: Floats, stacked: bool = False) -> Op:
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
-    return gemm(op.name, op.kernels, cost, op.form, op.columns, rows=tokens)
+    return gemm(op.name, op.kernels, cost, op.form, op.columns, rows=tokens, stacked=stacked)
 
 
 def _small(op: Small, tokens: Floats) -> Op:
@@ -139,6 +139,7 @@ def gemm(
     *,
     rows: Floats = 1.0,
     expert_layers: int = 0,
+    stacked: bool = False,
 ) -> Op:
     """A linear op on weights of one format (the few biases among its bytes count as packed weights)."""
     return Op(
@@ -153,6 +154,7 @@ def gemm(
         rows=rows,
         expert_layers=expert_layers,
         form=form.name,
+        stacked=stacked,
     )
 
 

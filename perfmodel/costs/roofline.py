@@ -5,15 +5,15 @@
 calibration is described and worked through in docs/model.md. Where calibration constants enter is `Machine.split`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import LARGE, Floats, Op, onto
 from perfmodel.specs.calibration import Calibration, over_host
 from perfmodel.specs.constants import Term, interpolated
 from perfmodel.specs.engine_constants import ExpertKernel
@@ -31,6 +31,7 @@ LIMITERS: dict[str, str] = {
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
 Curve = TypeVar("Curve")
+Number = TypeVar("Number", bound=Floats)
 _TINY = float(np.finfo(float).tiny)
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
@@ -40,38 +41,59 @@ Split = tuple[tuple[Part, ...], Overlap | None]
 
 
 @dataclass(frozen=True, slots=True)
-class PassTime:
-    """One pass over ``[batch, context, ...]``, in seconds of the whole tensor-parallel group.
+class PassTime(Generic[Number]):
+    """One pass over ``[batch, context, ...]``, or a single one, in seconds of the whole tensor-parallel group.
 
     serial_s: no overlap, at peak rates; at most twice lower_s, and no bound of predicted_s. param_load_s, kv_load_s,
     activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and add up to none of the others.
-    terms: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates; they add up to predicted_s.
+    terms_s: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates; they add up to predicted_s.
     """
 
-    lower_s: Floats
-    serial_s: Floats
-    predicted_s: Floats
-    param_load_s: Floats
-    kv_load_s: Floats
-    flop_s: Floats
-    activation_s: Floats
-    terms: dict[str, Floats]
+    lower_s: Number
+    serial_s: Number
+    predicted_s: Number
+    param_load_s: Number
+    kv_load_s: Number
+    flop_s: Number
+    activation_s: Number
+    terms_s: dict[str, Number]
 
     @property
-    def comm_s(self) -> Floats:
+    def comm_s(self) -> Number:
         """All-reduces, as calibrated."""
-        return self.terms["comm"]
+        return self.terms_s["comm"]
 
     @property
-    def fixed_s(self) -> Floats:
+    def fixed_s(self) -> Number:
         """What costs time whatever is loaded or computed, as calibrated."""
-        return self.terms["fixed"]
+        return self.terms_s["fixed"]
 
     @property
-    def limiter(self) -> NDArray[np.str_]:
-        """The largest of the terms, by name."""
-        terms = np.broadcast_arrays(*self.terms.values())
-        return np.asarray(tuple(self.terms))[np.argmax(np.stack(terms), axis=0)]
+    def limiter(self) -> Any:
+        """The largest of the terms, by name: an array, or a string of a single pass."""
+        terms = np.broadcast_arrays(*self.terms_s.values())
+        largest = np.argmax(np.stack(terms), axis=0)
+        return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
+
+    def at(self, index: int = 0) -> "PassTime[float]":
+        """The pass at one place of its only axis, in plain numbers."""
+
+        def one(values: Any) -> float:
+            flat = np.ravel(values)
+            return float(flat[index if flat.size > 1 else 0])
+
+        single = {f.name: one(getattr(self, f.name)) for f in fields(self) if f.name != "terms_s"}
+        return PassTime(**single, terms_s={name: one(seconds) for name, seconds in self.terms_s.items()})
+
+    def as_dict(self) -> dict[str, object]:
+        """As answers write it: all of it, and the terms of most interest by name."""
+        sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
+        return sums | {
+            "comm_s": self.comm_s,
+            "fixed_s": self.fixed_s,
+            "terms_s": self.terms_s,
+            "limiter": self.limiter,
+        }
 
 
 @dataclass(frozen=True)
@@ -96,6 +118,7 @@ class Machine:
     _known_efficiencies: dict[str, tuple[Floats, Floats]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _curves: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         count = self.gpu.multiprocessors
@@ -171,7 +194,8 @@ class Machine:
         if blocks := c.attention_blocks_per_multiprocessor.value * self._multiprocessors:
             rate = byte_s * wave_factor(op.work_items, blocks, self._multiprocessors)
         cache = cost.kv_bytes * (self.reread(op.query) * rate)
-        if np.any(op.work_items) and c.multiprocessor_bandwidth.value * self._multiprocessors:
+        counted = not isinstance(op.work_items, float) or op.work_items > 0
+        if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
             cache = np.maximum(cache, self._longest_s(op))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
         further = {"heads": 0.0, "latent": c.latent_layer_s.value, "state": c.state_layer_s.value}[op.cache]
@@ -193,7 +217,9 @@ class Machine:
         c = self.calibration
         if c.gemm_efficiency is None:
             return self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
-        curve = curve_of(c.gemm_efficiency.knots, op)
+        curve = self._curves.get((op.form, op.compute))
+        if curve is None:
+            curve = self._curves[op.form, op.compute] = curve_of(c.gemm_efficiency.knots, op)
         known = self._known_efficiencies.get(curve)
         if known is None or known[0] is not op.rows:  # the GEMMs of a pass share their rows
             known = op.rows, interpolated(c.gemm_efficiency.knots[curve], np.maximum(op.rows, 1.0))
@@ -227,12 +253,15 @@ class Machine:
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats) -> Floats:
         """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds."""
-        return self._sum([self.split(op) for op in ops], tokens)
+        return self._sum([self.op_predicted_s(op) for op in ops], tokens)
 
-    def _sum(self, splits: Sequence[Split], tokens: Floats) -> Floats:
-        times = [_seconds(split) for split in splits]
+    def _sum(self, times: list[Floats], tokens: Floats) -> Floats:
+        """Of a pass; small arrays are added up first, onto the largest."""
         times.sort(key=_size)
-        return sum(times, start=self._pass_s(tokens))
+        total = self._pass_s(tokens)
+        for seconds in times:
+            total = onto(seconds, total)
+        return total
 
     def _pass_s(self, tokens: Floats) -> Floats:
         """What a pass costs beside its ops; all of it is fixed."""
@@ -243,11 +272,11 @@ class Machine:
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""
-        return _seconds(self.split(op))
+        return _seconds(op, self.split(op))
 
     def op_limiter(self, op: Op) -> str:
         """What limits one op whose counts are scalars: the largest term of its calibrated time."""
-        terms = _by_term([self.split(op)])
+        terms = _by_term([op], [self.split(op)])
         return max(terms, key=lambda name: float(terms[name]))
 
     def op_lower_s(self, op: Op) -> Floats:
@@ -256,35 +285,34 @@ class Machine:
             return op.kernels * self._link_s(op.message_bytes)
         return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._byte_s)
 
-    def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime:
+    def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
         """All of a pass's times; broadcasts over whatever the op counts broadcast over."""
         splits = [self.split(op) for op in ops]
-        terms = _by_term(splits)
+        terms = _by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
-        flop_s = sum((op.cost.flops / self.peak(op.compute) for op in ops if op.kind != "allreduce"), start=0.0)
-        moved_s = sum((op.cost.bytes for op in ops), start=0.0) * self._byte_s
-        sent_s = sum((self.op_lower_s(op) for op in ops if op.kind == "allreduce"), start=0.0)
+        flop_s = _over(ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.peak(op.compute))
+        sent_s = _over(ops, lambda op: self.op_lower_s(op) if op.kind == "allreduce" else 0.0)
+        param_load_s, kv_load_s, activation_s = (
+            _over(ops, attrgetter(f"cost.{name}")) * self._byte_s
+            for name in ("weight_bytes", "kv_bytes", "activation_bytes")
+        )
         return PassTime(
-            lower_s=sum((self.op_lower_s(op) for op in ops), start=0.0),
-            serial_s=flop_s + moved_s + sent_s,
-            predicted_s=self._sum(splits, tokens),
-            param_load_s=sum((op.cost.weight_bytes for op in ops), start=0.0) * self._byte_s,
-            kv_load_s=sum((op.cost.kv_bytes for op in ops), start=0.0) * self._byte_s,
+            lower_s=_over(ops, self.op_lower_s),
+            serial_s=flop_s + param_load_s + kv_load_s + activation_s + sent_s,
+            predicted_s=self._sum([_seconds(op, split) for op, split in zip(ops, splits, strict=True)], tokens),
+            param_load_s=param_load_s,
+            kv_load_s=kv_load_s,
             flop_s=flop_s,
-            activation_s=sum((op.cost.activation_bytes for op in ops), start=0.0) * self._byte_s,
-            terms=terms,
+            activation_s=activation_s,
+            terms_s=terms,
         )
 
     def load_and_compute_s(self, ops: Sequence[Op]) -> tuple[Floats, Floats]:
         """Weight-plus-KV load time and FLOP time of a pass at calibrated efficiencies, without fixed costs."""
-        load: Floats = 0.0
-        compute: Floats = 0.0
-        for op in ops:
-            if op.kind in ("linear", "attention"):
-                byte_s, flop_s = self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op)
-                load = load + (op.cost.weight_bytes + op.cost.kv_bytes) * byte_s
-                compute = compute + op.cost.flops * flop_s
-        return load, compute
+        counted = [op for op in ops if op.kind in ("linear", "attention")]
+        rates = {id(op): self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op) for op in counted}
+        load = _over(counted, lambda op: (op.cost.weight_bytes + op.cost.kv_bytes) * rates[id(op)][0])
+        return load, _over(counted, lambda op: op.cost.flops * rates[id(op)][1])
 
     def _link_s(self, message_bytes: Floats) -> Floats:
         """Time of a message at the link's rate."""
@@ -308,19 +336,33 @@ class Machine:
         return np.maximum(seconds, floor)
 
 
-def _seconds(split: Split) -> Floats:
+def _seconds(op: Op, split: Split) -> Floats:
     """The time of an op."""
     alone, overlap = split
-    if overlap is None:
-        return _total(alone)
-    loaded, computed, power = overlap
-    return _total(alone) + _blend(_total(loaded), computed, power)
+    seconds = _total(alone)
+    if overlap:
+        loaded, computed, power = overlap
+        seconds = onto(_blend(_total(loaded), computed, power), seconds)
+    return _unstacked(op, seconds)
 
 
-def _by_term(splits: Sequence[Split]) -> dict[str, Floats]:
+def _unstacked(op: Op, values: Floats) -> Floats:
+    """The sum over the ops that one stands for."""
+    return np.add.reduce(values, axis=0) if op.stacked and isinstance(values, np.ndarray) else values
+
+
+def _over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
+    """Sum of something over ops."""
+    total: Floats = 0.0
+    for op in ops:
+        total = total + _unstacked(op, of(op))
+    return total
+
+
+def _by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
     """The time of ops by term; adds up to it. Of a blend t, each part x counts as x dt/dx (Euler's theorem)."""
     terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
-    for alone, overlap in splits:
+    for op, (alone, overlap) in zip(ops, splits, strict=True):
         parts = alone
         if overlap:
             loaded, computed, power = overlap
@@ -330,7 +372,7 @@ def _by_term(splits: Sequence[Split]) -> dict[str, Floats]:
             computing: Part = ("flops", np.maximum(total - loads * loading, 0.0))
             parts = (*alone, *((term, s * loading) for term, s in loaded), computing)
         for term, seconds in parts:
-            terms[term] = terms[term] + seconds
+            terms[term] = terms[term] + _unstacked(op, seconds)
     return terms
 
 
@@ -347,8 +389,10 @@ def _size(seconds: Floats) -> int:
 
 
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
-    """(a^p + b^p)^(1/p): the sum at p = 1, the larger at infinity."""
+    """(a^p + b^p)^(1/p): the sum at p = 1, the larger at infinity, where a large `b`, nobody else's, is overwritten."""
     if power == np.inf:
+        if isinstance(b, np.ndarray) and b.size > LARGE and np.broadcast_shapes(np.shape(a), b.shape) == b.shape:
+            return np.asarray(np.maximum(a, b, out=b))
         return np.maximum(a, b)
     if power == 1:
         return a + b

@@ -1,11 +1,12 @@
 """One device's share of a model: everything about a pass that batch, context and query do not change."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from perfmodel.costs.gemms import Experts, Linear, experts, linear, linears
+from perfmodel.costs.gemms import Experts, Linear, experts, linear, linears, stacks
+from perfmodel.costs.graphs import padded
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
 from perfmodel.operations import Floats
@@ -67,7 +68,8 @@ class States:
 class Shard:
     """One device's share of a model: everything about a pass that batch, context and query do not change.
 
-    graph_tokens: (step, last) where passes run as CUDA graphs of 1, 2, 4 or a multiple of `step` tokens up to `last`.
+    graph_sizes: tokens of the CUDA graphs that passes run as (`graphs.padded`); empty: none.
+    itemised: whether a pass lists every op; `summed` is the same share with fewer, larger ops of the same total time.
     """
 
     model: ModelSpec
@@ -82,16 +84,30 @@ class Shard:
     states: States | None
     stored_weight_bytes: float
     kv_page: int
-    graph_tokens: tuple[int, int] | None
+    graph_sizes: tuple[int, ...]
+    itemised: bool = True
+    _stacks: dict[int, tuple[Linear, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def summed(self) -> "Shard":
+        """For the time of a pass alone: projections of one format stacked, element-wise kernels added up."""
+        lumps = []
+        for expert_layers in sorted({small.expert_layers for small in self.smalls}):
+            alike = [small for small in self.smalls if small.expert_layers == expert_layers]
+            kernels, per_token = sum(s.kernels for s in alike), sum(s.activation_bytes_per_token for s in alike)
+            lumps.append(Small("element-wise", kernels, per_token, expert_layers))
+        return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
+
+    def projections(self, ndim: int) -> tuple[Linear, ...]:
+        """All but the LM head; `summed` has them stacked before the `ndim` axes of the tokens."""
+        if self.itemised:
+            return self.linears
+        if ndim not in self._stacks:
+            self._stacks[ndim] = stacks(self.linears, ndim)
+        return self._stacks[ndim]
 
     def rows(self, tokens: Floats) -> Floats:
-        """Tokens that the kernels of a pass run for: those of the next larger graph."""
-        if self.graph_tokens is None:
-            return tokens
-        step, last = self.graph_tokens
-        few = np.asarray(tokens, float)
-        padded = np.where(few <= 4, 2.0 ** np.ceil(np.log2(np.maximum(few, 1.0))), np.ceil(few / step) * step)
-        return np.where(few <= last, padded, few)
+        """Tokens that the kernels of a pass run for."""
+        return padded(tokens, self.graph_sizes)
 
     @property
     def layout(self) -> KVLayout:
@@ -175,13 +191,13 @@ def shard(
     kv_page: int = 1,
     *,
     popularity: float = 0.0,
-    graph_tokens: tuple[int, int] | None = None,
+    graph_sizes: tuple[int, ...] = (),
 ) -> Shard:
     """Work out one device's share.
 
     Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device and are
     replicated past that; an MLA latent and an indexer are replicated always. kv_page: tokens per page of the cache.
-    popularity: see `Experts`; graph_tokens: see `Shard`.
+    popularity: see `Experts`; graph_sizes: see `Shard`.
     Raises InputError where the degree does not divide the query heads.
     """
     check_tensor_parallel(model, tensor_parallel)
@@ -206,7 +222,7 @@ def shard(
         + (0.0 if model.tie_word_embeddings else model.embedding_params * act / n)
         + model.norm_params * act,
         kv_page=kv_page,
-        graph_tokens=graph_tokens,
+        graph_sizes=graph_sizes,
     )
 
 

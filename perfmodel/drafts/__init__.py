@@ -14,8 +14,8 @@ from typing import Any
 from perfmodel.drafts.base import Draft, DraftFields
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
+from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, weight_format
-from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import ModelSpec, load_model
 
 _BASE = {field.name for field in dataclasses.fields(DraftFields)}
@@ -24,14 +24,28 @@ _BASE = {field.name for field in dataclasses.fields(DraftFields)}
 @cache
 def kinds() -> dict[str, type[DraftFields]]:
     """Word of the command line -> class of all kinds, sorted; imports them all."""
+    return dict(sorted((kind, cls) for file in _files() for kind, cls in _declared(file).items()))
+
+
+@cache
+def _files() -> tuple[str, ...]:
     files = {name.partition(".")[0] for folder in __path__ for name in os.listdir(folder) if name.endswith(".py")}
-    found = {}
-    for file in sorted(files - {"__init__", "base"}):
-        module = import_module(f"{__name__}.{file}")
-        for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, DraftFields) and value.__module__ == module.__name__:
-                found[value.kind] = value
-    return dict(sorted(found.items()))
+    return tuple(sorted(files - {"__init__", "base"}))
+
+
+def _declared(file: str) -> dict[str, type[DraftFields]]:
+    """Word -> class of the kinds that one file of this folder declares."""
+    module = import_module(f"{__name__}.{file}")
+    classes = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, DraftFields))
+    return {cls.kind: cls for cls in classes if cls.__module__ == module.__name__}
+
+
+def _kind(word: str) -> type[DraftFields] | None:
+    """The kind of a word, looked for first in the file that is called like it, so that no other is imported."""
+    for file in (word, f"{word}_draft"):
+        if file in _files() and word in (declared := _declared(file)):
+            return declared[word]
+    return None if files.looks_like_path(word) else kinds().get(word)
 
 
 def make_draft(
@@ -52,9 +66,10 @@ def make_draft(
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
-    found = None if word.lower() == "model" else kinds().get(word.lower())
+    eagle3 = word.lower() == "eagle3"
+    found = None if word.lower() == "model" else _kind("eagle" if eagle3 else word.lower())
     options: dict[str, Any] = {}
-    head = load_head(rest if found else name)
+    head = _head(rest if found else name)
     if head is not None and (found is None or found.kind == head.kind):
         found, model, options = kinds()[head.kind], head.model, dict(head.options)
     elif found is None:
@@ -64,7 +79,7 @@ def make_draft(
             raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
-        options = _options(found, rest) if colon else {}
+        options = ({"features": 3} if eagle3 else {}) | (_options(found, rest) if colon else {})
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target
     if found.kind == "self":
@@ -76,6 +91,15 @@ def make_draft(
     else:
         form = found.own_weights(model, target_precision.weights).within(own_on)
     return found(model, kv, degree, Precision(form, target_precision.kv), **options)
+
+
+def _head(name: str) -> Any:
+    """The drafting head that a ``config.json``, or a folder that holds one, is of; None where it is not of one."""
+    if not (name.endswith(".json") or os.path.isdir(name)):
+        return None
+    from perfmodel.specs.huggingface.heads import load_head  # most drafts are no file
+
+    return load_head(name)
 
 
 def _options(kind: type[DraftFields], text: str) -> dict[str, int]:

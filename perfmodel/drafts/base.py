@@ -19,8 +19,8 @@ class Draft(Protocol):
     max_gamma: the longest draft that it can make at all; None where there is no end. kind: the word of its kind.
     """
 
-    kind: ClassVar[str]
-
+    @property
+    def kind(self) -> str: ...
     @property
     def name(self) -> str: ...
     @property

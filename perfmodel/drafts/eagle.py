@@ -40,6 +40,11 @@ class Eagle(DraftFields):
         if not 1 <= self.features <= 16:
             raise refuse("--draft", "eagle: features", "a whole number from 1 to 16", self.features)
 
+    @property
+    def name(self) -> str:
+        """``eagle3`` with several features, else the kind."""
+        return "eagle3" if self.features > 1 else self.kind
+
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
         """The head's own; heads are published in bf16, whatever the target's format."""

@@ -25,6 +25,7 @@ from perfmodel.answers.sweep import Grid
 from perfmodel.answers.verdict import SENTENCES, Calibrated
 from perfmodel.costs.roofline import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Floats
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.fits import COVERAGE, Z
 from perfmodel.speculation import capacity
@@ -204,8 +205,8 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     }
 
 
-def _pass(pool: Pool, time: PassTime) -> dict[str, int]:
-    shown = {"predicted_s": time.predicted_s, "lower_s": time.lower_s, **time.terms}
+def _pass(pool: Pool, time: PassTime[Floats]) -> dict[str, int]:
+    shown = {"predicted_s": time.predicted_s, "lower_s": time.lower_s, **time.terms_s}
     return {name: pool.add(seconds) for name, seconds in shown.items()}
 
 

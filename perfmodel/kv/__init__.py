@@ -14,11 +14,9 @@ from typing import Any, get_type_hints
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
+from perfmodel.parse import amount
 
 __all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "method_in", "methods", "names", "parse_kv"]
-
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([km]?)", re.ASCII)
-_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 
 
 @cache
@@ -107,12 +105,11 @@ def _value(text: str, kind: Any, where: str, key: str) -> bool | int | float:
         if text not in ("true", "false"):
             raise refuse(where, key, "true or false", text)
         return text == "true"
-    match = _COUNT.fullmatch(text) if len(text) <= 30 else None
-    if match is None:
+    number = amount(text)
+    if number is None:
         raise refuse(where, key, "a positive number such as 512 or 2k", text)
-    number = float(match[1]) * _SUFFIX[match[2]]
     if kind in (int, int | None):
         if number != int(number):
             raise refuse(where, key, "a whole number", text)
         return int(number)
-    return number
+    return float(number)

@@ -100,11 +100,7 @@ def roofline(
 
 @styled
 def breakdown(
-    asked: Query | Scenario,
-    points: Iterable[tuple[float, float]],
-    gamma: int,
-    *,
-    axes: "Sequence[Axes] | None" = None,
+    asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int, *, axes: "Sequence[Axes] | None" = None
 ) -> "Figure":
     """What the predicted time of each pass is spent on (left), and the time per token (right), at (batch, context)s.
 

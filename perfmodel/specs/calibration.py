@@ -15,7 +15,7 @@ from perfmodel.specs import files
 from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Search
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of, release
-from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
+from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 
@@ -157,7 +157,7 @@ class Calibration(EngineConstants):
         ),
     ] = ABSENT
     shards_lm_head: bool = True
-    fit: Fit | None = None
+    fit: StatedFit | None = None
     observed_error: dict[Quantity, Scatter] = Field(default_factory=dict)
     transfer_error: Scatter | None = None
     measured_models: tuple[str, ...] = ()

@@ -12,10 +12,11 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from perfmodel.operations import Array, Floats
+from perfmodel.specs.files import Frozen
 
 Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
 """What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
@@ -36,12 +37,6 @@ A fraction of a data sheet's peak may pass 1 a little: parts differ.
 """
 _IDEAL: dict[Unit, float] = {"s": 0.0, "fraction": 1.0, "share": 0.0, "factor": 1.0, "count": 0.0, "power": math.inf}
 """Unit -> the value at which a constant costs nothing."""
-
-
-class Frozen(BaseModel):
-    """Part of a calibration: known keys only, never changed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Constant(Frozen):

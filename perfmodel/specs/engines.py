@@ -14,11 +14,12 @@ from functools import cache
 from pydantic import Field
 
 from perfmodel.specs import files
-from perfmodel.specs.constants import Frozen
-from perfmodel.specs.fits import Fit, Quantity, Relation, Scatter
+from perfmodel.specs.files import Frozen
+from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.gpu import load_gpu
 
 FILE = "engines.yaml"
+VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 DRIFT = "@"
 """Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
 
@@ -72,7 +73,7 @@ class Engines(Frozen):
     constants: Constants
     architectures: dict[str, Constants]
     engines: dict[str, Engine]
-    fit: Fit
+    fit: StatedFit
 
     def places(self) -> dict[str, Stated]:
         """Every constant by its place."""
@@ -118,7 +119,7 @@ def architecture_of(gpu: str) -> str:
 
 def release(version: str) -> tuple[int, ...]:
     """Sorts versions: 1.2.0rc0 before 1.2.0rc6 and that before 1.2.0. Empty for text that names none."""
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?", version)
+    found = VERSION.search(version)
     if not found:
         return ()
     major, minor, patch, candidate = found.groups()
@@ -131,9 +132,9 @@ def newest_until(versions: Iterable[str], version: str) -> str | None:
     return max(known, key=release, default=None)
 
 
-def part_of(fit: Fit, chosen: dict[str, str]) -> Fit:
+def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
     """The part of the covariance that belongs to these places, under the constants' own names."""
     members = [(i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place]
     members.sort()
     rows = tuple(tuple(fit.correlation[i][j] for j, _ in members[: k + 1]) for k, (i, _) in enumerate(members))
-    return Fit(parameters=tuple(name for _, name in members), correlation=rows)
+    return StatedFit(parameters=tuple(name for _, name in members), correlation=rows)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from perfmodel.errors import InputError, one_line, unknown_name
 from perfmodel.reading import read_text
@@ -23,6 +23,12 @@ MAX_DEPTH = 50
 INDEX = "names.json"
 Spec = TypeVar("Spec", bound=BaseModel)
 SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Frozen(BaseModel):
+    """A mapping of a file: known keys only, never changed. Its validator is built when the first is read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _StrictLoader(SafeLoader):  # type: ignore[misc]

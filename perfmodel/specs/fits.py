@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from perfmodel.operations import Array
-from perfmodel.specs.constants import Frozen
+from perfmodel.specs.files import Frozen
 
 MAX_LOG_RMS = 10.0
 """An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
@@ -24,7 +24,7 @@ version of the engine, another model, all rows of the device, its kernels (of a 
 device of its maker."""
 
 
-class Fit(Frozen):
+class StatedFit(Frozen):
     """How the fitted constants of a calibration hang together.
 
     parameters: names of the constants that were fitted. correlation: lower triangle with the diagonal, row by row, of
@@ -35,7 +35,7 @@ class Fit(Frozen):
     correlation: tuple[tuple[float, ...], ...]
 
     @model_validator(mode="after")
-    def _triangular(self) -> "Fit":
+    def _triangular(self) -> "StatedFit":
         if len(set(self.parameters)) < len(self.parameters):
             raise ValueError("parameters must be given once each")
         sizes = [len(row) for row in self.correlation]

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_text
@@ -14,10 +14,8 @@ from perfmodel.specs import files, units
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 
 
-class Quantity(BaseModel):
+class Quantity(files.Frozen):
     """One number with its unit and where it was read. `evidence` marks what no vendor page prints."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: float = Field(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)
     unit: str
@@ -59,24 +57,20 @@ Clock = Annotated[Quantity, _within(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 1
 Power = Annotated[Quantity, _within(("W",), 0.1, 1e6, "from 0.1 to 1000000 W")]
 
 
-class Link(BaseModel):
+class Link(files.Frozen):
     """A link between devices, one direction of it. devices: how many it joins, 2 for a bridge; None: all of a box."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     per_direction: Bandwidth
     devices: int | None = Field(default=None, ge=2)
 
 
-class GPUSpec(BaseModel):
+class GPUSpec(files.Frozen):
     """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
 
     Peaks are dense and count multiply and add as two FLOPs. A precision that is not listed has no peak. Only a CPU
     host may leave out memory and peaks: they depend on the machine, and asking for a missing one is refused.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
     title: str
@@ -87,7 +81,7 @@ class GPUSpec(BaseModel):
     calibration: str
     memory: Memory | None = None
     memory_bandwidth: Bandwidth
-    peak: dict[Precision, Flops] = {}
+    peak: dict[Precision, Flops] = Field(default_factory=dict)
     last_level_cache: Cache | None = None
     multiprocessors: Multiprocessors | None = None
     boost_clock: Clock | None = None

@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import ConfigDict, Field, StrictBool, model_validator
+
+from perfmodel.specs.files import Frozen
 
 MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
 Layers = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
@@ -12,13 +14,13 @@ Number = Annotated[float, Field(strict=True, gt=0, le=1e15)]
 RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportional"]
 
 
-class Part(BaseModel):
+class Shape(Frozen):
     """A mapping of a model's file; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
-class MoE(Part):
+class MoE(Shape):
     """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
 
     first_dense_layers: layers with a dense MLP in place of experts, wherever they stand (first in DeepSeek-V3, every
@@ -45,7 +47,7 @@ class MoE(Part):
         return self
 
 
-class MLA(Part):
+class MLA(Shape):
     """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer."""
 
     q_lora_rank: Size | None = None
@@ -60,7 +62,7 @@ class MLA(Part):
         return self.kv_lora_rank + self.qk_rope_head_dim
 
 
-class Indexer(Part):
+class Indexer(Shape):
     """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores highest.
 
     layers: those with an indexer of their own; the others take the choice of the one before (GLM-5.2). The indexer's
@@ -86,7 +88,7 @@ class Indexer(Part):
         return 2 * self.head_dim
 
 
-class LinearAttention(Part):
+class LinearAttention(Shape):
     """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next) or Mamba-2 (Nemotron-H).
 
     The state holds num_value_heads x key_head_dim x value_head_dim values a layer, and `conv_kernel - 1` inputs of the
@@ -143,7 +145,7 @@ class LinearAttention(Part):
         return hidden * (self.projected + self.inner) + self.small_params
 
 
-class Heads(Part):
+class AttentionHeads(Shape):
     """Heads of attention layers. value_head_dim None: as `head_dim`. one_kv_projection: it makes keys and values."""
 
     num_attention_heads: Size
@@ -168,7 +170,7 @@ class Heads(Part):
         return self.num_key_value_heads * (self.head_dim + (0 if self.one_kv_projection else self.value_dim))
 
 
-class RopeScaling(Part):
+class RopeScaling(Shape):
     """Rotary frequency scaling, in Hugging Face's words (`dynamic` and `proportional` by type and factor only).
 
     low_freq_factor, high_freq_factor: of `llama3`. beta_fast ... mscale_all_dim: of `yarn`. short_factor, long_factor:
@@ -190,7 +192,7 @@ class RopeScaling(Part):
     long_factor: tuple[Number, ...] = ()
 
 
-class Published(Part):
+class Published(Shape):
     """Parameter counts a model's makers print, to check the computed ones against (billions)."""
 
     total_b: Number | None = None

@@ -7,21 +7,21 @@ from pydantic import Field, StrictBool, model_validator
 from perfmodel.specs.formats import KVName, WeightName
 from perfmodel.specs.parts import (
     MLA,
-    Heads,
+    AttentionHeads,
     Indexer,
     Layers,
     LinearAttention,
     MoE,
     Number,
-    Part,
     Published,
     RopeScaling,
+    Shape,
     Size,
     Tokens,
 )
 
 
-class ModelSpec(Part):
+class ModelSpec(Shape):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
     `num_sliding_layers` of the attention layers attend to the last `sliding_window` tokens only, with heads of their
@@ -63,7 +63,7 @@ class ModelSpec(Part):
     partial_rotary_factor: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
     sliding_window: Tokens | None = None
     num_sliding_layers: Layers = 0
-    sliding_heads: Heads | None = None
+    sliding_heads: AttentionHeads | None = None
     attention_layers: Layers | None = None
     mlp_layers: Layers | None = None
     moe: MoE | None = None
@@ -133,11 +133,11 @@ class ModelSpec(Part):
         recurrent = self.linear_attention.layers if self.linear_attention else 0
         return self.num_attention_layers + recurrent + self.num_mlp_layers
 
-    def heads(self, sliding: bool = False) -> Heads:
+    def heads(self, sliding: bool = False) -> AttentionHeads:
         """Heads of the full or of the sliding layers."""
         if sliding and self.sliding_heads:
             return self.sliding_heads
-        return Heads(
+        return AttentionHeads(
             num_attention_heads=self.num_attention_heads,
             num_key_value_heads=self.num_key_value_heads,
             head_dim=self.head_dim,
@@ -165,7 +165,7 @@ class ModelSpec(Part):
         sinks = heads.num_attention_heads if self.attention_sinks else 0
         return hidden * (query + heads.kv_columns + output) + biases + norms + sinks
 
-    def _qk_norm_params(self, heads: Heads) -> int:
+    def _qk_norm_params(self, heads: AttentionHeads) -> int:
         """Of one layer: shared by all heads, or each value its own where one norm spans them (`wide_qk_norm`)."""
         both = heads.num_attention_heads + heads.num_key_value_heads if self.wide_qk_norm else 2
         return both * heads.head_dim if self.qk_norm else 0

@@ -8,7 +8,6 @@ docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,8 @@ from perfmodel.specs.acceptance_rows import AcceptanceRow
 MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""
 
-_QUADRATURE_NODES = 48
+LEAST_KNOWN = 3
+"""Draft length to which an acceptance that was printed at shorter ones is carried."""
 _STEPS, _ENOUGH = 200, 1e-15
 """Of Newton's method: at most so many, and until they are this small."""
 
@@ -80,114 +80,6 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     return np.divide(s[..., 1:], before, out=np.zeros_like(before), where=before > 0)
 
 
-def survival_from_histogram(counts: npt.ArrayLike) -> Array:
-    """s_0 ... s_gamma from gamma+1 counts, [..., gamma+1], of iterations that accepted 0 ... gamma draft tokens."""
-    n = np.asarray(counts, np.float64)
-    _require("histogram", n, 0, np.inf)
-    reached = np.flip(np.cumsum(np.flip(n, -1), -1), -1)
-    if not (n.size and np.all(reached[..., 0] > 0)):
-        raise InputError("histogram: must have a count above 0")
-    return reached / reached[..., :1]
-
-
-def tokens_from_survival(survival: npt.ArrayLike) -> Floats:
-    """Omega = s_0 + ... + s_gamma: the accepted length with the bonus token."""
-    omega: Floats = np.sum(np.asarray(survival, np.float64), -1)
-    return omega
-
-
-def tokens_from_conditional(conditional: npt.ArrayLike) -> Floats:
-    """Omega = 1 + sum over j of a_1 ... a_j."""
-    return tokens_from_survival(survival_from_conditional(conditional))
-
-
-def accepted_from_tokens(omega: Floats) -> Floats:
-    """Accepted length without the bonus token: Omega - 1. InputError for omega below 1."""
-    _require("tokens per iteration", omega, 1, np.inf)
-    return np.subtract(omega, 1.0)
-
-
-def tokens_from_accepted(accepted: Floats) -> Floats:
-    """Omega from the accepted length without the bonus token. InputError for a negative length."""
-    _require("accepted length", accepted, 0, np.inf)
-    return np.add(accepted, 1.0)
-
-
-def accept_rate_from_tokens(omega: Floats, gamma: Floats) -> Floats:
-    """Accepted over drafted tokens: (Omega - 1) / gamma. InputError outside [1, gamma + 1] or for gamma below 1."""
-    _check_tokens(omega, gamma, least_gamma=1)
-    return np.subtract(omega, 1.0) / gamma
-
-
-def tokens_from_accept_rate(rate: Floats, gamma: Floats) -> Floats:
-    """Omega = 1 + rate * gamma. InputError for a rate outside [0, 1] or gamma below 1."""
-    _require("accept rate", rate, 0, 1)
-    _require("gamma", gamma, 1, np.inf)
-    return 1.0 + np.multiply(rate, gamma)
-
-
-def sigma_from_tokens(omega: Floats, gamma: Floats) -> Floats:
-    """sigma = Omega / (gamma + 1): the share of the most an iteration could gain. InputError as above."""
-    _check_tokens(omega, gamma, least_gamma=0)
-    return np.divide(omega, np.add(gamma, 1.0))
-
-
-def tokens_from_sigma(sigma: Floats, gamma: Floats) -> Floats:
-    """Omega = sigma * (gamma + 1). InputError for sigma outside [1/(gamma+1), 1]."""
-    omega = np.multiply(sigma, np.add(gamma, 1.0))
-    _require("sigma", sigma, 0, 1)
-    # sigma = 1/(gamma+1) may round to a hair under one token
-    if np.any(omega < 1 - 1e-12):
-        raise refuse("sigma", None, "in [1/(gamma + 1), 1]", _brief(sigma))
-    return np.maximum(omega, 1.0)
-
-
-@cache
-def beta_survival(a: float, b: float, gamma_max: int, weighting: str = "iteration") -> Array:
-    """s_0 ... s_gamma_max of a mixture over requests, alpha ~ Beta(a, b); its cumulative sum is Omega by gamma.
-
-    ``iteration``: the mean over iterations, Omega = sum of B(a+j, b) / B(a, b).
-    ``request``: requests that each need the same number of tokens, Omega = 1 / E[1/Omega(alpha)] (Gauss-Jacobi).
-    The result is kept and read-only.
-    """
-    j = np.arange(gamma_max + 1.0)
-    if weighting == "iteration":
-        return _read_only(survival_from_conditional((a + j[:-1]) / (a + b + j[:-1])))
-    alpha, weight = _beta_nodes(a, b)
-    by_gamma = 1.0 / (weight @ (1.0 / np.cumsum(alpha[:, None] ** j, -1)))
-    return _read_only(np.diff(by_gamma, prepend=0.0))
-
-
-def _read_only(array: Array) -> Array:
-    array.flags.writeable = False
-    return array
-
-
-def _beta_nodes(a: float, b: float) -> tuple[Array, Array]:
-    """Nodes and weights of E[f(x)], x ~ Beta(a, b): Gauss-Jacobi by an eigenproblem (Golub and Welsch 1969)."""
-    n = np.arange(1.0, _QUADRATURE_NODES)
-    p, q = b - 1.0, a - 1.0
-    s = 2 * n + p + q
-    diagonal = np.concatenate([[(q - p) / (p + q + 2)], (q * q - p * p) / (s * (s + 2))])
-    off = 4 * n * (n + p) * (n + q) * (n + p + q)
-    below = s * s * (s + 1) * (s - 1)
-    # at n = 1 the factors (n + p + q) and (s - 1) are one and the same
-    off[0], below[0] = 4 * (1 + p) * (1 + q), (p + q + 2) ** 2 * (p + q + 3)
-    band = np.sqrt(off / below)
-    nodes, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(band, 1) + np.diag(band, -1))
-    return np.clip((1 + nodes) / 2, 0.0, 1.0), vectors[0] ** 2
-
-
-def lockstep_tokens_per_iteration(survival: npt.ArrayLike, batch: Floats) -> Floats:
-    """Tokens an iteration gains where all `batch` sequences advance by the least of them: sum of s_j^B.
-
-    `survival` is [..., gamma+1]; `batch` broadcasts with the axes before the last.
-    """
-    _require("batch", batch, 1, np.inf)
-    omega: Floats = np.sum(np.asarray(survival, np.float64) ** np.asarray(batch, np.float64)[..., None], -1)
-    return omega
-
-
 def static_batch_tokens_per_iteration(survival: npt.ArrayLike, batch: Floats, new_tokens: int) -> Floats:
     """Tokens per iteration and sequence of a batch that ends with its slowest sequence: N / E[max of B iterations].
 
@@ -234,34 +126,22 @@ def _likely(least: int, mass: Array) -> tuple[int, Array]:
     return least + int(kept[0]), mass[kept[0] : kept[-1] + 1]
 
 
-def one_more_pays(
-    gamma: Floats, alpha: Floats, draft_ratio: Floats, verify_ratio: Floats, verify_rise: Floats, overhead_ratio: Floats
-) -> npt.NDArray[np.bool_]:
-    """True where drafting gamma + 1 tokens beats gamma: alpha^(gamma+1) / Omega > (c + dv) / (gamma c + v + o).
-
-    c = (T_D + T_select)/T_T, v = T_V(gamma)/T_T, dv = v(gamma+1) - v(gamma), o = overhead/T_T; all broadcast. A local
-    rule: v need not be convex and gamma = 0 stands apart, so the best gamma is a scan (docs/model.md, section 3).
-    """
-    gained = np.power(alpha, np.add(gamma, 1.0)) / tokens_per_iteration(gamma, alpha)
-    paid = np.add(draft_ratio, verify_rise) / (np.multiply(gamma, draft_ratio) + verify_ratio + overhead_ratio)
-    return np.asarray(gained > paid)
-
-
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.
 
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is known of
     them, and a longer draft is refused). `alpha` is set where acceptance is one constant: a float or [batch, context].
-    measured_at: the draft length at which a constant was measured, exact there and modelled elsewhere.
+    measured_at: draft lengths at which it was measured, exact there and modelled elsewhere; empty where each position
+    was. spread: standard deviation of ln(tokens per iteration) at the longest of them, from text to text.
     """
 
     source: str
     alpha: Floats | None = None
     prefix: tuple[float, ...] = ()
     tail: float | None = None
-    beta: tuple[float, float, str] | None = None
-    measured_at: float = 1.0
+    measured_at: tuple[float, ...] = (1.0,)
+    spread: float = 0.0
 
     @classmethod
     def from_alpha(cls, alpha: Floats, source: str = "given alpha") -> "Acceptance":
@@ -274,7 +154,7 @@ class Acceptance:
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
         alpha = alpha_from_tokens_per_iteration(omega, gamma)
         text = source or f"alpha of {_brief(omega)} tokens per iteration at gamma {_brief(gamma)}"
-        return cls(text, alpha=alpha, measured_at=float(np.max(gamma)))
+        return cls(text, alpha=alpha, measured_at=(float(np.max(gamma)),))
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -282,25 +162,41 @@ class Acceptance:
         _require("positions", np.asarray(positions, np.float64), 0, 1)
         if not 1 <= len(positions) <= MAX_GAMMA:
             raise refuse("positions", None, f"1 to {MAX_GAMMA} rates", len(positions))
-        return cls(source, prefix=tuple(float(a) for a in positions))
+        return cls(source, prefix=tuple(float(a) for a in positions), measured_at=())
 
     @classmethod
-    def from_beta(cls, a: float, b: float, weighting: str = "iteration", source: str = "") -> "Acceptance":
-        """Requests with alpha ~ Beta(a, b); `weighting` is ``iteration`` or ``request`` (see `beta_survival`)."""
-        for name, value in (("a", a), ("b", b)):
-            if not 1e-3 <= value <= 1e6:
-                raise refuse("Beta mixture", name, "in [0.001, 1e6]", value)
-        if weighting not in ("iteration", "request"):
-            raise refuse("Beta mixture", "weighting", "iteration or request", weighting)
-        return cls(source or f"alpha ~ Beta({a:g}, {b:g}), mean per {weighting}", beta=(float(a), float(b), weighting))
+    def from_lengths(
+        cls,
+        drafted: Sequence[int],
+        omega: Sequence[float],
+        source: str,
+        survival: Sequence[float] = (),
+        spread: float = 0.0,
+        decay: float = 1.0,
+    ) -> "Acceptance":
+        """From tokens per iteration at rising draft lengths, and survival by position where that was printed.
 
-    @classmethod
-    def from_decay(cls, alpha: float, decay: float, source: str = "") -> "Acceptance":
-        """a_j = alpha decay^(j-1): what heads that see nothing of each other's tokens do. InputError outside [0, 1]."""
-        _require("alpha", alpha, 0, 1)
-        _require("decay", decay, 0, 1)
-        text = source or f"alpha {alpha:g}, times {decay:g} at each further position"
-        return cls(text, prefix=tuple(float(alpha * decay**j) for j in range(64)), tail=float(alpha * decay**64))
+        Printed curves are noisy: what a further token gains is smoothed so that it never grows with the length (pool
+        adjacent violators); between two lengths the conditional acceptance is constant. Known to the longest length;
+        where that is below `LEAST_KNOWN`, to that, each further position accepting `decay` times the one before.
+        Raises InputError outside [1, gamma + 1].
+        """
+        lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
+        positions: list[float] = []
+        if len(survival) >= lengths[-1]:
+            falling = np.minimum.accumulate(np.clip(survival, 0.0, 1.0))
+            positions = conditional_from_survival(np.concatenate([[1.0], falling])).tolist()
+        else:
+            alive = 1.0
+            for length, gain in zip(lengths, gains, strict=True):
+                more = int(length) - len(positions)
+                added = float(min(gain / alive, more)) if alive > 0 else 0.0
+                alpha = float(alpha_from_tokens_per_iteration(1.0 + added, more))
+                positions += [alpha] * more
+                alive *= alpha**more
+        while len(positions) < LEAST_KNOWN:
+            positions.append(positions[-1] * decay)
+        return cls(source, prefix=tuple(positions), measured_at=tuple(map(float, lengths)), spread=spread)
 
     @classmethod
     def from_ngram(cls, hit: float, run_length: float, source: str = "") -> "Acceptance":
@@ -323,19 +219,32 @@ class Acceptance:
         return cls.from_alpha(row.alpha, row.source)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
-        """How far a modelled acceptance is carried from where it was measured: |ln (gamma + 1)/(measured_at + 1)|.
+        """How far it is carried from the nearest draft length it was measured at, m: |ln (gamma + 1)/(m + 1)|.
 
         0 at positions that were measured each, and without a draft.
         """
         drafted = np.asarray(gamma, np.float64)
-        if self.max_gamma is not None:
+        if not self.measured_at:
             return np.zeros_like(drafted)
-        return np.where(drafted == 0, 0.0, np.abs(np.log((drafted + 1.0) / (self.measured_at + 1.0))))
+        apart = np.log((drafted[..., None] + 1.0) / (np.asarray(self.measured_at) + 1.0))
+        return np.where(drafted == 0, 0.0, np.abs(apart).min(-1))
+
+    def log_spread(self, gamma: npt.ArrayLike) -> Array:
+        """Standard deviation of ln(tokens per iteration) from text to text: that of the accepted tokens is the same."""
+        drafted = np.asarray(gamma)
+        if not self.spread:
+            return np.zeros(drafted.shape)
+        tokens, longest = (
+            self.tokens_per_iteration(drafted),
+            self.tokens_per_iteration(max(self.measured_at, default=1)),
+        )
+        share = np.subtract(tokens, 1.0) / tokens
+        return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
 
     @property
     def max_gamma(self) -> int | None:
         """The longest draft this says anything of; None where there is no end."""
-        ends = self.alpha is None and self.beta is None and self.tail is None
+        ends = self.alpha is None and self.tail is None
         return len(self.prefix) if ends else None
 
     def survival(self, gamma_max: int) -> Array:
@@ -347,8 +256,6 @@ class Acceptance:
             raise refuse("gamma", None, f"in [0, {MAX_GAMMA}]", gamma_max)
         if self.alpha is not None:
             return np.asarray(self.alpha, np.float64)[..., None] ** np.arange(gamma_max + 1.0)
-        if self.beta is not None:
-            return beta_survival(self.beta[0], self.beta[1], gamma_max, self.beta[2])
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:
@@ -373,6 +280,21 @@ class Acceptance:
         if self.alpha is not None:
             return self.alpha
         return alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma))
+
+
+def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
+    """Lengths, and the tokens gained since the one before; gains a token never grow (pool adjacent violators)."""
+    _check_tokens(omega, lengths, least_gamma=1)
+    blocks: list[tuple[float, float]] = []  # (last length, tokens gained)
+    for length, gain in zip(lengths.tolist(), np.diff(omega, prepend=1.0).tolist(), strict=True):
+        blocks.append((length, max(gain, 0.0)))
+        while len(blocks) > 1:
+            start = blocks[-3][0] if len(blocks) > 2 else 0.0
+            (middle, first), (end, second) = blocks[-2:]
+            if second / (end - middle) <= first / (middle - start):
+                break
+            blocks[-2:] = [(end, first + second)]
+    return np.array([end for end, _ in blocks]), np.array([gain for _, gain in blocks])
 
 
 def _brief(value: object) -> str:

@@ -1,10 +1,9 @@
 """Does it fit, and what is the largest batch that does, with and without speculation."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.costs import Shard, span
 from perfmodel.costs.roofline import Machine
@@ -12,28 +11,36 @@ from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats
 from perfmodel.specs.gpu import GPUSpec
 
+Number = TypeVar("Number", bound=Floats)
 DEFAULT_MEMORY_FRACTION = 0.92
 """Share of device memory that a serving engine takes: vLLM's default (`CacheConfig.gpu_memory_utilization`, 0.32)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes on the fullest device of the group; batch sizes are whole sequences (0: not even one fits)."""
+class Memory(Generic[Number]):
+    """Bytes on the fullest device of the group; batch sizes are whole sequences (0: not even one fits).
 
-    weight_bytes: Floats
-    kv_bytes: Floats
-    draft_weight_bytes: Floats
-    draft_kv_bytes: Floats
+    Arrays, or plain numbers of a single point.
+    """
+
+    weight_bytes: Number
+    kv_bytes: Number
+    draft_weight_bytes: Number
+    draft_kv_bytes: Number
     available_bytes: float
-    fits: NDArray[np.bool_]
-    max_batch: Floats
-    ar_max_batch: Floats
+    fits: Any
+    max_batch: Any
+    ar_max_batch: Any
 
-    def shortage(self, batch: float) -> list[str]:
+    def single(self) -> "Memory[float]":
+        """Of a single point, in plain numbers."""
+        sizes = {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bytes")}
+        return Memory(**sizes, fits=bool(self.fits), max_batch=int(self.max_batch), ar_max_batch=int(self.ar_max_batch))
+
+    def shortage(self, batch: float) -> tuple[str, ...]:
         """Of a single point: the sentence that this batch does not fit, or nothing where it does."""
-        largest, room = int(self.max_batch), self.available_bytes / 1e9
-        said = f"batch {batch:.0f} does not fit in {room:.1f} GB; the largest that does is {largest}"
-        return [] if self.fits else [said]
+        said = f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest that does is "
+        return () if self.fits else (f"{said}{int(self.max_batch)}",)
 
 
 def memory(
@@ -46,7 +53,7 @@ def memory(
     gamma: Floats,
     fraction: float,
     states: Floats = 1.0,
-) -> Memory:
+) -> Memory[Floats]:
     """Weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) against `fraction` of memory.
 
     states: recurrent states that a sequence keeps (gamma + 1 where verification keeps one after every token).
@@ -84,7 +91,7 @@ class Placed(Protocol):
     def kept_states(self, query: Floats) -> Floats: ...
 
 
-def memory_of(placed: Placed, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory:
+def memory_of(placed: Placed, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory[Floats]:
     """`memory` of a scenario's own models and devices."""
     gpu = placed.machine.gpu
     states = placed.kept_states(np.asarray(gamma) + 1.0)

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.costs.roofline import PassTime
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array, Floats
+from perfmodel.operations import Array, Floats, Op, onto
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
-BLOCK_ELEMENTS = 2**17
+BLOCK_ELEMENTS = 2**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +92,69 @@ def check_draft_length(draft: Draft, gamma: int, flag: str = "--gamma") -> None:
         raise refuse(flag, None, f"at most {draft.max_gamma} with {draft.name}", gamma)
 
 
+class Passes:
+    """The passes of iterations at some points, counted once, to be timed under one calibration or several.
+
+    batch and context broadcast together; gammas are a leading axis of everything, so that the innermost loops run over
+    contexts (a trailing axis of 17 makes them three times as long). query: tokens per sequence of the target's passes,
+    of which the first is the baseline's.
+    """
+
+    def __init__(self, scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> None:
+        self.batch, self.context, self.gammas = batch, context, gammas
+        along = (-1, *(1,) * max(batch.ndim, context.ndim))
+        self.drafted = gammas.reshape(along)
+        self._baseline = 0 if gammas[0] == 0 else 1
+        self.query = np.concatenate(([0] * self._baseline, gammas)).reshape(along) + 1.0
+        self.target_ops = scenario.target_ops(batch, context, self.query, scenario.summed_target)
+        self.draft_query, self.share = scenario.drafting(self.drafted)
+        self.draft_ops: list[Op] = []
+        if self.share is not None:
+            self.draft_ops = scenario.draft_ops(batch, context, self.draft_query, scenario.summed_draft)
+
+    def times(self, scenario: Scenario) -> tuple[Array, Array, Array, Floats]:
+        """Target, draft per token and verification on the axis of gammas, of length 1 or left out where it can be;
+        overhead. scenario: the one that was counted, perhaps with a calibration that changes no count.
+        """
+        passes = np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query))
+        draft: Floats = 0.0
+        if self.share is not None:
+            draft = scenario.draft_machine.predicted_s(self.draft_ops, self.batch * self.draft_query) * self.share
+        overhead = scenario.overhead_s(self.batch, self.context)
+        return passes[:1], np.asarray(draft), passes[self._baseline :], overhead
+
+    def steps(self, scenario: Scenario) -> tuple[PassTime[Floats], PassTime[Floats]]:
+        """All times of the target's passes, at a first gamma above 0 the baseline before them, and of a draft pass."""
+        target = scenario.machine.time(self.target_ops, self.batch * self.query)
+        if self.share is not None:
+            return target, scenario.draft_machine.time(self.draft_ops, self.batch * self.draft_query)
+        return target, scenario.draft_step(self.batch, self.context, scenario.draft.query(np.maximum(self.drafted, 1)))
+
+    def speedups(self, scenario: Scenario, gained: Array) -> Array:
+        """Over ``[gamma, batch, context]``, from tokens per iteration on the same axes."""
+        return speedup(gained, *self.times(scenario), self.gammas)
+
+
+def gained_tokens(scenario: Scenario, batch: Array, gammas: NDArray[np.int64]) -> Array:
+    """Tokens per iteration with the gammas on a leading axis."""
+    return np.moveaxis(scenario.tokens_per_iteration(batch, int(gammas.max()))[..., gammas], -1, 0)
+
+
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
     """Speedup over ``[batch, context]`` with a trailing axis for the given gammas."""
-    target, draft, verify, overhead = _times(scenario, batch, context, gammas)
-    gained = scenario.tokens_per_iteration(batch, int(gammas.max()))[..., gammas]
-    return _speedup(gained, target, draft, verify, overhead, gammas)
+    sequences = np.asarray(batch, float)
+    passes = Passes(scenario, sequences, np.asarray(context, float), gammas)
+    return np.moveaxis(passes.speedups(scenario, gained_tokens(scenario, sequences, gammas)), 0, -1)
 
 
-def predict(scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA) -> Prediction:
+def predict(
+    scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA, at_best: bool = False
+) -> Prediction:
     """Answer a workload of any size at flat memory beside its result.
 
-    gamma_optimal is sought from 0 to `max_gamma`, or as far as the acceptance data reaches. Raises InputError where
-    the workload's gamma is beyond that data, and for an answer that is not finite.
+    gamma_optimal is sought from 0 to `max_gamma`, or as far as the acceptance data reaches. at_best: the answer is of
+    that gamma, and the workload's own counts for nothing. Raises InputError where the workload's gamma is beyond that
+    data, and for an answer that is not finite.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma
     alpha = np.asarray(0.0 if scenario.acceptance.alpha is None else scenario.acceptance.alpha)
@@ -124,14 +176,15 @@ def predict(scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX
         part = scenario
         if alpha.ndim:
             part = replace(scenario, acceptance=Acceptance.from_alpha(_within(alpha, block, shape)))
-        _fill(part, b, c, g, last, deepest, {name: whole[where] for name, whole in fields.items()}, best[where])
+        out = {name: whole[where] for name, whole in fields.items()}
+        _fill(part, b, c, None if at_best else g, last, deepest, out, best[where])
     for name, values in fields.items():
-        if not np.all(np.isfinite(values)):
+        if not np.isfinite(values).all():
             files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
             raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
         batch=np.broadcast_to(batch, shape),
-        gamma=np.broadcast_to(gamma, shape),
+        gamma=best[()] if at_best else np.broadcast_to(gamma, shape),
         gamma_optimal=best[()],
         **{k: v[()] for k, v in fields.items()},
     )
@@ -141,60 +194,51 @@ def _fill(
     scenario: Scenario,
     batch: Array,
     context: Array,
-    gamma: NDArray[np.int64],
+    gamma: NDArray[np.int64] | None,
     last: int,
     deepest: int,
     out: dict[str, Array],
     best: NDArray[np.int64],
 ) -> None:
+    """A block of an answer; gamma: at which draft length, None: at the best one."""
     gammas = np.arange(deepest + 1)
-    target, draft, verify, overhead = _times(scenario, batch, context, gammas)
-    gained = scenario.tokens_per_iteration(batch, deepest)
-    surface = _speedup(gained, target, draft, verify, overhead, gammas)[..., : last + 1]
-    winner = np.argmax(surface, axis=-1)
-    best[...] = winner
-    out["speedup_at_gamma_optimal"][...] = np.take_along_axis(surface, winner[..., None], -1)[..., 0]
-    out["target_s"][...] = target[..., 0]
-    out["draft_s"][...] = draft[..., 0] if draft.shape[-1] == 1 else _at_gamma(draft, gamma)
+    target, draft, verify, overhead = Passes(scenario, batch, context, gammas).times(scenario)
+    gained = gained_tokens(scenario, batch, gammas)
+    surface = speedup(gained, target, draft, verify, overhead, gammas)[: last + 1]
+    top = surface.max(axis=0)
+    best[...] = last - np.max((surface == top) * gammas[last::-1].reshape(-1, *(1,) * top.ndim), axis=0)
+    gamma = best if gamma is None else gamma
+    out["speedup_at_gamma_optimal"][...] = top
+    out["target_s"][...] = target[0]
+    one = draft.ndim < verify.ndim
+    out["draft_s"][...] = draft if one else _at_gamma(draft, gamma)
     out["verify_s"][...] = _at_gamma(verify, gamma)
-    out["overhead_s"][...] = np.where(gamma == 0, 0.0, overhead[..., 0])
+    out["overhead_s"][...] = np.where(gamma == 0, 0.0, overhead)
     out["tokens_per_iteration"][...] = _at_gamma(gained, gamma)
 
 
-def _times(
-    scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]
-) -> tuple[Array, Array, Array, Array]:
-    """Target, draft per token, verification and overhead on a trailing gamma axis, of length 1 where it can be."""
-    b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
-    passes = np.asarray(scenario.target_pass_s(b, c, np.concatenate(([0], gammas)) + 1.0))
-    return (
-        passes[..., :1],
-        scenario.draft_token_s(b, c, gammas),
-        passes[..., 1:],
-        np.asarray(scenario.overhead_s(b, c)) + np.zeros(1),
-    )
-
-
-def _speedup(
-    gained: Array, target: Array, draft: Array, verify: Array, overhead: Array, gammas: NDArray[np.int64]
+def speedup(
+    gained: Array, target: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]
 ) -> Array:
-    iteration = gammas * draft
-    iteration = iteration + verify
-    iteration += overhead
-    speedup = gained * target
-    speedup = speedup / iteration
-    speedup[..., gammas == 0] = 1.0
-    return speedup
+    """Over ``[gamma, batch, context]``."""
+    iteration = onto(draft * gammas.reshape(-1, *(1,) * (verify.ndim - 1)), overhead)
+    iteration = np.asarray(onto(iteration, verify))
+    gained = gained.reshape(len(gained), *(1,) * (verify.ndim - gained.ndim), *gained.shape[1:])
+    fits = np.broadcast_shapes(gained.shape, target.shape, iteration.shape) == iteration.shape
+    rate = np.divide(gained, iteration, out=iteration if fits else None)
+    rate = np.multiply(rate, target, out=rate if fits else None)
+    rate[gammas == 0] = 1.0
+    return np.asarray(rate)
 
 
 def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
-    """Pick each point's gamma from a trailing axis that starts at gamma = 0."""
+    """Pick each point's gamma from a leading axis that starts at gamma = 0."""
     if gamma.size == 1:
-        return values[..., int(gamma.reshape(-1)[0])]
+        return np.asarray(values[int(gamma.reshape(-1)[0])])
     dims = max(values.ndim - 1, gamma.ndim)
-    values = values.reshape((1,) * (dims + 1 - values.ndim) + values.shape)
+    values = values.reshape(len(values), *(1,) * (dims + 1 - values.ndim), *values.shape[1:])
     index = gamma.reshape((1,) * (dims - gamma.ndim) + gamma.shape)
-    return np.take_along_axis(values, index[..., None], -1)[..., 0]
+    return np.take_along_axis(values, index[None], 0)[0]
 
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel import costs
+from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.roofline import Machine, PassTime
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
@@ -34,7 +35,8 @@ class Scenario:
     ops alone. topk_reuse: share of the tokens that an indexer chose which it chooses again for the next query token, so
     that a verification reads them once. state_rollback: a verification over recurrent layers keeps the state after
     every token, or replays the accepted tokens from the state before them. context_std: standard deviation of the
-    context over the sequences of a batch, in tokens.
+    context over the sequences of a batch, in tokens. graph_sizes: tokens of the captured CUDA graphs that passes are
+    padded to (empty: none; None: as the calibration's engine does).
     """
 
     target: ModelSpec
@@ -50,28 +52,35 @@ class Scenario:
     state_rollback: Rollback = "keep"
     core_ops: bool = False
     context_std: Floats = 0.0
+    graph_sizes: tuple[int, ...] | None = None
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_machine: Machine = field(init=False, repr=False, compare=False)
+    summed_target: costs.Shard = field(init=False, repr=False, compare=False)
+    summed_draft: costs.Shard = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         calibration, draft = self.machine.calibration, self.draft
         head, page, popularity = calibration.shards_lm_head, self.kv_page, calibration.expert_popularity.value
+        sizes = self.graph_sizes
+        if sizes is None:
+            sizes = graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else ()
         for name, model, degree, precision in (
-            ("target_shard", self.target, self.machine.tensor_parallel, self.precision),
-            ("draft_shard", draft.model, draft.tensor_parallel, draft.precision),
+            ("target", self.target, self.machine.tensor_parallel, self.precision),
+            ("draft", draft.model, draft.tensor_parallel, draft.precision),
         ):
-            part = costs.shard(
-                model, degree, precision, head, page, popularity=popularity, graph_tokens=calibration.graph_tokens
-            )
-            object.__setattr__(self, name, part)
+            part = costs.shard(model, degree, precision, head, page, popularity=popularity, graph_sizes=sizes)
+            object.__setattr__(self, f"{name}_shard", part)
+            object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
         machine = Machine(self.machine.gpu, calibration, draft.tensor_parallel, drafts=True)
         object.__setattr__(self, "draft_machine", machine)
 
-    def target_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
-        """Ops of a target pass: decoding at query 1, verification at gamma + 1."""
+    def target_ops(
+        self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
+    ) -> list[Op]:
+        """Ops of a target pass: decoding at query 1, verification at gamma + 1. part: of another share than its own."""
         ops = costs.forward(
-            self.target_shard,
+            part or self.target_shard,
             batch,
             query,
             context,
@@ -100,38 +109,48 @@ class Scenario:
         """Recurrent states per sequence that a pass over `query` tokens leaves."""
         return query if self.state_rollback == "keep" else 1.0
 
-    def draft_ops(self, batch: Floats, context: Floats, query: Floats = 1.0) -> list[Op]:
+    def draft_ops(
+        self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
+    ) -> list[Op]:
         """Ops of one draft pass, selection included; query: tokens per sequence (a tree's level, a parallel draft)."""
-        ops = self.draft.ops(self.draft_shard, batch, context, query)
+        ops = self.draft.ops(part or self.draft_shard, batch, context, query)
         ops = costs.core(ops) if self.core_ops else ops
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
 
-    def target_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime:
+    def target_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime[Floats]:
         """All times of a target pass."""
         return self.machine.time(self.target_ops(batch, context, query), batch * np.asarray(query))
 
-    def draft_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime:
+    def draft_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime[Floats]:
         """All times of one draft pass."""
         return self.draft_machine.time(self.draft_ops(batch, context, query), batch * np.asarray(query))
 
     def target_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of a target pass."""
-        return self.machine.predicted_s(self.target_ops(batch, context, query), batch * np.asarray(query))
+        ops = self.target_ops(batch, context, query, self.summed_target)
+        return self.machine.predicted_s(ops, batch * np.asarray(query))
 
     def draft_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of one draft pass, selection included."""
-        return self.draft_machine.predicted_s(self.draft_ops(batch, context, query), batch * np.asarray(query))
+        ops = self.draft_ops(batch, context, query, self.summed_draft)
+        return self.draft_machine.predicted_s(ops, batch * np.asarray(query))
 
     def draft_token_s(self, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
-        """Calibrated draft time per drafted token on a trailing axis: of length 1 where it is one pass at any gamma."""
+        """Calibrated draft time per drafted token; all three broadcast.
+
+        Without the axes of the gammas where a token is one pass at any gamma, or none.
+        """
+        query, share = self.drafting(gammas)
+        return np.asarray(0.0 if share is None else self.draft_pass_s(batch, context, query) * share)
+
+    def drafting(self, gammas: NDArray[np.int64]) -> tuple[Floats, Floats | None]:
+        """Query tokens of a draft pass, and the share of it that each drafted token takes (None: nothing is run)."""
         drafted = np.asarray(gammas, float)
-        each = np.maximum(drafted, 1.0)
-        passes, query = self.draft.passes(drafted), self.draft.query(each)
-        if np.array_equal(passes, drafted) and np.all(np.asarray(query) == 1.0):
-            return np.asarray(self.draft_pass_s(batch, context))
-        if not np.any(passes):
-            return np.zeros(1)
-        return np.asarray(self.draft_pass_s(batch, context, query)) * (passes / each)
+        tokens = np.maximum(drafted, 1.0)
+        passes, query = self.draft.passes(drafted), self.draft.query(tokens)
+        if passes is drafted and not isinstance(query, np.ndarray) and query == 1.0:
+            return 1.0, 1.0
+        return (query, passes / tokens) if np.any(passes) else (1.0, None)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
         """Time of an iteration outside any pass, plus what KV method and draft do once per iteration."""

@@ -169,7 +169,7 @@ def best_two_levels(
 
 def memory_of_both(
     small: Scenario, sparse: Scenario, batch: float, context: float, drafted: int, fraction: float
-) -> Memory:
+) -> Memory[Floats]:
     """`capacity.memory_of` with what both drafts keep; drafted: the most tokens that one iteration drafts."""
     middle, inner = (memory_of(level, batch, context, drafted, fraction) for level in (sparse, small))
     weights = middle.draft_weight_bytes + inner.draft_weight_bytes

@@ -13,18 +13,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.costs.roofline import PassTime
 from perfmodel.operations import Floats
 from perfmodel.specs.calibration import CONSTANTS, Calibration, over_host
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import COVERAGE, Z, square
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.chain import Passes, gained_tokens
 from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25
 """Finite-difference step in standard errors: small against the curvature, large against rounding."""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
+"""What of a calibration decides one device's share of a model."""
+OF_COUNTS = (*OF_SHARDS, "routing_independence")
 """What of a calibration decides how a pass is counted."""
 Array = NDArray[np.float64]
 
@@ -37,18 +39,39 @@ class Interval:
     high: float
     coverage: float
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both, the lower one first."""
+        return self.low, self.high
+
 
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
-    """Interval around a predicted speedup; None where the calibration states no observed error (ideal).
-
-    It ends at the tokens per iteration: no engine verifies in less than a baseline step takes.
-    """
-    error = log_error(scenario, np.asarray(batch), np.asarray(context), np.array([gamma]))
-    if error is None:
-        return Interval(1.0, 1.0, COVERAGE) if gamma == 0 else None
-    factor = math.exp(Z * float(error[..., 0]))
+    """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
+    ratio = ratio_log_error(scenario, *point_passes(scenario, batch, context, gamma)) if gamma else 0.0
     most = float(np.ravel(scenario.tokens_per_iteration(np.asarray(batch), gamma)[..., gamma])[0])
-    return Interval(speedup / factor, max(min(speedup * factor, most), speedup), COVERAGE)
+    return interval_of_speedup(scenario, gamma, speedup, ratio, most)
+
+
+def interval_of_speedup(
+    scenario: Scenario, gamma: int, speedup: float, ratio_error: float | None, most: float
+) -> Interval | None:
+    """`speedup_interval` from `ratio_log_error`; None without one, and just 1 at gamma 0.
+
+    It ends at the tokens per iteration, `most`: no engine verifies in less than a baseline step takes.
+    """
+    if gamma == 0:
+        return Interval(1.0, 1.0, COVERAGE)
+    if ratio_error is None:
+        return None
+    ends = interval_of(speedup, ratio_error, float(acceptance_log_error(scenario, gamma)))
+    return Interval(ends.low, max(min(ends.high, most), speedup), COVERAGE)
+
+
+def point_passes(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Passes, Array]:
+    """The counted passes of one point, and its tokens per iteration, over ``[gamma]``."""
+    gammas = np.array([gamma])
+    passes = Passes(scenario, np.asarray(batch, float), np.asarray(context, float), gammas)
+    return passes, gained_tokens(scenario, passes.batch, gammas)
 
 
 def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array | None:
@@ -66,25 +89,24 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
 
 
 def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) -> Array:
-    """Standard deviation of log tokens per iteration where a constant acceptance is carried to another draft length."""
-    return np.asarray(engines().acceptance.deviation * scenario.acceptance.carried(gammas))
+    """Standard deviation of ln(tokens per iteration): carried to another draft length, and from text to text."""
+    acceptance = scenario.acceptance
+    return np.hypot(engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas))
 
 
-def ratio_log_error(scenario: Scenario, batch: float, context: float, gamma: int) -> float | None:
-    """Standard deviation of the logarithm of an iteration over a baseline step; None where no error was observed."""
-    known = replace(scenario.acceptance, measured_at=float(gamma))
-    error = log_error(_with_acceptance(scenario, known), np.asarray(batch), np.asarray(context), np.array([gamma]))
-    return None if error is None else float(error[..., 0])
+def ratio_log_error(scenario: Scenario, passes: Passes, gained: Array) -> float | None:
+    """Standard deviation of the logarithm of an iteration over a baseline step, at one point of `point_passes`.
+
+    None where no error was observed; 0 at gamma 0, which is the baseline.
+    """
+    machine = scenario.machine
+    scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
+    if scatter is None or not passes.gammas[0]:
+        return None if scatter is None else 0.0
+    return math.sqrt(float(variance_of(scenario, passes, gained)[0]) + scatter.deviation**2)
 
 
-def _with_acceptance(scenario: Scenario, acceptance: Acceptance) -> Scenario:
-    """Shards as they are: acceptance decides nothing about a pass."""
-    changed = copy(scenario)
-    object.__setattr__(changed, "acceptance", acceptance)
-    return changed
-
-
-def step_log_error(scenario: Scenario, batch: Floats, context: Floats) -> Floats | None:
+def step_log_error(scenario: Scenario, step: PassTime[float]) -> Floats | None:
     """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no error."""
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
@@ -92,7 +114,6 @@ def step_log_error(scenario: Scenario, batch: Floats, context: Floats) -> Floats
         return None
     if not machine.over_host:
         return scatter.deviation
-    step = scenario.target_step(batch, context)
     return np.hypot(scatter.deviation, over_host().box_log_rms * step.comm_s / step.predicted_s)
 
 
@@ -113,14 +134,21 @@ def parameter_variance(scenario: Scenario, batch: Array, context: Array, gammas:
 
     Over ``[batch, context]`` with a trailing axis of gammas; 0 where no constant was fitted and no box matters.
     """
+    passes = Passes(scenario, np.asarray(batch, float), np.asarray(context, float), gammas)
+    gained = gained_tokens(scenario, passes.batch, gammas)
+    return np.moveaxis(variance_of(scenario, passes, gained), 0, -1)
+
+
+def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
+    """`parameter_variance` of passes that were counted, with the gammas on the leading axis."""
     c = scenario.machine.calibration
-    base = np.log(speedups(scenario, batch, context, gammas))
+    base = np.log(passes.speedups(scenario, gained))
 
     def slope(name: str, step: float) -> Array:
         """Change of log speedup by a change of a constant."""
-        values = {name: _constant(c, name).value + step}
-        changed = speedups(with_calibration(scenario, with_values(c, values)), batch, context, gammas)
-        return np.asarray(np.log(changed) - base)
+        moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
+        again = Passes(moved, passes.batch, passes.context, passes.gammas) if name in OF_COUNTS else passes
+        return np.asarray(np.log(again.speedups(moved, gained)) - base)
 
     variance = np.zeros_like(base)
     if c.fit is not None:

@@ -199,7 +199,7 @@ def by_batch(config: VLLMConfig, most: int) -> dict[int, int]:
 def test_medusa_heads_have_no_line() -> None:
     _, out = handed({"draft": "medusa"}, "some/heads")
     assert (out.vllm, out.sglang) == (None, None)
-    assert any("dropped Medusa heads with 0.33" in note for note in out.notes)
+    assert any("medusa drafts from 0.9 to 0.32 only" in note for note in out.notes)
     assert any("SGLang has no flag for a medusa draft" in note for note in out.notes)
 
 

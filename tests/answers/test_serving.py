@@ -1,28 +1,27 @@
 """Served batches: closed forms against sums, limits and a seeded discrete-event simulation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from perfmodel.answers.mixed import (
-    VLLM_GRAPH_SIZES,
     alternating_s,
-    best_gamma,
-    graph_target_s,
     interleaved_s,
     mixed_draft_s,
     mixed_memory,
     mixed_speedup,
     mixed_target_s,
-    padded,
     served,
     tokens_per_slot_iteration,
 )
 from perfmodel.answers.query import Query, resolve
+from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
 
 
@@ -81,17 +80,6 @@ def test_throughput_by_a_simulation_of_the_clock() -> None:
     assert closed == pytest.approx(simulated, rel=0.015)
 
 
-def test_a_uniform_mixture_is_no_mixture() -> None:
-    s = scenario()
-    for query in (1.0, 4.0):
-        assert mixed_target_s(s, [8192.0] * 16, query) == pytest.approx(
-            float(s.target_pass_s(16.0, 8192.0, query)), rel=1e-12
-        )
-    assert mixed_draft_s(s, [8192.0] * 16) == pytest.approx(float(s.draft_pass_s(16.0, 8192.0)), rel=1e-12)
-    one = float(speedups(s, 16.0, 8192.0, np.array([3]))[..., 0])
-    assert mixed_speedup(s, [8192.0] * 16, [0.7] * 16, 3) == pytest.approx(one, rel=1e-12)
-
-
 @pytest.mark.parametrize("kind", sorted(kinds()))
 @pytest.mark.parametrize(("batch", "gamma"), [(8, 3), (256, 4)])
 def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind: str, batch: int, gamma: int) -> None:
@@ -100,12 +88,6 @@ def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind:
     exact = float(predict(s, Workload.of(batch, 4096, gamma)).speedup)
     assert found.speedup == pytest.approx(exact, rel=1e-12)
     assert found.mean_speedup == pytest.approx(exact, rel=1e-12)
-
-
-def test_the_best_gamma_of_a_uniform_batch_is_the_engine_s() -> None:
-    s = scenario(draft="eagle", draft_kv="full")
-    assert best_gamma(s, [4096.0] * 8, [0.7] * 8, 16) == int(predict(s, Workload.of(8, 4096, 0)).gamma_optimal)
-    assert best_gamma(scenario(draft="medusa:heads=2", draft_kv="full"), [4096.0] * 8, [0.9] * 8, 16) == 2
 
 
 def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
@@ -132,16 +114,24 @@ def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
 
 def test_graphs_round_the_batch_up() -> None:
     assert list(padded(np.array([1, 3, 4, 5, 9, 512, 600]), VLLM_GRAPH_SIZES)) == [1, 4, 4, 8, 16, 512, 600]
-    s = scenario(hardware="h100-sxm-80gb", engine="magicdec")  # whose passes are not padded to graphs
+    bare = scenario(hardware="h100-sxm-80gb", engine="magicdec")  # whose passes are not padded to graphs
+    s = replace(bare, graph_sizes=VLLM_GRAPH_SIZES)
     at = np.arange(1.0, 65)
-    stairs, plain = np.asarray(graph_target_s(s, at, 4096.0)), np.asarray(s.target_pass_s(at, 4096.0))
-    assert np.all(stairs >= plain * (1 - 1e-12))
+    stairs, smooth = np.asarray(s.target_pass_s(at, 4096.0)), np.asarray(bare.target_pass_s(at, 4096.0))
+    assert np.all(stairs >= smooth * (1 - 1e-12))
     on_size = np.isin(at, VLLM_GRAPH_SIZES)
-    np.testing.assert_allclose(stairs[on_size], plain[on_size], rtol=1e-12)
+    np.testing.assert_allclose(stairs[on_size], smooth[on_size], rtol=1e-12)
     # 65 x 4 tokens pad to 264: a verification climbs other steps than a decoding pass
     assert float(padded(65 * 4.0, VLLM_GRAPH_SIZES)) == 264
-    wide = float(graph_target_s(s, 65.0, 4096.0, 4.0))
-    assert wide > float(s.target_pass_s(65.0, 4096.0, 4.0))
+    assert float(s.target_pass_s(65.0, 4096.0, 4.0)) > float(bare.target_pass_s(65.0, 4096.0, 4.0))
+
+
+def test_what_padding_costs_is_told_for_an_engine_that_always_pads() -> None:
+    """vLLM runs 9 sequences as 16: its own step is the one in the graph, and the one without is shorter."""
+    a = served(scenario(hardware="h100-sxm-80gb"), [8192.0] * 9, [0.8] * 9, 3)
+    assert (a.padded_tokens, a.padded_verify) == (16, 40)
+    assert a.unpadded_target_s < a.graph_target_s == a.mean_target_s
+    assert a.unpadded_verify_s < a.graph_verify_s == a.verify_s
 
 
 def test_alternating_is_the_engines_iteration() -> None:

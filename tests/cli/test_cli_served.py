@@ -140,11 +140,7 @@ def test_hierarchy_takes_tokens_at_its_one_gamma(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("asked", "most"),
-    [
-        ((*TREE, "--rates", "0.63,0.11"), 5),
-        ((*HIERARCHY, "-b", "64", "-c", "32k"), 2),
-        ((*SERVING, "-b", "48"), 15),
-    ],
+    [((*TREE, "--rates", "0.63,0.11"), 5), ((*HIERARCHY, "-b", "64", "-c", "32k"), 2), ((*SERVING, "-b", "48"), 15)],
     ids=["tree", "hierarchy", "serving"],
 )
 def test_a_batch_that_does_not_fit_is_told(

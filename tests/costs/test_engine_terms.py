@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import forward, shard
 from perfmodel.costs.gemms import Experts
+from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.roofline import Machine, curve_of, kernel_of
 from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
@@ -34,12 +35,12 @@ def seconds(op: Op, **constants) -> float:
 
 
 def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
-    part = shard(load_model("llama-3.1-8b"), 1, PLAIN, graph_tokens=(8, 512))
+    part = shard(load_model("llama-3.1-8b"), 1, PLAIN, graph_sizes=graph_sizes(8, 512))
     tokens = np.array([1, 2, 3, 4, 5, 8, 9, 17, 512, 513.0])
     assert part.rows(tokens).tolist() == [1, 2, 4, 4, 8, 8, 16, 24, 512, 513]
     assert shard(load_model("llama-3.1-8b"), 1, PLAIN).rows(9.0) == 9.0
-    wide = shard(load_model("llama-3.1-8b"), 1, PLAIN, graph_tokens=(16, 500))
-    assert wide.rows(np.array([4, 5, 500, 501.0])).tolist() == [4, 16, 512, 501]
+    wide = shard(load_model("llama-3.1-8b"), 1, PLAIN, graph_sizes=graph_sizes(16, 500))
+    assert wide.rows(np.array([4, 5, 496, 497.0])).tolist() == [4, 16, 496, 497]
     # 3 sequences of 3 query tokens: 9 rows fill up to 16, so that attention is cut for 16/3 sequences of 8 KV heads
     (attention,) = (op for op in forward(part, 3.0, 3.0, 100.0, Full()) if op.kind == "attention")
     assert (attention.work_items, attention.rows) == (3 * 8, 16 / 3 * 8)

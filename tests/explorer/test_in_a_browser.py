@@ -23,11 +23,7 @@ from tests.explorer.headless import Browser
 from tests.explorer.small import ROOT, ROUNDING, of_pass, queries, written
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ROWS = {
-    **{word: term for term, word in LIMITERS.items()},
-    "lower": "lower_s",
-    "predicted": "predicted_s",
-}
+ROWS = {**{word: term for term, word in LIMITERS.items()}, "lower": "lower_s", "predicted": "predicted_s"}
 """First word of a row of the breakdown -> what it shows of a pass."""
 
 

@@ -15,7 +15,6 @@ from perfmodel.specs.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.engine_constants import EngineConstants
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
-from perfmodel.validate.fit.recipes import RECIPES
 
 ROOT = Path(__file__).parents[2]
 A100 = load_calibration("a100-sxm-80gb.magicdec")
@@ -56,10 +55,10 @@ def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {("iteration", "overhead"): float(scenario.overhead_s(8.0, 8000.0))}
     target, draft = scenario.target_ops(8.0, 8000.0, 4.0), scenario.draft_ops(8.0, 8000.0)
     for machine, ops in (scenario.machine, target), (scenario.draft_machine, draft):
-        bare = machine.time([], 0.0).terms
+        bare = machine.time([], 0.0).terms_s
         for work, group, tokens in [*((op.kind, [op], 0.0) for op in ops), ("pass", [], 8.0)]:
             work = "pass" if work == "upkeep" else work
-            for term, seconds in machine.time(group, tokens).terms.items():
+            for term, seconds in machine.time(group, tokens).terms_s.items():
                 own = float(seconds) - (float(bare[term]) if group else 0.0)
                 found[work, term] = found.get((work, term), 0.0) + own
     return found
@@ -116,12 +115,6 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
     assert {work for work, _ in moved} - routing == {declared.work}
 
 
-def test_fixed_costs_are_what_costs_time_whatever_is_loaded_or_computed() -> None:
-    fixed = {name for name, declared in CONSTANTS.items() if declared.is_fixed_cost}
-    assert {"gemm_column_s", "pass_fixed_s", "allreduce_multiplier", "iteration_sequence_s"} <= fixed
-    assert not {"weight_unpack_s", "kv_reread_per_query", "gemm_bandwidth_fraction", "gemm_blend_power"} & fixed
-
-
 def test_what_a_calibration_does_not_state_costs_nothing() -> None:
     """The optional constants at their defaults, 0 or a factor of 1, and left away predict the same."""
     bare = load_calibration("a100-sxm-80gb.literature")
@@ -166,43 +159,15 @@ def test_impossible_values_are_refused(name: str, value: float, words: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "stderr", "words"),
-    [
-        ("gemm_flops_fraction", 1.2, "stderr must be from 0 to 1.1, given 1.2"),
-        ("pass_fixed_s", 1.5, "stderr must be from 0 to 1, given 1.5"),
-        ("gemm_blend_power", 15.5, "stderr must be from 0 to 15, given 15.5"),
-    ],
-)
-def test_a_standard_error_is_no_wider_than_what_is_possible(name: str, stderr: float, words: str) -> None:
-    stated = {"value": 0.5 if name != "gemm_blend_power" else 2.0, "stderr": stderr, "source": "a test"}
-    assert refused(A100.model_dump() | {name: stated}) == f"mine.yaml: {name}: {words}"
-
-
-@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
-        ({"small_kernel_s": {"value": 1e-9, "source": "a test"}}, "small_kernel_s must be 0 where"),
-        ({"gemm_blend_power": {"value": 2, "source": "a test"}}, "gemm_blend_power must be inf where"),
-        ({"kv_reread_per_query": {"value": 0.1, "source": "a test"}}, "kv_reread_per_query must be 0 where"),
-        ({"allreduce_multiplier": {"value": 0.5, "source": "a test"}}, "allreduce_multiplier must be 1 where"),
         ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
-        ({"pass_fixed_s": {"value": 0.1, "source": "a test"}}, "pass_fixed_s must be 0 where"),
         ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit, errors and allreduce"),
     ],
 )
 def test_ideal_is_ideal(change: dict[str, object], words: str) -> None:
     assert words in refused(load_calibration("ideal").model_dump() | change)
-
-
-@pytest.mark.parametrize("stderr", [float("nan"), float("inf"), -1.0])
-def test_standard_errors_are_finite_and_not_negative(stderr: float) -> None:
-    data = A100.model_dump() | {"token_s": {"value": 0.0, "stderr": stderr, "source": "a test"}}
-    assert refused(data).startswith("mine.yaml: token_s.stderr: Input should be")
-
-
-def test_infinite_is_a_blend_and_nothing_else() -> None:
-    assert load_calibration("ideal").gemm_blend_power.value == float("inf")
 
 
 @pytest.mark.parametrize("name", [name for name, declared in CONSTANTS.items() if declared.search])
@@ -214,12 +179,6 @@ def test_a_fit_looks_for_possible_values(name: str) -> None:
     assert 0.01 <= search.start / search.scale <= 10
     for value in (search.low, search.high):
         declared.check(Constant(value=value, source="a test"))
-
-
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_a_recipe_fits_what_is_declared_to_be_sought(recipe) -> None:
-    assert all(CONSTANTS[name].search for name in recipe.free)
-    assert recipe.pinned.keys() <= CONSTANTS.keys()
 
 
 # Curves.
@@ -237,21 +196,10 @@ def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
     [
         ((1.0, 1.0),),
         ((2.0, 1.0), (1.0, 2.0)),
-        ((1.0, 1.0), (1.0, 2.0)),
-        ((0.0, 1.0), (1.0, 2.0)),
         ((1.0, 0.0), (2.0, 1.0)),
         ((1.0, 1e-5), (float("nan"), 1e-4)),
-        ((1.0, 1e-5), (2.0, float("nan"))),
-        ((1.0, 1e-5), (float("inf"), 1e-4)),
     ],
 )
 def test_knots_rise_and_are_above_0(knots) -> None:
     with pytest.raises(ValidationError, match="two or more pairs of numbers above 0, by rising first number"):
         AllReduce(knots={2: knots}, source="a test")
-
-
-def test_a_table_keeps_the_bounds_of_its_unit() -> None:
-    slow = {"knots": {2: [[1e4, 1e-5], [1e6, 1.5]]}, "source": "a test"}
-    assert refused(A100.model_dump() | {"allreduce": slow}) == (
-        "mine.yaml: allreduce: must be from 0 to below 1 second, given 1.5"
-    )

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from perfmodel.specs import files
 from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.fits import Fit, Scatter, square
+from perfmodel.specs.fits import Scatter, StatedFit, square
 
 
 def test_a_lower_triangle_becomes_the_whole() -> None:
@@ -26,19 +26,19 @@ def test_a_lower_triangle_becomes_the_whole() -> None:
 )
 def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
-        Fit(parameters=("a", "b", "c"), correlation=rows)
+        StatedFit(parameters=("a", "b", "c"), correlation=rows)
 
 
 def test_a_parameter_is_given_once() -> None:
     with pytest.raises(ValidationError, match="once each"):
-        Fit(parameters=("a", "a"), correlation=((1,), (0.5, 1)))
+        StatedFit(parameters=("a", "a"), correlation=((1,), (0.5, 1)))
 
 
 def test_rounding_to_two_decimals_is_allowed() -> None:
     """Three parameters that are one: 0.995 rounds to 1 or 0.99, and the least eigenvalue falls just below 0."""
     rows = ((1.0,), (1.0, 1.0), (0.99, 1.0, 1.0))
     assert -0.015 < np.linalg.eigvalsh(square(rows))[0] < 0
-    Fit(parameters=("a", "b", "c"), correlation=rows)
+    StatedFit(parameters=("a", "b", "c"), correlation=rows)
 
 
 def test_those_that_ship_are_correlations() -> None:

@@ -22,10 +22,6 @@ def recomputes(computed: float, printed: float) -> bool:
     return abs(computed / B - printed) <= max(0.005 * printed, shown(printed))
 
 
-def test_twenty_five_models_or_more() -> None:
-    assert len(NAMES) >= 25
-
-
 # Printed counts that the config does not give, and why.
 OFF = {
     "qwen2.5-32b": 0.01,  # 32.5B printed for 32.76B; its near twin Qwen3-32B prints 32.8B
@@ -103,13 +99,6 @@ def test_total_and_active_to_five_digits(name: str, total: float, active: float)
     assert spec.active_params / B == pytest.approx(active, abs=6e-5)
 
 
-def test_llama_2_7b_by_hand() -> None:
-    attention = 4 * 4096 * 4096
-    mlp = 3 * 4096 * 11008
-    norms = 2 * 4096
-    assert load_model("llama-2-7b").total_params == 32 * (attention + mlp + norms) + 4096 + 2 * 32000 * 4096
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -122,33 +111,6 @@ def test_llama_2_7b_by_hand() -> None:
 )
 def test_kv_bytes_a_token(name: str, expected: int) -> None:
     assert load_model(name).kv_bytes_per_token() == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "window", "sliding", "layers"),
-    [
-        ("gpt-oss-20b", 128, 12, 24),
-        ("gemma-2-9b", 4096, 21, 42),
-        ("gemma-3-27b", 1024, 52, 62),
-        ("phi-3-mini-4k", 2047, 32, 32),
-        ("mistral-7b-v0.3", None, 0, 32),
-    ],
-)
-def test_sliding_layers(name: str, window: int | None, sliding: int, layers: int) -> None:
-    spec = load_model(name)
-    assert (spec.sliding_window, spec.num_sliding_layers, spec.num_hidden_layers) == (window, sliding, layers)
-
-
-def test_llama_3_rope_scaling() -> None:
-    for name, factor in (("llama-3.1-8b", 8), ("llama-3.1-405b", 8), ("llama-3.2-1b", 32)):
-        rope = load_model(name).rope_scaling
-        assert rope
-        given = (rope.factor, rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position_embeddings)
-        assert given == (factor, 1, 4, 8192)
-
-
-def test_a_hugging_face_id_is_an_alias() -> None:
-    assert load_model("meta-llama/Llama-3.1-8B").name == "llama-3.1-8b"
 
 
 def test_another_shape_is_no_alias() -> None:
@@ -167,15 +129,7 @@ def test_a_user_file_by_path(tmp_path: Path) -> None:
     ("changes", "names"),
     [
         ({"num_key_value_heads": 5}, "num_key_value_heads must divide"),
-        ({"num_hidden_layers": 10**6}, "num_hidden_layers"),
-        ({"hidden_size": 10**12}, "hidden_size"),
-        ({"hidden_size": 0}, "hidden_size"),
-        ({"hidden_size": -4096}, "hidden_size"),
-        ({"hidden_size": 4096.0}, "hidden_size"),
-        ({"hidden_size": "4096"}, "hidden_size"),
-        ({"hidden_size": True}, "hidden_size"),
-        ({"hidden_size": None}, "hidden_size"),
-        ({"hidden_size": 1 << 100000}, "hidden_size"),
+        *(({"hidden_size": junk}, "hidden_size") for junk in (10**12, 0, 4096.0, "4096", True, None, 1 << 100000)),
         ({"qkv_bias": "yes"}, "qkv_bias"),
         ({"rope_theta": float("inf")}, "rope_theta"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),

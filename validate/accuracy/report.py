@@ -251,7 +251,7 @@ def _pass_rows(counted: PointSet, quantity: str) -> Iterator[tuple[str, list[str
         if quantity not in group.passes:
             continue
         time, shape = group.pass_time(quantity), group.batch.shape
-        columns = [np.broadcast_to(of, shape) for of in (*time.terms.values(), time.predicted_s, time.lower_s)]
+        columns = [np.broadcast_to(of, shape) for of in (*time.terms_s.values(), time.predicted_s, time.lower_s)]
         limiter = np.broadcast_to(time.limiter, shape)
         for place, i in enumerate(group.index):
             p = counted.points[i]

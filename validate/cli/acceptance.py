@@ -1,97 +1,61 @@
 """``perfmodel validate acceptance``: how often drafted tokens are accepted, observed or imported."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.answers.arguments import COUNTS, TOKENS, Argument
+from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
-from perfmodel.parse import parse_counts
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.acceptance_rows import positions_from_histogram
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.validate.cli.arguments import Decoding, Out
 from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.pair import Pair
 
+DEFAULT_GAMMA = 6
 
-def acceptance(
-    ctx: typer.Context,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Folder: config.json, .safetensors, tokenizer [bundled model].")
-    ] = None,
-    draft: Annotated[
-        str, typer.Option(help="self, ngram[:LONGEST], or a model's folder; of --import, the draft's name.")
-    ] = "self",
-    draft_kv: Annotated[list[str] | None, typer.Option(help="METHOD:BUDGET, repeatable.")] = None,
-    context: Annotated[str, typer.Option(help="Cached tokens, several with commas.")] = "1k,4k",
-    gamma: Annotated[int, typer.Option(help="Tokens drafted per iteration.")] = 6,
-    prompt: Annotated[list[str] | None, typer.Option(help="A text, repeatable.")] = None,
-    prompts: Annotated[
-        Path | None, typer.Option(help='JSON lines, {"text": ...} or lists of tokens, a document each; or .txt.')
-    ] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Texts are a user's messages, for the chat template.")] = False,
-    documents: Annotated[int, typer.Option(help="Documents for each context, at most.")] = 32,
-    batch: Annotated[int, typer.Option(help="Documents decoded together.")] = 8,
-    new_tokens: Annotated[int, typer.Option(help="Tokens generated for each document, at most.")] = 128,
-    temperature: Annotated[float, typer.Option(help="0 is greedy, which flatters: its loops are easy to draft.")] = 1.0,
-    top_p: Annotated[float, typer.Option(help="Fewest tokens of this probability.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Most likely tokens; 0 for all.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto (bf16 on CUDA, else fp32), fp32, bf16 or fp64.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="CPU threads [torch's choice; 1 for a small model].")] = None,
-    seed: Annotated[int, typer.Option(help="Of sampling, and of the choice of held-out texts.")] = 0,
-    convert: Annotated[Path | None, typer.Option("--import", help="Another tool's figures instead of a run.")] = None,
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptanceQuestion(Decoding):
+    """What is decoded to observe its acceptance; or, with --import, another tool's figures and what they are of."""
+
+    context: Annotated[tuple[int, ...], Argument("Cached tokens, a list.", COUNTS)] = (1024, 4096)
+    gamma: Annotated[int | None, Argument("Tokens drafted per iteration.", "N", "-g", default=str(DEFAULT_GAMMA))] = (
+        None
+    )
+    documents: Annotated[int, Argument("Documents for each context, at most.", "N")] = 32
+    batch: Annotated[int, Argument("Documents decoded together.", "N", "-b")] = 8
+    new_tokens: Annotated[int, Argument("Tokens generated for each document, at most.", TOKENS)] = 128
+    temperature: Annotated[float, Argument("0 is greedy, which flatters: its loops are easy to draft.", "T")] = 1.0
+    convert: Annotated[Path | None, Argument("Another tool's figures instead of a run.", "FILE", flag="--import")] = (
+        None
+    )
     format: Annotated[
-        str | None, typer.Option(help="Of --import: vllm, sglang or llama.cpp [seen by its content].")
-    ] = None,
+        str | None, Argument("Of --import: vllm, sglang or llama.cpp.", "NAME", default="by its content")
+    ] = None
     lengths: Annotated[
-        str | None, typer.Option(help="Of --import: the draft lengths of the schedule that was served, such as 1,3.")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="Of --import: the target's name.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "--output", help="File for `whatif --acceptance`, kept up to date [stdout].")
-    ] = None,
-) -> int:
-    """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures."""
-    from perfmodel.validate.decoder.pair import Pair
-    from perfmodel.validate.decoder.sampling import Sampling
+        tuple[int, ...] | None, Argument("Of --import: draft lengths of the schedule that was served.", COUNTS)
+    ] = None
+    target: Annotated[str | None, Argument("Of --import: the target's name; --draft is the draft's.", "NAME")] = None
 
-    contexts = parse_counts(context, "--context")
+
+@takes(AcceptanceQuestion)
+def acceptance(question: AcceptanceQuestion, out: Out = None) -> int:
+    """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures.
+
+    The file, kept up to date while it runs, is for `whatif --acceptance`.
+    """
     if out is not None:
         destination(out, flag="--out")
-    if convert is not None:
-        from perfmodel.validate.engine.acceptance import Subject, import_file
-
-        if target is None:
-            raise InputError("--import: needs --target")
-        stated = str(ctx.get_parameter_source("gamma")).endswith("COMMANDLINE")
-        served = () if lengths is None else parse_counts(lengths, "--lengths")
-        subject = Subject(target, draft, (draft_kv or ["full"])[0], contexts[0], gamma, stated, served)
-        table = import_file(convert, format, subject)
-        if out is not None:
-            write(out, as_text(table), "--out")
-    else:
-        from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
-        from perfmodel.validate.lm import bundled_checkpoint
-
-        if not 0 <= seed < 2**63:
-            raise refuse("--seed", None, "from 0 to 2^63 - 1", seed)
-        pair = Pair(checkpoint or bundled_checkpoint(), draft=draft, device=device, dtype=dtype)
-        pair.set_threads(threads)
-        texts = _texts(pair, prompt or [], prompts, chat)
-        name = (
-            AcceptanceSetting.name
-            if texts is None
-            else f"{len(texts)} documents of {prompts.name if prompts else '--prompt'}"
-        )
-        setting = AcceptanceSetting(
-            pair, tuple(draft_kv or ()), contexts, gamma, new_tokens, Sampling(temperature, top_p, top_k), documents,
-            batch, texts, name, chat, seed,
-        )  # fmt: skip
-        table = measure(setting, lambda rows: write(out, as_text(rows), "--out") if out else None)
+    table = _measured(question, out) if question.convert is None else _imported(question, question.convert, out)
     if out is None:
         typer.echo(as_text(table), nl=False)
     for line in summary(table):
@@ -99,7 +63,38 @@ def acceptance(
     return 0
 
 
-def _texts(pair: "Pair", texts: list[str], file: Path | None, chat: bool) -> list[list[int]] | None:
+def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> AcceptanceFile:
+    from perfmodel.validate.engine.acceptance import Subject, import_file
+
+    if q.target is None:
+        raise InputError("--import: needs --target")
+    cache, served, stated = (q.draft_kv or ("full",))[0], q.lengths or (), q.gamma is not None
+    subject = Subject(q.target, q.draft, cache, q.context[0], q.gamma or DEFAULT_GAMMA, stated, served)
+    table = import_file(file, q.format, subject)
+    if out is not None:
+        write(out, as_text(table), "--out")
+    return table
+
+
+def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile:
+    from perfmodel.validate.decoder.pair import Pair
+    from perfmodel.validate.decoder.sampling import Sampling
+    from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
+    from perfmodel.validate.lm import bundled_checkpoint
+
+    pair = Pair(q.checkpoint or bundled_checkpoint(), draft=q.draft, device=q.device, dtype=q.dtype)
+    pair.set_threads(q.threads)
+    texts = _texts(pair, q.prompt or (), q.prompts, q.chat)
+    given = q.prompts.name if q.prompts else "--prompt"
+    name = AcceptanceSetting.name if texts is None else f"{len(texts)} documents of {given}"
+    sampling = Sampling(q.temperature, q.top_p, q.top_k)
+    setting = AcceptanceSetting(
+        pair, q.draft_kv or (), q.context, q.gamma or DEFAULT_GAMMA, q.new_tokens, sampling, q.documents,
+        q.batch, texts, name, q.chat, q.seed)  # fmt: skip
+    return measure(setting, lambda rows: write(out, as_text(rows), "--out") if out else None)
+
+
+def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
     """Tokens of what is to be continued, None for the held-out text of a model that was trained on the other part."""
     from perfmodel.specs.model import load_model
     from perfmodel.validate.decoder.text import read_prompts, tokenizer
@@ -112,7 +107,7 @@ def _texts(pair: "Pair", texts: list[str], file: Path | None, chat: bool) -> lis
             return None
         raise refuse("--prompts", None, "given with --checkpoint: JSON lines or a .txt", "none")
     spec = load_model(pair.target)
-    read = read_prompts(tokenizer(spec, pair.folder), texts, file, spec.vocab_size, chat)
+    read = read_prompts(tokenizer(spec, pair.folder), list(texts), file, spec.vocab_size, chat)
     if not read:
         raise refuse("--prompts", str(file), "one document or more", "none")
     return read

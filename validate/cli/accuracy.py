@@ -8,8 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.answers.arguments import Argument
+from perfmodel.cli.options import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
+from perfmodel.validate.cli.arguments import Picture
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.writing import Content, destination, write, write_all
 
@@ -26,16 +29,16 @@ def need_studies(verb: str) -> None:
         )
 
 
+@flagged
 def accuracy(
-    write: Annotated[
-        bool, typer.Option("--write", help="Renew the record, its page, golden grid and history.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The record as it is now.")] = False,
+    write: Annotated[bool, Argument("Renew the record, its page, golden grid and history.")] = False,
+    json: Json = False,
     results: Annotated[
-        Path | None, typer.Option(help="Folder of own records, accuracy.json and golden.csv [those that come with it].")
+        Path | None,
+        Argument("Folder of own records, accuracy.json and golden.csv.", "FOLDER", default="those that come with it"),
     ] = None,
     plot_engines: Annotated[
-        Path | None, typer.Option(help="Only draw the errors of serving engines here (.png or .svg).")
+        Path | None, Argument("Only draw the errors of serving engines here (.png or .svg).", "FILE")
     ] = None,
 ) -> None:
     """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on FAIL."""
@@ -56,7 +59,7 @@ def accuracy(
     found = module.record(where)
     if write:
         _renew(found, where)
-    if as_json:
+    if json:
         typer.echo(module.render(found), nl=False)
     faults = gate.faults(gate.read(module.path(where)), found)
     moved = golden.drift(golden.read(golden.path(where)), golden.grid())
@@ -65,7 +68,7 @@ def accuracy(
         faults += [f"  {line}" for line in moved[:MOVED_SHOWN]]
     for line in faults:
         typer.echo(line, err=True)
-    if not as_json:
+    if not json:
         overall = found["replays"]["held-out"]["overall"]
         mean = f"{100 * overall['mape']:.2f} % over {overall['rows']} held-out figures"
         typer.echo(f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {mean}")
@@ -94,10 +97,11 @@ def _renew(found: dict[str, Any], where: Path) -> None:
     write_all(files, "--write")
 
 
+@flagged
 def history(
-    plot: Annotated[Path | None, typer.Option(help="Draw the trend here (.png or .svg).")] = None,
+    plot: Picture = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Append the summary to this file instead of printing it.")
+        Path | None, Argument("Append the summary to this file instead of printing it.", "FILE")
     ] = None,
 ) -> None:
     """For maintainers: how accuracy moved from record to record, a Markdown summary and a picture."""

@@ -1,59 +1,66 @@
 """``perfmodel validate calibrate``: fit a calibration to published rows or to kernels, and judge it."""
 
 import datetime
-import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from perfmodel.answers.arguments import Argument, Question
+from perfmodel.cli.options import Json, takes
+from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError
+from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
 from perfmodel.validate.records.store import RESULTS
 from perfmodel.writing import Content, write_all
 
 
-def calibrate(
+@dataclass(frozen=True, kw_only=True)
+class CalibrateQuestion(Question):
+    """What is fitted, to which rows or kernels, and what judges it."""
+
     name: Annotated[
-        str | None, typer.Argument(help="Fitted calibration, <gpu>.<stack> [all of research stacks], or engines.")
-    ] = None,
-    fit: Annotated[list[str] | None, typer.Option(help="Fit only rows with FIELD=VALUE; repeatable.")] = None,
-    hold_out: Annotated[list[str] | None, typer.Option(help="Judge on rows with FIELD=VALUE, fit the others.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write hardware/calibrations/<gpu>.<stack>.yaml.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+        str | None,
+        Argument("Fitted calibration, <gpu>.<stack> (all of research stacks if none), or engines.", "NAME", place=True),
+    ] = None
+    fit: Annotated[tuple[str, ...] | None, Argument("Fit only these rows; repeatable.", "FIELD=VALUE")] = None
+    hold_out: Annotated[
+        tuple[str, ...] | None, Argument("Judge on these rows, fit the others; repeatable.", "FIELD=VALUE")
+    ] = None
     from_microbench: Annotated[
-        Path | None, typer.Option(help="Fit to the kernels of this record (of a folder or machine: its newest).")
-    ] = None,
+        Path | None, Argument("Fit to the kernels of this record (of a folder or machine: its newest).", "RECORD")
+    ] = None
     hardware: Annotated[
-        str | None, typer.Option(help="Of --from-microbench: device; a new NAME.yaml is written for a CPU.")
-    ] = None,
-    statistic: Annotated[str, typer.Option(help="Of --from-microbench: median or best sample of a kernel.")] = "median",
-    passes: Annotated[
-        Path | None, typer.Option("--judge", help="Of --from-microbench: record of whole passes to judge it on.")
-    ] = None,
-    stack: Annotated[
-        Path | None,
-        typer.Option(help="Of --from-microbench: record of whole passes to scale it to, judged by halves."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "--output", help="Of --from-microbench: file to write [stdout].")
-    ] = None,
+        str | None, Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's")
+    ] = None
+    statistic: Annotated[str, Argument("Which sample of a kernel.", choices=("median", "best"))] = "median"
+    judge: Annotated[Path | None, Argument("Record of whole passes to judge it on.", "RECORD")] = None
+    stack: Annotated[Path | None, Argument("Record of whole passes to scale it to, judged by halves.", "RECORD")] = None
     results: Annotated[
-        Path | None, typer.Option(help="Of --from-microbench: where a machine named instead of a path has its records.")
-    ] = None,
-) -> None:
-    """Fit a calibration's constants to measurements, judge the fit on held-out rows, and write the file."""
-    if from_microbench is not None:
-        if write or as_json or fit or hold_out:
-            raise InputError("--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out")
-        if passes is not None and stack is not None:
+        Path | None,
+        Argument("Where a machine named instead of a path has its records.", "FOLDER", default=SHOWN_FOLDER),
+    ] = None
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        if self.judge is not None and self.stack is not None:
             raise InputError("--judge, --stack: must not both be given; --stack judges itself, by halves")
-        return _from_microbench(from_microbench, hardware, name, statistic, passes, stack, out, results or RESULTS)
-    if results is not None:
-        raise InputError("--results: is of --from-microbench; fits to published rows read none")
+        if self.results is not None and self.from_microbench is None:
+            raise InputError("--results: is of --from-microbench; fits to published rows read none")
+
+
+@takes(CalibrateQuestion)
+def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = False, out: Out = None) -> None:
+    """Fit a calibration's constants to measurements, judge the fit on held-out rows, and write the file."""
+    name, fit, hold_out = question.name, question.fit or (), question.hold_out or ()
+    if question.from_microbench is not None:
+        if write or json or fit or hold_out:
+            raise InputError("--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out")
+        return _from_microbench(question, question.from_microbench, out)
     if name == "engines":
-        if fit or hold_out or as_json:
+        if fit or hold_out or json:
             raise InputError("engines: takes only --write; what is held out is fixed (docs/accuracy.md)")
         return _engines(write)
     from perfmodel.validate.fit import calibrate as module
@@ -66,20 +73,20 @@ def calibrate(
     files: dict[Path, Content] = {}
     for recipe in recipes:
         if fit or hold_out:
-            reports.append(judge(recipe, tuple(fit or ()), tuple(hold_out or ())))
+            reports.append(judge(recipe, fit, hold_out))
             continue
         reports.append(split_report(module.report(recipe)))
         if write:
             files[module.path_of(recipe.name)] = module.refreshed(recipe, datetime.date.today())
     if write:
-        for path in sorted(module.path_of("x").parent.glob("*.literature.yaml")):
-            files[path] = module.with_literature_error(path.stem)
+        for place in sorted(module.path_of("x").parent.glob("*.literature.yaml")):
+            files[place] = module.with_literature_error(place.stem)
         write_all(files, "--write")
-    if as_json:
-        typer.echo(json.dumps({"schema_version": 2, "rows": reports}, indent=1))
+    if json:
+        print_json({"schema_version": 2, "rows": reports})
         return
-    for found in reports:
-        typer.echo("\n".join(report_lines(found)))
+    for report in reports:
+        typer.echo("\n".join(report_lines(report)))
 
 
 def _engines(write: bool) -> None:
@@ -104,19 +111,10 @@ def _engines(write: bool) -> None:
         typer.echo(constants, nl=False)
 
 
-def _from_microbench(
-    path: Path,
-    hardware: str | None,
-    name: str | None,
-    statistic: str,
-    judge: Path | None,
-    stack: Path | None,
-    out: Path | None,
-    results: Path,
-) -> None:
+def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
     """Print or write the calibration that kernels alone give, judged on whole passes or scaled to them.
 
-    For a CPU without a device file, `hardware` NAME.yaml that does not exist yet is written from the record too.
+    For a CPU without a device file, --hardware NAME.yaml that does not exist yet is written from the record too.
     """
     from perfmodel.specs.gpu import load_gpu
     from perfmodel.validate.accuracy.compare import compare_record, stated_error
@@ -127,11 +125,10 @@ def _from_microbench(
     from perfmodel.validate.records.store import newest
     from perfmodel.validate.records.summary import points, quiet_line
 
-    if statistic not in ("median", "best"):
-        raise InputError(f"--statistic: must be median or best, given {statistic!r}")
     if out is not None:
         destination_of(out)
-    record = newest(path, "microbench", "--from-microbench", results)
+    hardware, results = q.hardware, q.results or RESULTS
+    record = newest(kernels, "microbench", "--from-microbench", results)
     if hardware is not None and hardware.endswith(".yaml") and not Path(hardware).exists():
         spec = host_spec(record, Path(hardware).stem)
         typer.echo(f"wrote {write_yaml(spec, Path(hardware), f'Measured: {record.name}')}", err=True)
@@ -139,18 +136,18 @@ def _from_microbench(
     made = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
     comment = f"From kernels alone: {made}"
     gpu = load_gpu(hardware or record.hardware)
-    fitted = calibration_from(record, gpu, name, statistic)  # type: ignore[arg-type]
+    fitted = calibration_from(record, gpu, q.name, q.statistic)  # type: ignore[arg-type]
     typer.echo(fitted.notes, err=True)
-    if judge is not None:
-        whole = newest(judge, "measure", "--judge", results)
+    if q.judge is not None:
+        whole = newest(q.judge, "measure", "--judge", results)
         if whole.name in fitted.fitted_on:
             raise InputError(f"--judge: {whole.path} must not be what the calibration was fitted on")
         cells = compare_record(whole, fitted, hardware or record.hardware)
         fitted = fitted.model_copy(update={"observed_error": stated_error(whole, cells)})
-    if stack is not None:
-        whole = newest(stack, "measure", "--stack", results)
+    if q.stack is not None:
+        whole = newest(q.stack, "measure", "--stack", results)
         measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
-        fitted = with_stack(measured, fitted, name or f"{fitted.gpu}.stack")
+        fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack")
         comment = f"From kernels and whole passes: {made} --stack results/{whole.name}.json"
     if out is None:
         typer.echo(as_yaml(fitted, comment), nl=False)

@@ -5,35 +5,52 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfmodel.answers.arguments import Argument
+from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.parse import parse_number
+from perfmodel.validate.cli.arguments import SHOWN_FOLDER
 from perfmodel.validate.records.store import RESULTS
 from perfmodel.writing import destination
 from perfmodel.writing import write as write_file
 
 if TYPE_CHECKING:
-    from perfmodel.validate.accuracy.check import Baseline, Part
+    from perfmodel.validate.accuracy.check import Baseline, CheckedPart
 
 CHECK_FAILED = 1
 NEXT = "to keep errors that you know of from growing: --baseline FILE --write once, then --baseline FILE"
 
 
+def _share(given: object, flag: str) -> float:
+    """``10%`` or ``0.1``."""
+    share = parse_number(given, flag)
+    if not 0 < share < 10:
+        raise refuse(flag, None, "a share above 0 such as 10% or 0.1", given)
+    return share
+
+
+@flagged
 def check(
     results: Annotated[
-        Path | None, typer.Option(help="Folder with records, at any depth [results/ of the checkout or this folder].")
+        Path | None, Argument("Folder with records, at any depth.", "FOLDER", default=SHOWN_FOLDER)
     ] = None,
     max_error: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Largest mean error of a figure [10% without --baseline].")
+        float | None,
+        Argument(
+            "Largest mean error of a figure, such as 10%.", "SHARE", read=_share, default="10% without --baseline"
+        ),
     ] = None,
-    baseline: Annotated[Path | None, typer.Option(help="Fail where errors grew or predictions moved since.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write --baseline as things are now.")] = False,
+    baseline: Annotated[Path | None, Argument("Fail where errors grew or predictions moved since.", "FILE")] = None,
+    write: Annotated[bool, Argument("Write --baseline as things are now.")] = False,
     calibration: Annotated[
-        str | None, typer.Option(help="Predict all records with this one [each record's own].")
+        str | None, Argument("Predict all records with this one.", "NAME|PATH", default="each record's own")
     ] = None,
     figure: Annotated[
-        list[str] | None, typer.Option(help="Check only this quantity, such as speedup or sd_tpot_s; repeatable.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Every figure as JSON.")] = False,
+        tuple[str, ...],
+        Argument("Check only this quantity, such as speedup or sd_tpot_s; repeatable.", "NAME", default="all"),
+    ] = (),
+    json: Json = False,
 ) -> None:
     """Predictions beside the records of a folder; exit status 1 where errors are too large or have grown."""
     from perfmodel.validate.accuracy import check as module
@@ -43,14 +60,14 @@ def check(
         raise InputError("--write: needs --baseline FILE, which it writes")
     if write and baseline is not None:
         destination(baseline, flag="--baseline")
-    limit = _share(max_error) if max_error else module.DEFAULT_MAX_ERROR if baseline is None else None
+    limit = max_error or (module.DEFAULT_MAX_ERROR if baseline is None else None)
     folder = results or RESULTS
     if not folder.is_dir():
         raise refuse("--results", None, "a folder with records", str(folder))
     before = None if write or baseline is None else module.read_baseline(baseline)
     found = figures(folder, calibration)
     known = dict.fromkeys(quantity_of(f.part) for f in found)
-    for name in figure or ():
+    for name in figure:
         if name not in known:
             raise unknown_name("--figure", "figure", name, known)
     wanted = figure or known
@@ -60,7 +77,7 @@ def check(
     faults = module.faults(now, limit, before)
     if write and baseline is not None:
         write_file(baseline, module.baseline_text(now), "--baseline")
-    if as_json:
+    if json:
         print_json(_as_dict(now, faults))
     else:
         _show(now, before)
@@ -80,18 +97,7 @@ def check(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _share(text: str) -> float:
-    """``10%`` or ``0.1``."""
-    try:
-        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        value = float("nan")
-    if not 0 < value < 10:
-        raise refuse("--max-error", None, "a share above 0 such as 10% or 0.1", text)
-    return value
-
-
-def _show(now: list["Part"], before: "Baseline | None") -> None:
+def _show(now: list["CheckedPart"], before: "Baseline | None") -> None:
     rows = []
     for part in now:
         e, old = part.errors, before.parts.get(part.name) if before else None
@@ -106,7 +112,7 @@ def _show(now: list["Part"], before: "Baseline | None") -> None:
         typer.echo("* fitted on these very records: their error says nothing of other points")
 
 
-def _as_dict(now: list["Part"], faults: list[str]) -> dict[str, Any]:
+def _as_dict(now: list["CheckedPart"], faults: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
     rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]

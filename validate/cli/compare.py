@@ -1,16 +1,16 @@
 """``perfmodel validate compare``: measurements beside predictions."""
 
-import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.answers.arguments import Argument, whole
 from perfmodel.answers.text import seconds
-from perfmodel.cli.output import Column, table
+from perfmodel.cli.options import Json, flagged
+from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import unknown_name
-from perfmodel.validate.cli.measure import RESULTS_FOLDER
+from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets
 from perfmodel.validate.records.store import RESULTS
 from perfmodel.writing import destination
 
@@ -27,20 +27,19 @@ FIGURES = {
 }
 
 
+@flagged
 def compare(
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", help="Published set, own record or machine; repeatable [all].")
+    sets: Sets = None,
+    held_out: HeldOut = False,
+    calibration: Annotated[
+        str | None, Argument("Use this one for every row.", "NAME|PATH", default="each row's own")
     ] = None,
-    held_out: Annotated[
-        bool, typer.Option("--held-out", help="Predict fitted rows by refits without their fold.")
-    ] = False,
-    calibration: Annotated[str | None, typer.Option(help="Use this one for every row.")] = None,
-    row: Annotated[str | None, typer.Option(metavar="ID", help="One row alone, such as 3c-13.")] = None,
-    by: Annotated[list[str] | None, typer.Option(help="Also cut by model, draft, kv or context; repeatable.")] = None,
-    worst: Annotated[int, typer.Option(help="Rows with the largest errors to show.", min=0)] = 8,
-    plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured here (.png or .svg).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Every figure as JSON.")] = False,
-    results: Annotated[Path | None, RESULTS_FOLDER] = None,
+    row: Annotated[str | None, Argument("One row alone, such as 3c-13.", "ID")] = None,
+    by: Annotated[tuple[str, ...], Argument("Also cut by model, draft, kv or context; repeatable.", "WHAT")] = (),
+    worst: Annotated[int, Argument("Rows with the largest errors to show.", "N", read=whole)] = 8,
+    plot: Picture = None,
+    json: Json = False,
+    results: ResultsFolder = None,
 ) -> None:
     """Measurements, published and own, beside what the model predicts for them."""
     from perfmodel.validate.accuracy import compare as module
@@ -49,7 +48,7 @@ def compare(
         destination(plot, ".png", ".svg", flag="--plot")
     where = results or RESULTS
     chosen = module.named_sets(sets, where) if sets else module.gated_sets(where)
-    for name in by or ():
+    for name in by:
         if name not in module.PARTITIONS or not name:
             raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
     cells = module.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
@@ -59,15 +58,13 @@ def compare(
         from perfmodel import plots
 
         plots.save(plots.residuals(cells), plot)
-    if as_json:
+    if json:
         cut = {name: asdict(module.error(part)) for name, part in module.partitions(cells).items()}
-        found = {"schema_version": 2, "rows": [c.as_dict() for c in cells], "partitions": cut}
-        typer.echo(json.dumps(found, indent=1))
-        return
+        return print_json({"schema_version": 2, "rows": [c.as_dict() for c in cells], "partitions": cut})
     if row is not None:
         _show_row(cells, held_out)
     else:
-        _show(cells, ("", *(by or ())), worst)
+        _show(cells, ("", *by), worst)
 
 
 def _of_row(cells: list["Cell"], row: str) -> list["Cell"]:

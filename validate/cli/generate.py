@@ -1,15 +1,17 @@
 """``perfmodel validate generate``: run the real decoder on real or random weights and print what it did."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.answers.arguments import TOKENS, Argument
+from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
-from perfmodel.parse import parse_count, parse_numbers
 from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
+from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.cli.predicted import predicted
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 
@@ -21,51 +23,74 @@ if TYPE_CHECKING:
 DEFAULT_CONTEXT = 4096
 
 
-def generate(
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Folder: config.json, .safetensors, tokenizer [bundled model].")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="A model's name, with --weights random:SEED.")] = None,
-    weights: Annotated[str | None, typer.Option(help="checkpoint or random:SEED.")] = None,
-    draft: Annotated[str, typer.Option(help="self, ngram[:LONGEST], or a model's folder or name.")] = "self",
-    draft_weights: Annotated[str | None, typer.Option(help="Of a separate draft model, as --weights.")] = None,
-    draft_kv: Annotated[list[str] | None, typer.Option(help="METHOD[:BUDGET]; repeatable [all].")] = None,
-    gamma: Annotated[str, typer.Option(help="Tokens drafted per iteration.")] = "4",
-    prompt: Annotated[list[str] | None, typer.Option(help="Text to continue; repeatable, one sequence each.")] = None,
-    prompts: Annotated[
-        Path | None, typer.Option(help='JSON lines, {"text": ...} or lists of tokens; or .txt. One sequence each.')
-    ] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Texts are a user's messages, for the chat template.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class GenerateQuestion(Decoding):
+    """What is decoded, drafted by what, and where."""
+
+    model: Annotated[str | None, Argument("A model's name, with --weights random:SEED.", "NAME", "-m")] = None
+    weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE")] = None
+    draft_weights: Annotated[str | None, Argument("Of a separate draft model, as --weights.", "SOURCE")] = None
+    gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
     batch: Annotated[
-        str | None, typer.Option(help="Sequences decoded together [all prompts; 2 where none are given].")
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="Last tokens of each prompt, BOS kept [all; 4k].")] = None,
-    new_tokens: Annotated[str, typer.Option(help="Tokens to generate for each prompt.")] = "128",
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Fewest tokens of this probability.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Most likely tokens; 0 for all.")] = 0,
-    alpha: Annotated[float | None, typer.Option(help="Script acceptance at this rate; else it is observed.")] = None,
+        int | None, Argument("Sequences decoded together.", "N", "-b", default="all prompts; 2 where none are given")
+    ] = None
+    context: Annotated[
+        int | None, Argument("Last tokens of each prompt, BOS kept.", TOKENS, "-c", default="all; 4k")
+    ] = None
+    new_tokens: Annotated[int, Argument("Tokens to generate for each prompt.", TOKENS)] = 128
+    temperature: Annotated[float, Argument("0 is greedy.", "T")] = 0.0
+    alpha: Annotated[float | None, Argument("Script acceptance at this rate; else it is observed.", "RATE")] = None
     tree: Annotated[
-        str | None, typer.Option(help="Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.")
-    ] = None,
+        str | None, Argument("Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.", "TREE")
+    ] = None
     rates: Annotated[
-        str | None, typer.Option(help="P(accepted) of a node's 1st, 2nd, ... child, for --tree [measured first].")
-    ] = None,
+        tuple[float, ...] | None,
+        Argument("P(accepted) of a node's 1st, 2nd, ... child, for --tree.", "RATES", default="measured first"),
+    ] = None
     middle_kv: Annotated[
-        str | None, typer.Option(help="METHOD[:BUDGET] through which the target itself drafts, over a small --draft.")
-    ] = None,
-    inner_gamma: Annotated[str, typer.Option(help="Tokens of --draft in each round below --middle-kv.")] = "2",
-    hardware: Annotated[str | None, typer.Option(help="Device to predict for; no prediction without.")] = None,
-    attention: Annotated[str, typer.Option(help="auto, math, sdpa or triton.")] = "auto",
-    pointwise: Annotated[str, typer.Option(help="Steps between matrix products: auto, torch or triton.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto (bf16 on CUDA, else fp32), fp32, bf16 or fp64.")] = "auto",
-    tp: Annotated[int, typer.Option(help="Tensor-parallel processes, started by torchrun.")] = 1,
-    draft_tp: Annotated[int | None, typer.Option(help="Ranks a separate draft is split over [--tp].")] = None,
-    graphs: Annotated[bool, typer.Option("--graphs", help="Replay iterations as CUDA graphs.")] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads [torch's choice; 1 for a small model].")] = None,
-    seed: Annotated[int, typer.Option(help="Of sampling, scripts and random prompts.")] = 0,
-) -> None:
+        str | None, Argument("Cache through which the target itself drafts, over a small --draft.", "METHOD[:BUDGET]")
+    ] = None
+    inner_gamma: Annotated[int, Argument("Tokens of --draft in each round below --middle-kv.", "N")] = 2
+    hardware: Annotated[str | None, Argument("Device to predict for; no prediction without.", "NAME|PATH")] = None
+    attention: Annotated[str, Argument("auto, math, sdpa or triton.", "KERNEL")] = "auto"
+    pointwise: Annotated[str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL")] = "auto"
+    tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
+    draft_tp: Annotated[int | None, Argument("Ranks a separate draft is split over.", "N", default="--tp")] = None
+    graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.")] = False
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        if self.checkpoint and self.model:
+            raise InputError("--checkpoint and --model: only one of them may be given")
+        if self.checkpoint and not Path(self.checkpoint).is_dir():
+            raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", self.checkpoint)
+        if self.rates is not None and self.tree is None:
+            raise InputError("--rates: is of a tree's children: give --tree too")
+
+    def request(self, kind: str) -> "Request":
+        """What the decoder is asked for one draft cache, drafted by `kind`."""
+        from perfmodel.validate.decoder.request import Request
+        from perfmodel.validate.decoder.sampling import Sampling
+        from perfmodel.validate.decoder.script import scripted_weights
+
+        script = None if self.alpha is None or self.tree is not None else scripted_weights(self.alpha, self.gamma)
+        return Request(
+            batch=self.batch or 2,
+            context=self.context or DEFAULT_CONTEXT,
+            new_tokens=self.new_tokens,
+            gamma=self.gamma,
+            draft=kind,
+            sampling=Sampling(self.temperature, self.top_p, self.top_k),
+            script=None if script is None else tuple(script),
+            attention=self.attention,
+            pointwise=self.pointwise,
+            middle_kv=self.middle_kv,
+            inner_gamma=self.inner_gamma if self.middle_kv else 0,
+        )
+
+
+@takes(GenerateQuestion)
+def generate(question: GenerateQuestion) -> None:
     """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and measured."""
     import torch
 
@@ -74,68 +99,46 @@ def generate(
     from perfmodel.validate.decoder import kv
     from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.parallel import joined
-    from perfmodel.validate.decoder.request import Request
-    from perfmodel.validate.decoder.sampling import Sampling
-    from perfmodel.validate.decoder.script import scripted_weights
     from perfmodel.validate.decoder.text import end_tokens, last_tokens, read_prompts, tokenizer
     from perfmodel.validate.harness.side_by_side import compare
 
-    if checkpoint and model:
-        raise InputError("--checkpoint and --model: only one of them may be given")
-    if checkpoint and not Path(checkpoint).is_dir():
-        raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", checkpoint)
-    if not 0 <= seed < 2**63:
-        raise refuse("--seed", None, "in 0 .. 2**63 - 1", seed)
-    if rates is not None and tree is None:
-        raise InputError("--rates: is of a tree's children: give --tree too")
-    by_rank = parse_numbers(rates, "--rates") if rates is not None else None
-    pair = Pair(checkpoint or model or bundled_checkpoint(), weights, draft, draft_weights, device, dtype, tp, draft_tp)
-    if tree is not None:
-        check_tree(tree, by_rank, draft, alpha)
-    steps, inner = parse_count(gamma, "--gamma"), parse_count(inner_gamma, "--inner-gamma")
-    asked = Request(
-        batch=parse_count(batch, "--batch") if batch else 2,
-        context=parse_count(context, "--context") if context else DEFAULT_CONTEXT,
-        new_tokens=parse_count(new_tokens, "--new-tokens"),
-        gamma=steps,
-        draft=pair.kind,
-        sampling=Sampling(temperature, top_p, top_k),
-        script=None if alpha is None or tree is not None else tuple(scripted_weights(alpha, steps)),
-        attention=attention,
-        pointwise=pointwise,
-        middle_kv=middle_kv,
-        inner_gamma=inner if middle_kv else 0,
-    )
-    if hardware is not None:  # refused before the decoding, not after it
-        load_gpu(hardware).peak_flops(weight_format(pair.precision()).base.compute)
-    pair.set_threads(threads)
-    with joined(tp, pair.place()) as shard:
+    q = question
+    pair = Pair(
+        q.checkpoint or q.model or bundled_checkpoint(), q.weights, q.draft, q.draft_weights, q.device, q.dtype, q.tp,
+        q.draft_tp)  # fmt: skip
+    if q.tree is not None:
+        check_tree(q.tree, q.rates, q.draft, q.alpha)
+    asked = q.request(pair.kind)
+    if q.hardware is not None:  # refused before the decoding, not after it
+        load_gpu(q.hardware).peak_flops(weight_format(pair.precision()).base.compute)
+    pair.set_threads(q.threads)
+    with joined(q.tp, pair.place()) as shard:
         target, second = pair.models(shard)
         reader = tokenizer(target.spec, pair.folder)
-        given = read_prompts(reader, prompt or [], prompts, target.spec.vocab_size, chat)
+        given = read_prompts(reader, list(q.prompt or ()), q.prompts, target.spec.vocab_size, q.chat)
         if given:
-            length, most = asked.context if context else None, asked.batch if batch else len(given)
+            length, most = q.context, q.batch or len(given)
             texts = [last_tokens(one, length, reader.bos if reader else None) for one in given[:most]]
         else:
-            texts = _made_up(asked, pair, target, bool(context), seed)
+            texts = _made_up(asked, pair, target, q.context is not None, q.seed)
         asked = replace(asked, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder))
-        methods = tuple(method for method in draft_kv or () if method != "all")
+        methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
             slides = (second or target).spec.num_sliding_layers > 0
-            alone = middle_kv or draft.startswith("ngram")
-            methods = ("full",) if alone else kv.every_method(asked.context, steps, slides)
+            alone = q.middle_kv or q.draft.startswith("ngram")
+            methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, slides)
         requests, trees = [replace(asked, draft_kv=method) for method in methods], list[Planned]()
         try:
-            if tree is not None:
-                trees = [planned(target, one, tree, by_rank, texts, second, seed) for one in requests]
+            if q.tree is not None:
+                trees = [planned(target, one, q.tree, q.rates, texts, second, q.seed) for one in requests]
                 requests = [one.request for one in trees]
-            plain, runs = compare(target, requests, texts, second, seed, graphs)
+            plain, runs = compare(target, requests, texts, second, q.seed, q.graphs)
         except torch.OutOfMemoryError:
             raise InputError(f"{target.device}: out of memory: lower --batch, --context or --new-tokens") from None
         if shard.rank == 0:
             generated.texts(reader, texts, plain)
-            typer.echo(f"{target.spec.name}, {target.device.type} x {tp}, {pair.precision()}")
-            generated.table(plain, runs, [predicted(pair, run, hardware) for run in runs])
+            typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.precision()}")
+            generated.table(plain, runs, [predicted(pair, run, q.hardware) for run in runs])
             generated.details(runs, trees)
 
 

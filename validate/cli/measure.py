@@ -1,15 +1,16 @@
 """The verbs that measure: ``perfmodel validate plans | measure | microbench | finish``, and their page: ``report``."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.answers.arguments import Argument
+from perfmodel.cli.options import flagged
 from perfmodel.cli.output import Column, table
-from perfmodel.errors import refuse
 from perfmodel.reading import read_text
+from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.records.store import RESULTS, Record, read_record
 from perfmodel.validate.records.summary import quiet_line
 from perfmodel.writing import write
@@ -17,17 +18,10 @@ from perfmodel.writing import write
 if TYPE_CHECKING:
     from perfmodel.validate.records.plan import Plan
 
-MACHINE = typer.Option(help="Label of this machine, such as h200-1: the folder under results/. Never a host name.")
-HARDWARE = typer.Option(help="Device predictions are for, by name or path [the plan's].")
-CALIBRATION = typer.Option(help="Calibration by name or path [the device's own].")
-THREADS = typer.Option(help="CPU threads [the plan's, else torch's choice]; another number is another plan.")
-MINUTES = typer.Option(help="Stop after a row when another one would take longer, and write the record [no limit].")
-RESULTS_FOLDER = typer.Option(help="Folder of all results [results/ of the checkout, else of this folder].")
 BUSY_SHARE = 0.15
 """Above this share of the CPUs in use before a measurement begins, it says so."""
 SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 """Figures on the terminal; `report` has them all."""
-PLAN = typer.Argument(help="A plan of validate/plans, or a file.")
 
 
 def plans() -> None:
@@ -39,18 +33,17 @@ def plans() -> None:
     table(columns, [[p.name, str(len(p.points())), p.title] for p in found])
 
 
+@flagged
 def measure(
-    plan: Annotated[str, PLAN],
-    machine: Annotated[str, MACHINE] = "local-1",
-    hardware: Annotated[str | None, HARDWARE] = None,
-    calibration: Annotated[str | None, CALIBRATION] = None,
-    threads: Annotated[int | None, THREADS] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print points, memory and time; run nothing.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the latest interrupted run of the plan.")
-    ] = False,
-    minutes: Annotated[float | None, MINUTES] = None,
-    results: Annotated[Path | None, RESULTS_FOLDER] = None,
+    plan: arg.PlanName,
+    machine: arg.Machine = "local-1",
+    hardware: arg.ForHardware = None,
+    calibration: arg.WithCalibration = None,
+    threads: arg.Threads = None,
+    dry_run: arg.DryRun = False,
+    resume: arg.Resume = False,
+    minutes: arg.Minutes = None,
+    results: arg.ResultsFolder = None,
 ) -> int:
     """Time every point of a plan with the real decoder and print predicted beside measured.
 
@@ -60,20 +53,21 @@ def measure(
     if dry_run:
         _show_plan(chosen, calibration)
         return 0
-    record = time_points(chosen, machine, calibration, resume, results or RESULTS, minutes=_positive(minutes))
+    record = time_points(chosen, machine, calibration, resume, results or RESULTS, minutes=minutes)
     return failed(record)
 
 
+@flagged
 def microbench(
-    plan: Annotated[str, PLAN],
-    machine: Annotated[str, MACHINE] = "local-1",
-    hardware: Annotated[str | None, HARDWARE] = None,
-    threads: Annotated[int | None, THREADS] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the kernels; run nothing.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the latest interrupted run.")] = False,
-    only: Annotated[list[str] | None, typer.Option(help="Kinds of kernels, repeatable [all].")] = None,
-    minutes: Annotated[float | None, MINUTES] = None,
-    results: Annotated[Path | None, RESULTS_FOLDER] = None,
+    plan: arg.PlanName,
+    machine: arg.Machine = "local-1",
+    hardware: arg.ForHardware = None,
+    threads: arg.Threads = None,
+    dry_run: arg.DryRun = False,
+    resume: arg.Resume = False,
+    only: Annotated[tuple[str, ...], Argument("Kinds of kernels; repeatable.", "KIND", default="all")] = (),
+    minutes: arg.Minutes = None,
+    results: arg.ResultsFolder = None,
 ) -> int:
     """Time kernels alone, at the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.grid import jobs
@@ -84,7 +78,7 @@ def microbench(
             if not only or job.kind in only:
                 typer.echo(job.key)
         return 0
-    record = time_kernels(chosen, machine, resume, results or RESULTS, tuple(only or ()), _positive(minutes))
+    record = time_kernels(chosen, machine, resume, results or RESULTS, only, minutes)
     if record is not None:
         typer.echo(f"record: {record.path}")
         typer.echo(quiet_line(record), err=True)
@@ -92,8 +86,9 @@ def microbench(
     return 0
 
 
+@flagged
 def finish(
-    journal: Annotated[Path, typer.Argument(help="The .journal file that an interrupted run left in results/.")],
+    journal: Annotated[Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)],
 ) -> int:
     """Make a record of the rows that an interrupted run has finished."""
     from perfmodel.validate.harness.recorder import finish_journal
@@ -103,27 +98,28 @@ def finish(
     return 0
 
 
+@flagged
 def report(
-    machine: Annotated[str, typer.Argument(help="Label of the machine: a folder of results/.")],
-    hardware: Annotated[str | None, HARDWARE] = None,
-    calibration: Annotated[str | None, CALIBRATION] = None,
-    results: Annotated[Path | None, RESULTS_FOLDER] = None,
-    check: Annotated[bool, typer.Option("--check", help="Fail where the page is not up to date.")] = False,
+    machine: Annotated[str, Argument("Label of the machine: a folder of results/.", "MACHINE", place=True)],
+    hardware: arg.ForHardware = None,
+    calibration: arg.WithCalibration = None,
+    results: arg.ResultsFolder = None,
+    check: Annotated[bool, Argument("Fail where the page is not up to date.")] = False,
 ) -> int:
     """Write the page of a machine: every figure predicted beside measured, with pictures."""
     from perfmodel.validate.accuracy import report as page
     from perfmodel.validate.harness.recorder import machine_folder
 
-    path = machine_folder(machine, results or RESULTS) / "report.md"
+    where = machine_folder(machine, results or RESULTS) / "report.md"
     text = page.text(machine, results or RESULTS, hardware, calibration)
     if check:
-        stale = not path.is_file() or read_text(path) != text
-        typer.echo(f"{path}: {'stale: run perfmodel validate report ' + machine if stale else 'up to date'}")
+        stale = not where.is_file() or read_text(where) != text
+        typer.echo(f"{where}: {'stale: run perfmodel validate report ' + machine if stale else 'up to date'}")
         return int(stale)
-    write(path, text, "--results")
+    write(where, text, "--results")
     for name in page.pictures(machine, results or RESULTS, hardware, calibration):
         typer.echo(f"wrote {name}")
-    typer.echo(f"wrote {path}")
+    typer.echo(f"wrote {where}")
     return 0
 
 
@@ -135,8 +131,6 @@ def for_hardware(name: str, hardware: str | None, threads: int | None, known: bo
     plan = load_plan(name)
     if hardware is not None and known:
         load_gpu(hardware)
-    if threads is not None and threads < 1:
-        raise refuse("--threads", None, "1 or more", threads)
     changes = {"hardware": hardware, "threads": threads}
     return plan.model_copy(update={key: value for key, value in changes.items() if value is not None})
 
@@ -155,19 +149,8 @@ def _record(plan: "Plan", measured: Callable[[], Path | None]) -> Record | None:
     return read_record(path) if path else None
 
 
-def _positive(minutes: float | None) -> float | None:
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise refuse("--minutes", None, "above 0", minutes)
-    return minutes
-
-
 def time_kernels(
-    plan: "Plan",
-    machine: str,
-    resume: bool,
-    results: Path,
-    only: tuple[str, ...] = (),
-    minutes: float | None = None,
+    plan: "Plan", machine: str, resume: bool, results: Path, only: tuple[str, ...] = (), minutes: float | None = None
 ) -> Record | None:
     """The record of a plan's kernels, None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro

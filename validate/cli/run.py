@@ -5,17 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.validate.cli.measure import (
-    HARDWARE,
-    MACHINE,
-    PLAN,
-    RESULTS_FOLDER,
-    THREADS,
-    failed,
-    for_hardware,
-    time_kernels,
-    time_points,
-)
+from perfmodel.answers.arguments import Argument
+from perfmodel.cli.options import flagged
+from perfmodel.validate.cli import arguments as arg
+from perfmodel.validate.cli.measure import failed, for_hardware, time_kernels, time_points
 from perfmodel.validate.records.store import RESULTS, Record, latest, records
 from perfmodel.validate.records.summary import is_quiet, quiet_line
 
@@ -27,18 +20,17 @@ TRUSTED = 0.25
 """Mean error of the speedup on whole iterations up to which a calibration is worth asking with."""
 
 
+@flagged
 def run(
-    plan: Annotated[str, PLAN] = "cpu-quick",
-    machine: Annotated[str, MACHINE] = "local-1",
-    hardware: Annotated[str | None, HARDWARE] = None,
-    threads: Annotated[int | None, THREADS] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the latest interrupted run of the plan.")
-    ] = False,
+    plan: arg.PlanName = "cpu-quick",
+    machine: arg.Machine = "local-1",
+    hardware: arg.ForHardware = None,
+    threads: arg.Threads = None,
+    resume: arg.Resume = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "--output", help="Folder for calibration and device file [the machine's].")
+        Path | None, Argument("Folder for calibration and device file.", "FOLDER", "--output", default="the machine's")
     ] = None,
-    results: Annotated[Path | None, RESULTS_FOLDER] = None,
+    results: arg.ResultsFolder = None,
 ) -> int:
     """All of it: kernels, a calibration from them alone, the plan's points, predicted beside measured.
 
@@ -56,13 +48,13 @@ def run(
     if kernels is None:
         return 0
     measured = chosen.device == "cpu" and hardware is None
-    device, path, fitted = _made(kernels, machine, None if measured else chosen.hardware, out or folder)
+    device, place, fitted = _made(kernels, machine, None if measured else chosen.hardware, out or folder)
     typer.echo(fitted.notes, err=True)
-    typer.echo(f"2/3  calibration: {path}", err=True)
+    typer.echo(f"2/3  calibration: {place}", err=True)
     typer.echo(f"3/3  {len(chosen.runs())} rows of whole passes and whole iterations", err=True)
-    record = time_points(chosen, machine, str(path), resume and _begun(folder, chosen.name), where, hardware=device)
+    record = time_points(chosen, machine, str(place), resume and _begun(folder, chosen.name), where, hardware=device)
     if record is not None:
-        for line in closing(kernels, record, fitted, device, path):
+        for line in closing(kernels, record, fitted, device, place):
             typer.echo(line)
     return failed(record)
 

@@ -9,19 +9,11 @@ from collections.abc import Callable
 import torch
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
 WARM_UP = 3
-
-
-def record(work: Callable[[], object], generator: torch.Generator) -> Callable[[], object]:
-    """A replay of what `work` does on the device; recording it changes nothing. It must have run before."""
-    graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.recording import drop_all
 from perfmodel.validate.decoder.shard import RankShard
 
 
@@ -37,6 +38,7 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Rank
     try:
         yield RankShard(dist.get_rank(), size, dist.group.WORLD)
     finally:
+        drop_all()
         dist.destroy_process_group()
 
 

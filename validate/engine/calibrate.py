@@ -11,8 +11,7 @@ import numpy as np
 from perfmodel.answers.query import Query
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.fits import MAX_LOG_RMS, Scatter
-from perfmodel.specs.fits import Fit as StatedFit
+from perfmodel.specs.fits import MAX_LOG_RMS, Scatter, StatedFit
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import Fitted, Rows, log_rms, small_sample

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.constants import Constant, Search
-from perfmodel.specs.fits import Fit as StatedFit
+from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, PointSet

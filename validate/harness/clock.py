@@ -1,5 +1,6 @@
 """Seconds between two moments: a monotonic clock on a CPU, device events on CUDA."""
 
+import gc
 import itertools
 import time
 from typing import Any, Protocol
@@ -72,6 +73,23 @@ def synchronize(device: torch.device) -> None:
     """Let all earlier work finish."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what nothing refers to. Raises RuntimeError where a failed capture has spoilt torch's allocator."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def is_usable(device: torch.device) -> bool:
+    """Whether a device still works for this process, after whatever failed there."""
+    try:
+        synchronize(device)
+        free_memory(device)
+        return float(torch.ones(2, device=device).sum()) == 2.0
+    except RuntimeError:
+        return False
 
 
 def keep_busy(device: torch.device) -> None:

@@ -1,6 +1,5 @@
 """The points of a plan measured: end-to-end samples without a wait in the loop, and phases apart from them."""
 
-import gc
 import statistics
 from collections.abc import Iterable
 from functools import partial
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, keep_busy, synchronize
+from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, failure, run_rows
@@ -31,6 +30,7 @@ def run_plan(
     minutes: float | None = None,
 ) -> Path | None:
     """Measure every point of a plan in every mode and write the record; see `run_rows`."""
+    again = partial(run_plan, plan, machine, results=results, header=header)
 
     def prepare(device: torch.device, group: RankGroup) -> Rows:
         measured = PointMeasurer(plan, device, group)
@@ -42,9 +42,7 @@ def run_plan(
         "interleaved": True,
         "cache": "random values, no prefill",
     }
-    return run_rows(
-        plan, "measure", machine, results, prepare, protocol=protocol, header=header, resume=resume, minutes=minutes
-    )
+    return run_rows(plan, "measure", machine, results, prepare, again, protocol, header or {}, resume, minutes)
 
 
 class PointMeasurer:
@@ -76,17 +74,15 @@ class PointMeasurer:
         """The runner of a point, or what its rows say where it cannot be made on every rank."""
         if self._runner is None or self._runner[0] != point.key:
             self._runner = None
-            gc.collect()
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
-            self.memory.reset()
             try:
-                made: PointRunner | Row = PointRunner(self.models, self.plan, point)
+                free_memory(self.device)
+                self.memory.reset()
+                runner: PointRunner | Row = PointRunner(self.models, self.plan, point)
             except Exception as error:
-                made = failure(error)
-            if not self.group.all_true(isinstance(made, PointRunner)):
-                made = made if isinstance(made, dict) else {"status": "failed", "error": "another rank failed"}
-            self._runner = (point.key, made)
+                runner = failure(error)
+            if not self.group.all_true(isinstance(runner, PointRunner)):
+                runner = runner if isinstance(runner, dict) else {"status": "failed", "error": "another rank failed"}
+            self._runner = (point.key, runner)
         return self._runner[1]
 
 

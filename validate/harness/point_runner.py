@@ -10,6 +10,7 @@ from torch import Tensor
 from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.shard import RankShard
@@ -110,7 +111,7 @@ class PhaseRunner:
             self._results[name] = work()
 
         if self.recorded and name not in self._graphs:
-            self._graphs[name] = graphs.record(keep, self.state.generator)
+            self._graphs[name] = record(keep, self.state.generator)
         self._graphs.get(name, keep)()
 
 

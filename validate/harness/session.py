@@ -1,17 +1,21 @@
 """One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is missing."""
 
 import datetime
+import math
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
+from perfmodel.errors import InputError
 from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.harness import environment
-from perfmodel.validate.harness.clock import clock_for, overhead_s
+from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
 from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
@@ -25,24 +29,49 @@ Rows = list[tuple[str, Callable[[], Row]]]
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
 
+class SpoiltDevice(Exception):
+    """A row failed and left a device that this process cannot go on with; another may."""
+
+
 def run_rows(
     plan: Plan,
     kind: Literal["measure", "microbench"],
     machine: str,
     results: Path,
     prepare: Callable[[torch.device, RankGroup], Rows],
-    *,
+    again: Callable[..., Path | None],
     protocol: Row,
-    header: Row | None = None,
+    header: Row,
     resume: bool = False,
     minutes: float | None = None,
 ) -> Path | None:
     """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
 
     prepare: makes them, once device and ranks are known. Ctrl-C leaves the journal with every finished row; `resume`
-    goes on from it. minutes: the record is finished when another row as long as the longest would take longer.
+    goes on from it. again: does so in a fresh process, where a failed row has spoilt the device for this one.
+    minutes: the record is finished when another row as long as the longest would take longer.
     """
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    try:
+        return _sitting(plan, kind, machine, results, prepare, {**header, "protocol": protocol}, resume, deadline)
+    except SpoiltDevice:
+        if plan.tensor_parallel > 1:
+            raise InputError("a failed row has spoilt the device; finished rows are kept for --resume") from None
+    left = None if minutes is None else max(1e-3, (deadline - time.monotonic()) / 60)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        return fresh.submit(again, resume=True, minutes=left).result()
+
+
+def _sitting(
+    plan: Plan,
+    kind: Literal["measure", "microbench"],
+    machine: str,
+    results: Path,
+    prepare: Callable[[torch.device, RankGroup], Rows],
+    header: Row,
+    resume: bool,
+    deadline: float,
+) -> Path | None:
     if plan.threads:
         torch.set_num_threads(plan.threads)
     device = environment.device_of(plan.device)
@@ -59,26 +88,26 @@ def run_rows(
                 "plan_sha256": plan.digest,
                 **commit(),
                 "environment": environment.capture(device),
-                "protocol": {**protocol, **timer},
-                **(header or {}),
+                **header,
+                "protocol": {**header["protocol"], **timer},
             }
             name = plan.name if kind == "measure" else f"{plan.name}-micro"
             journal = open_journal(machine_folder(machine, results), name, began, resume)
         try:
-            _measure(prepare(device, group), group, journal, deadline)
+            _measure(prepare(device, group), device, group, journal, deadline)
         finally:
             if journal is not None:
                 journal.close()
         return journal.finish() if journal else None
 
 
-def _measure(rows: Rows, group: RankGroup, journal: Journal | None, deadline: float | None) -> None:
+def _measure(rows: Rows, device: torch.device, group: RankGroup, journal: Journal | None, deadline: float) -> None:
     done = group.agree(journal.keys() if journal else None)
     missing = [(key, measure) for key, measure in rows if key not in done]
     progress, longest = RowProgress(len(rows), len(rows) - len(missing)), 0.0
     for key, measure in missing:
         began = time.monotonic()
-        if longest and not group.all_true(deadline is None or began + longest < deadline):
+        if longest and not group.all_true(began + longest < deadline):
             break
         progress.show(key)
         row = measure()
@@ -87,6 +116,8 @@ def _measure(rows: Rows, group: RankGroup, journal: Journal | None, deadline: fl
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             journal.add({"key": key, "utc": now, "load_average": round(os.getloadavg()[0], 2), **row})
         progress.step()
+        if row["status"] == "failed" and not is_usable(device):
+            raise SpoiltDevice
     progress.end()
 
 

@@ -9,8 +9,9 @@ import torch
 
 from perfmodel.validate.decoder.factory import counter_of, make_decoder, start_random
 from perfmodel.validate.decoder.generation import Generation, collect
-from perfmodel.validate.decoder.graphs import capture, record
+from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder, Observer
 from perfmodel.validate.decoder.state import State

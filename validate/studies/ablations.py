@@ -40,6 +40,8 @@ RATIOS_WITHOUT = {
     "computing at the rate of the tables": "vllm@0.14.gemm_flops_factor",
 }
 """What is changed -> the place of the constant that is not fitted and not there."""
+ROUNDS = 2
+"""Of a fit, which begins at the constants of all rows and terms."""
 RATIO_FOLDS: tuple[RatioFold, ...] = ("seen", "model")
 
 
@@ -76,13 +78,13 @@ CHANGED: dict[str, Callable[[Calibration], Calibration]] = {
 def ablations(whole: Values) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and errors of each, one after the other. whole: the constants that all rows say."""
     rows = own_rows()
-    yield "as shipped", _judge(DecodeRows(rows, DECODING))
-    yield "batches of one length", _judge(DecodeRows(rows, DECODING, ragged=False))
-    yield "all versions alike", _judge(DecodeRows(rows, _undated(DECODING)))
+    yield "as shipped", _judge(DecodeRows(rows, DECODING), whole)
+    yield "batches of one length", _judge(DecodeRows(rows, DECODING, ragged=False), whole)
+    yield "all versions alike", _judge(DecodeRows(rows, _undated(DECODING)), whole)
     for name, change in CHANGED.items():
-        yield name, _judge(DecodeRows(rows, DECODING, change=change))
+        yield name, _judge(DecodeRows(rows, DECODING, change=change), whole)
     for name, gone in WITHOUT.items():
-        yield name, _judge(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)))
+        yield name, _judge(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)), whole)
     yield "iterations as shipped", _judge_ratios(whole, SPECULATING)
     yield "iterations of all versions alike", _judge_ratios(whole, _undated(SPECULATING))
     for name, place in RATIOS_WITHOUT.items():
@@ -107,8 +109,8 @@ def _absent(names: tuple[str, ...]) -> Callable[[Calibration], Calibration]:
     return lambda kernels: kernels.model_copy(update=update)
 
 
-def _judge(rows: DecodeRows) -> dict[str, Any]:
-    whole, slopes = fit_steps(rows)
+def _judge(rows: DecodeRows, near: Values) -> dict[str, Any]:
+    whole, slopes = fit_steps(rows, near, ROUNDS)
     errors = {"in sample": _mean(rows.off(whole.values), rows.rows)}
     for by in FOLDS:
         keys = [KEYS[by](row) for row in rows.rows]

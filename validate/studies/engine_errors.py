@@ -8,7 +8,7 @@ import numpy as np
 from perfmodel.operations import Array
 from perfmodel.specs.fits import Relation
 from perfmodel.validate.studies.engines import RatioFold, Replayed, recorded, replayed_from
-from perfmodel.validate.studies.held_out import KEYS, HeldOutErrors, covered, replay, rows_of
+from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, replay, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.steps import group_of
 
@@ -45,7 +45,7 @@ def figures() -> dict[str, Any]:
 
 
 def _by_engine(errors: HeldOutErrors) -> dict[str, Any]:
-    if len(set(errors.groups)) == 1:  # no other group says how wide an interval is
+    if len(set(errors.groups)) <= FEW:
         return {errors.engines[0]: _errors(errors)}
     found = {"all": _errors(errors) | _coverage(errors)}
     inside, width = covered(errors)

@@ -15,16 +15,17 @@ from typing import Any, Literal
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.specs.engines import release
+from perfmodel.specs.engines import VERSION, release
 from perfmodel.specs.fits import Relation, Scatter
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published_engines import engine_speculation, served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
-from perfmodel.validate.studies.engines_file import Fitted, Stated, render
+from perfmodel.validate.studies.engines_file import FittedEngine, Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
+    FEW,
     KEYS,
     HeldOutErrors,
     fit_steps,
@@ -36,7 +37,7 @@ from perfmodel.validate.studies.held_out import (
 )
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.robust import Estimate, Values, fit
+from perfmodel.validate.studies.robust import FittedValues, Values, fit
 from perfmodel.validate.studies.steps import group_of, version_of
 
 SCHEMA_VERSION = 2
@@ -83,8 +84,8 @@ Constants = Mapping[str, Mapping[str, float]]
 class EngineFits:
     """Fits to all rows and without each fold: of steps, and of ratios."""
 
-    steps: Estimate
-    iteration: Estimate
+    steps: FittedValues
+    iteration: FittedValues
     step_folds: Mapping[Relation, Constants]
     ratio_folds: Mapping[RatioFold, Constants]
 
@@ -161,9 +162,9 @@ def _first(order: Iterable[Any], relation: str, errors: Mapping[Any, HeldOutErro
 
 
 def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
-    """What to state: of an engine without rows what all others say; of a single group no quantile."""
+    """What to state: of an engine without rows what all others say; of one or two groups no quantile."""
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
-    return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) == 1 else scatter
+    return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) <= FEW else scatter
 
 
 def _wider(less: Scatter | None, more: Scatter) -> Scatter:
@@ -224,7 +225,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
     errors = replayed(fits.steps.values, fits.step_folds, fits.ratio_folds, fits.iteration.values)
     steps, rows = rows_of("seen").rows, errors.rows
     fitted = {
-        engine: Fitted(
+        engine: FittedEngine(
             versions=_versions([version_of(r) for r in steps if r.engine == engine], rows, engine),
             measured=_by_device((r.hardware, load_model(r.model).name) for r in steps if r.engine == engine),
             speculating=_by_device(
@@ -253,18 +254,9 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
 
 
 def _versions(of_steps: Sequence[str], rows: Sequence[Iteration], engine: str) -> list[str]:
-    """All that ran rows of an engine, without what follows their numbers, the newest last."""
-    numbers = {
-        v.removeprefix("v").removeprefix("vllm-") for v in (*of_steps, *(r.version for r in rows if r.engine == engine))
-    }
-    known = {_plain(v): release(v) for v in numbers if release(v)}
-    return sorted(known, key=lambda v: known[v])
-
-
-def _plain(version: str) -> str:
-    major, minor, patch, candidate = release(version)
-    text = f"{major}.{minor}" + (f".{patch}" if patch else "")
-    return text + (f"rc{candidate}" if candidate < 10**6 else "")
+    """Numbers of all versions that ran rows of an engine, the newest last."""
+    texts = {*of_steps, *(row.version for row in rows if row.engine == engine)}
+    return sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release)  # type: ignore[index]
 
 
 def recorded() -> dict[str, Any]:

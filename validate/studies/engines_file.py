@@ -14,7 +14,7 @@ from perfmodel.specs.engines import DRIFT, FILE, Engines
 from perfmodel.specs.fits import Quantity, Relation, Scatter
 from perfmodel.validate.solving import significant, yaml_number
 from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING, Parameter
-from perfmodel.validate.studies.robust import Estimate
+from perfmodel.validate.studies.robust import FittedValues
 from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
 HEADER = """\
@@ -26,7 +26,7 @@ Stated = dict[str, dict[Relation, dict[Quantity, Scatter]]]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedEngine:
     """What was fitted of one engine: see `specs.engines.Engine`."""
 
     versions: Sequence[str]
@@ -42,11 +42,11 @@ def path() -> Path:
 
 
 def render(
-    decoding: Estimate,
-    iteration: Estimate,
+    decoding: FittedValues,
+    iteration: FittedValues,
     errors: Stated,
     shared: Mapping[str, Scatter],
-    fitted: Mapping[str, Fitted],
+    fitted: Mapping[str, FittedEngine],
     rows: tuple[int, int],
     date: datetime.date,
 ) -> str:

@@ -19,11 +19,13 @@ from perfmodel.specs.stacks import calibration_of
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import DECODING, Parameter
-from perfmodel.validate.studies.robust import Array, Estimate, Parts, Spread, Values, fit, parts_of
+from perfmodel.validate.studies.robust import Array, FittedValues, Parts, Spread, Values, fit, parts_of
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 BORROWED = 0.1
 """What a group of another engine weighs beside one of the engine itself."""
+FEW = 2
+"""So many groups say nothing of how wide an interval is."""
 STAND_INS = {
     "h100-sxm-80gb": "h200-sxm-141gb",
     "h100-sxm-94gb": "h200-sxm-141gb",
@@ -77,9 +79,9 @@ def parts(rows: DecodeRows, train: NDArray[np.bool_]) -> Parts:
     return parts_of(groups, kinds, train, [Spread()] * len(groups))
 
 
-def fit_steps(rows: DecodeRows) -> tuple[Estimate, Array]:
-    """The constants that all rows of steps say, and the slopes of errors around them."""
-    return fit(rows.off, rows.parameters, parts(rows, np.ones(len(rows.rows), dtype=bool)))
+def fit_steps(rows: DecodeRows, start: Values | None = None, rounds: int = 5) -> tuple[FittedValues, Array]:
+    """The constants that all rows of steps say, and the slopes of errors around them; see `robust.fit`."""
+    return fit(rows.off, rows.parameters, parts(rows, np.ones(len(rows.rows), dtype=bool)), start, rounds)
 
 
 def refits(

@@ -90,7 +90,7 @@ def parts_of(
 
 
 @dataclass(frozen=True)
-class Estimate:
+class FittedValues:
     """Values by place, and the covariance of their logarithms in the order of the parameters."""
 
     values: dict[str, float]
@@ -98,7 +98,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linearised:
     """Errors of rows around some values of the parameters. slopes: [rows, parameters], by logarithms."""
 
     at: Values
@@ -106,14 +106,14 @@ class Linear:
     slopes: Array
 
 
-def linear(off: Callable[[Values], Array], parameters: Sequence[Parameter], at: Values) -> Linear:
+def linear(off: Callable[[Values], Array], parameters: Sequence[Parameter], at: Values) -> Linearised:
     """By finite differences. off: errors of all rows under some values."""
     base = off(at)
     moved = (off({**at, p.place: at[p.place] * np.exp(STEP)}) for p in parameters)
-    return Linear(at, base, np.stack([(errors - base) / STEP for errors in moved], axis=1))
+    return Linearised(at, base, np.stack([(errors - base) / STEP for errors in moved], axis=1))
 
 
-def solve(parameters: Sequence[Parameter], parts: Parts, near: Linear) -> Estimate:
+def solve(parameters: Sequence[Parameter], parts: Parts, near: Linearised) -> FittedValues:
     """The values with the least squared parts of the errors, which are linear, and deviations from expectations."""
     places = [p.place for p in parameters]
     expected, spread = np.log([p.expected for p in parameters]), np.array([p.spread for p in parameters])
@@ -127,7 +127,7 @@ def solve(parameters: Sequence[Parameter], parts: Parts, near: Linear) -> Estima
         return np.concatenate([by_error @ near.slopes, np.diag(1.0 / spread)])
 
     end = least_squares(residuals, at, jac=slopes, x_scale=spread)
-    return Estimate(dict(zip(places, np.exp(end.x).tolist(), strict=True)), end.covariance)
+    return FittedValues(dict(zip(places, np.exp(end.x).tolist(), strict=True)), end.covariance)
 
 
 def fit(
@@ -137,7 +137,7 @@ def fit(
     start: Values | None = None,
     rounds: int = 5,
     slopes: Array | None = None,
-) -> tuple[Estimate, Array]:
+) -> tuple[FittedValues, Array]:
     """The values that the rows say, and the slopes of errors around them.
 
     start: where the search begins; left out, at what is expected. slopes: taken as they are instead of anew in every
@@ -145,7 +145,7 @@ def fit(
     """
     values: Values = dict(start or {p.place: p.expected for p in parameters})
     for _ in range(rounds):
-        near = linear(off, parameters, values) if slopes is None else Linear(values, off(values), slopes)
+        near = linear(off, parameters, values) if slopes is None else Linearised(values, off(values), slopes)
         estimate = solve(parameters, parts, near)
         values = estimate.values
     return estimate, near.slopes

@@ -130,7 +130,7 @@ def test_growth_and_loss_by_hand(tmp_path: Path) -> None:
     ("more", "words"),
     [
         (["--write"], "--write: needs --baseline"),
-        (["--max-error", "ten"], "--max-error: must be a share above 0"),
+        (["--max-error", "ten"], "--max-error: must be a number"),
         (["--max-error", "0"], "--max-error: must be a share above 0"),
         (["--baseline", "none.json"], "must exist; write it with --write"),
         (["--figure", "speeedup"], "did you mean speedup"),

@@ -157,7 +157,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
 
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    shown = progress.Progress(100, 0)
+    shown = progress.RowProgress(100, 0)
     for row in range(100):
         now = 1.0 * row
         shown.show(f"row-{row}")

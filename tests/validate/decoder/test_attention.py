@@ -87,12 +87,6 @@ def test_merging_parts_is_attending_to_the_whole(partial: object) -> None:
     torch.testing.assert_close(torch.logaddexp(parts[0][1], parts[1][1]), lse, rtol=1e-6, atol=1e-6)
 
 
-def test_new_tokens_are_causal_among_themselves() -> None:
-    bias = causal_bias(2, 3, 2, torch.float32, torch.device("cpu"))
-    assert bias is not None
-    assert (bias[0, 0] == 0).tolist() == [[True, True, False], [True, True, True]] * 2
-
-
 @pytest.mark.parametrize("name", ["math", "sdpa"])
 def test_a_sliding_window(name: str) -> None:
     """Each query sees the cached tokens from its own first on; what lies before `start` is not even looked at."""

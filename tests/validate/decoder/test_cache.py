@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder import factory
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.factory import make_decoder
@@ -47,23 +46,6 @@ def test_rollback_equals_a_fresh_prefill(
     if kind == "model" and isinstance(made.draft, ModelDrafter):
         cache = made.draft.runner.cache
         assert torch.equal(cache.lengths, state.length - 2)
-
-
-@torch.inference_mode()
-def test_own_cache_of_a_full_draft_equals_a_fresh_prefill(
-    target: Model, small: Model, prompts: list[list[int]]
-) -> None:
-    """Also where all drafts were accepted, and the draft never saw the last of them."""
-    for draft in (small, target):
-        made = make_decoder(target, Request(4, 70, 40, 3, "model", "full"), draft)
-        state = made.start(prompts, 40)
-        for _ in range(7):
-            made.iterate(state)
-        assert isinstance(made.draft, ModelDrafter)
-        behind = State(state.tokens, state.length - 1, state.limit, state.finished, state.histogram, state.generator)
-        assert_same(made.draft.runner.cache, prefilled(draft, behind, 128))
-        if draft is target:
-            assert state.histogram[:, :-1].sum() == 0
 
 
 def poison(cache: KVCache) -> None:
@@ -109,19 +91,3 @@ def test_a_fixed_bound_changes_no_token(target: Model, small: Model, prompts: li
         made = make_decoder(target, asked)
         made.target.cache.fixed = True
         assert made.generate(prompts, 40).tokens == make_decoder(target, asked).generate(prompts, 40).tokens, method
-
-
-@pytest.mark.parametrize("kind", ["self", "model"])
-@pytest.mark.parametrize("method", ["full", "snapkv:24,window=8", "retrieval:24,every=3", "quest:24,page=8"])
-@torch.inference_mode()
-def test_random_start_runs_without_a_prefill(target: Model, small: Model, method: str, kind: str) -> None:
-    asked = Request(3, 50, 20, 4, kind, method, script=(0, 0, 1, 0, 0))
-    made = make_decoder(target, asked, small if kind == "model" else None)
-    state = factory.start_random(made, 50, 20)
-    assert made.target.cache.lengths.tolist() == [50] * 3
-    if kind == "model" and isinstance(made.draft, ModelDrafter):
-        assert made.draft.runner.cache.lengths.tolist() == [49] * 3
-    assert made.target.cache.k.std() > 0.5
-    for _ in range(3):
-        made.iterate(state)
-    assert made.target.cache.lengths.tolist() == [59] * 3

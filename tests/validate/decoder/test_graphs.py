@@ -1,6 +1,7 @@
 """An iteration can be recorded once and replayed: on a CPU by an emulation of what a CUDA graph does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import graphs
+from perfmodel.validate.decoder import graphs, parallel, recording
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.model import Model
@@ -99,6 +100,84 @@ def eager_and_replayed(
             made.iterate(state)
         results.append(collect(state, prompts))
     return tuple(results)
+
+
+class Capture:
+    """What `recording.record` uses of CUDA, emulated: a generator that no graph knows replays the same numbers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.streams: list[object] = []
+        for name, value in (("CUDAGraph", FakeGraph), ("graph", fake_graph), ("current_stream", lambda: "own")):
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(torch.cuda, "set_stream", self.streams.append)
+
+
+class FakeGraph:
+    """A graph that an emulation records and replays."""
+
+    def __init__(self) -> None:
+        self.known: list[torch.Generator] = []
+        self.recorder, self.dropped = Recorder(), False
+
+    def register_generator_state(self, generator: torch.Generator) -> None:
+        self.known.append(generator)
+
+    def replay(self) -> None:
+        for _, _, kwargs, _ in self.recorder.log:
+            if kwargs.get("generator") is not None and not self.known:
+                kwargs["generator"].manual_seed(0)
+        self.recorder.replay()
+
+    def reset(self) -> None:
+        self.dropped = True
+
+
+@contextmanager
+def fake_graph(graph: FakeGraph) -> Iterator[None]:
+    """As torch.cuda.graph: another stream is current until its end, and a failed capture raises there once more."""
+    torch.cuda.set_stream("capture")  # type: ignore[arg-type]
+    with graph.recorder:
+        yield
+    torch.cuda.set_stream("own")  # type: ignore[arg-type]
+
+
+def test_a_graph_draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each replay goes on with the generator's numbers, which the graph must have been told of."""
+    Capture(monkeypatch)
+    generator, out = torch.Generator().manual_seed(1), torch.zeros(8)
+    replay = recording.record(lambda: out.uniform_(generator=generator), generator)
+    draws = [out.clone() for _ in range(3) if replay() is None]
+    assert not torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[1], draws[2])
+
+
+def test_a_failed_capture_gives_the_stream_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = Capture(monkeypatch)
+
+    def work() -> None:
+        raise RuntimeError("not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        recording.record(work)
+    assert capture.streams == ["capture", "own"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_graphs_go_before_their_process_group(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    """Also where an error is on its way up, which holds what it has passed."""
+    Capture(monkeypatch)
+    events: list[str] = []
+    monkeypatch.setattr(FakeGraph, "reset", lambda self: events.append("graph dropped"))
+    monkeypatch.setattr(parallel.dist, "init_process_group", lambda backend: None)
+    monkeypatch.setattr(parallel.dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(parallel.dist, "destroy_process_group", lambda: events.append("group destroyed"))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with suppress(ZeroDivisionError), parallel.joined(2, torch.device("cpu")):
+        held = recording.record(lambda: None)
+        if fails:
+            raise ZeroDivisionError
+    assert held is not None
+    assert events == ["graph dropped", "group destroyed"]
 
 
 def test_graphs_need_cuda(target: Model, prompts: list[list[int]]) -> None:

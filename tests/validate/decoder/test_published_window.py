@@ -1,7 +1,6 @@
 """StreamingLLM as published, against a plain account of it: which tokens are kept, and where in the cache they are."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,16 +13,12 @@ from perfmodel.validate.decoder.attention import FoldedAttention
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.kv import streamingllm
-from perfmodel.validate.decoder.kv.streamingllm import RollingCache, RollingView
+from perfmodel.validate.decoder.kv.streamingllm import RollingView
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.harness.measure import run_plan
-from perfmodel.validate.records.plan import load_plan
-from perfmodel.validate.records.store import read_record
 from tests.validate.decoder.test_views import Reads
-from tests.validate.tiny_plan import BLOCK, write
 
 NEW, GAMMA = 60, 3
 
@@ -150,26 +145,6 @@ def test_drafts_are_drawn_from_what_the_account_says(
         assert all(state.histogram.sum(0)[:2]), "both rejection and acceptance must occur"
 
 
-@pytest.mark.parametrize("kind", ["self", "model"])
-@torch.inference_mode()
-def test_nothing_is_read_of_what_was_refused(target: Model, small: Model, prompts: list[list[int]], kind: str) -> None:
-    """Between iterations the draft needs its view alone; what it ran itself since may be spoilt."""
-    asked = Request(4, 70, 40, 4, kind, "streamingllm:24,own_prefill=true")
-    histograms = []
-    for spoil in (False, True):
-        made = make_decoder(target, asked, small if kind == "model" else None)
-        state = made.start(prompts, 40)
-        draft = made.draft
-        assert isinstance(draft, ModelDrafter)
-        assert isinstance(draft.view.source, RollingCache)
-        for _ in range(8):
-            for written in (draft.view.source.kv, draft.passes.scratch):
-                written.mul_(1e6 if spoil else 1)
-            made.iterate(state)
-        histograms.append(state.histogram.tolist())
-    assert histograms[0] == histograms[1]
-
-
 class Counting(FoldedAttention):
     """Attention that adds up pairs of a query and a cached or new token that it was given, for one layer."""
 
@@ -211,16 +186,6 @@ def test_a_random_start_reads_and_keeps_the_bytes_predicted(make_model: Callable
     predicted = parse_kv(method)
     assert sum(reads.bytes.values()) / 3 / spec.num_hidden_layers == predicted.read_bytes(float(context), layout)
     assert int(view.lengths[0]) * view.source.kv[:, 0, 0, :, 0].nbytes == predicted.stored_bytes(float(context), layout)
-
-
-def test_a_plan_times_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
-    block = {**BLOCK, "draft_kv": ["streamingllm:16,own_prefill=true"], "batch": [2]}
-    path = run_plan(load_plan(str(write(tmp_path, grid=[block]))), "t-1", results=tmp_path)
-    assert path is not None
-    rows = read_record(path).rows
-    assert [(row.error, row.draft_kv) for row in rows] == [(None, "streamingllm:16,own_prefill=true")] * len(rows)
-    assert {row.mode for row in rows} == {"end_to_end", "phases"}
 
 
 def test_what_is_not_run_is_refused(make_model: Callable[..., Model], target: Model, small: Model) -> None:

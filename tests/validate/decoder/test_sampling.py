@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import (
@@ -18,12 +19,9 @@ from perfmodel.validate.decoder.sampling import (
     Sampling,
     accept_greedy,
     accept_sampled,
-    draw,
     race,
 )
 from perfmodel.validate.decoder.script import Script, scripted_weights
-from perfmodel.validate.decoder.topology import Topology
-from perfmodel.validate.decoder.tree_sampling import accept_tree_sampled
 from perfmodel.validate.studies.train import causal
 from tests.validate.decoder.methods import watched
 
@@ -162,39 +160,6 @@ def test_fewer_tokens_than_columns() -> None:
     assert greedy.next_token.tolist() == [0, 2, 1]
 
 
-@pytest.mark.parametrize("parents", [(-1, 0), (-1, 0, 0, 0), (-1, 0, 0, 0, 0), (-1, 0, 0, 1, 1, 2, 4)])
-@pytest.mark.parametrize("support", [4, 2])
-def test_a_walk_is_fair_at_every_node(parents: tuple[int, ...], support: int) -> None:
-    """Whatever the draft: the first token is the root's, and the one after an accepted child that child's.
-
-    The draft's distributions have `support` tokens, sometimes fewer than there are children to draw.
-    """
-    tree, runs, vocab = Topology(parents, torch.device("cpu")), 20_000, 4
-    generator = torch.Generator().manual_seed(len(parents) + support)
-    table = torch.rand(vocab + 1, 2, vocab, generator=generator, dtype=torch.float64) ** 2
-    table[:, 1, support:] = 0
-    table[0, 0, 1] = 0
-    table /= table.sum(-1, keepdim=True)
-    nodes = torch.zeros(runs, tree.size, dtype=torch.int64)
-    context = torch.zeros_like(nodes)  # row of the table for each node: 0 for the root, then 1 + its token
-    for node in range(tree.size):
-        children = tree.children[node][tree.children[node] > 0]
-        drawn = race(table[context[:, node], 1], generator).topk(max(1, len(children)), -1).indices
-        for rank, child in enumerate(children.tolist()):
-            nodes[:, child] = drawn[:, rank]
-            context[:, child] = 1 + drawn[:, rank]
-    proposed = table[context[:, : tree.starts[-2]], 1]
-    found = accept_tree_sampled(tree, nodes, proposed, table[context, 0], generator)
-    first = torch.where(found.count > 0, nodes.gather(1, found.path[:, 1:2])[:, 0], found.next_token)
-    assert agrees(torch.bincount(first, minlength=vocab).numpy(), table[0, 0].numpy()) > 1e-3
-    for token in range(vocab):
-        went = (found.count > 0) & (first == token)
-        if went.any():
-            second = torch.where(found.count > 1, nodes.gather(1, found.path[:, -1:])[:, 0], found.next_token)[went]
-            if tree.levels <= 3:
-                assert agrees(torch.bincount(second, minlength=vocab).numpy(), table[1 + token, 0].numpy()) > 1e-4
-
-
 def test_races_are_draws_without_replacement() -> None:
     """P(a, then b) = p_a p_b / (1 - p_a)."""
     p = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
@@ -213,10 +178,19 @@ def test_top_p_keeps_the_smallest_sufficient_set() -> None:
     assert sorted(exactly.tolist()) == [0, 0, 0.5, 0.5], "at least that probability, and no token more"
 
 
-def test_draw_is_fair() -> None:
-    p = torch.tensor([0.5, 0.25, 0.0, 0.25]).expand(20000, -1)
-    counts = torch.bincount(draw(p, torch.Generator().manual_seed(0)), minlength=4).numpy()
-    assert agrees(counts, p[0].numpy()) > 1e-3
+def test_top_k_then_top_p_by_hand() -> None:
+    """Of 0.4, 0.3, 0.2, 0.1 three are kept as 4/9, 3/9, 2/9: the first two are 7/9 of them, and 0.75 is enough."""
+    logits = torch.tensor([0.2, 0.4, 0.1, 0.3], dtype=torch.float64).log()
+    kept = Sampling(1.0, top_p=0.75, top_k=3).probabilities(logits)
+    torch.testing.assert_close(kept, torch.tensor([0, 4 / 7, 0, 3 / 7], dtype=torch.float64))
+
+
+def test_the_rate_of_a_histogram_by_hand() -> None:
+    """0, 1, 2 accepted in 2, 1, 3 iterations: 7 tokens were accepted, and 3 were tried and refused."""
+    generation = Generation([[1] * 14], [[2, 1, 3]])
+    assert generation.alpha == 0.7
+    assert generation.tokens_per_iteration == 13 / 6
+    assert Generation([[1, 2]], [[1]]).alpha is None
 
 
 def test_accept_sampled_by_hand() -> None:

@@ -10,7 +10,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.text import HuggingFace, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
-from tests.validate.tiny_folder import BOS, EOS, UNKNOWN, WORDS, write_folder
+from tests.validate.tiny_folder import BOS, EOS, UNKNOWN, write_folder
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +110,6 @@ def test_what_cannot_be_read(reader: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "tokens.jsonl").write_text("[3]")
     with pytest.raises(InputError, match="line 1: --chat: must be given texts, not tokens"):
         read_prompts(reader, [], tmp_path / "tokens.jsonl", 61, chat=True)
-
-
-def test_the_words_are_known(reader: Tokenizer) -> None:
-    assert UNKNOWN not in reader.encode(" ".join(WORDS))
 
 
 @pytest.mark.parametrize(("given", "wanted"), [(3, (3,)), ([3, 4], (3, 4)), (None, ())])

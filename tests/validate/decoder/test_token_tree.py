@@ -1,7 +1,5 @@
 """Token trees: greedy output is plain output, a chain as a tree is the chain, and nothing is misplaced."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -94,18 +92,6 @@ def test_greedy_output_is_plain_output(
     assert sum(out.histogram[1:]) > 0, "some drafts must be accepted"
 
 
-def test_a_perfect_draft_follows_the_first_children(target: Model, prompts: list[list[int]]) -> None:
-    """Its best token is the target's: rank 0 is accepted wherever there is a child, also by a model of its own."""
-    for kind, model in (("self", None), ("model", target)):
-        made = make_decoder(target, asked(prompts, branching("3x1x2"), kind), model)
-        counter = watched(made)
-        out = made.generate(prompts, NEW)
-        counts = counter.counts
-        assert counts.rates == [1, 0, 0]
-        assert counts.tried[1] == counts.tried[0] * 2 // 3, "the middle level has one child each"
-        assert out.tokens_per_iteration == 39 / 10, "the last iteration stops at the limit"
-
-
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8), Sampling(1.1, 0.7)], ids=["greedy", "0.8", "top-p"])
 @pytest.mark.parametrize("kind", ["self", "model"])
 def test_a_chain_as_a_tree_is_the_chain(
@@ -119,20 +105,6 @@ def test_a_chain_as_a_tree_is_the_chain(
         assert make_decoder(target, tree, draft).generate(prompts, NEW, 5) == (
             make_decoder(target, chain, draft).generate(prompts, NEW, 5)
         )
-
-
-@torch.inference_mode()
-def test_every_node_has_the_scores_of_its_own_continuation(target: Model, prompts: list[list[int]]) -> None:
-    """One verification of a tree beside one verification of each path, alone."""
-    made = make_decoder(target, asked(prompts, TREES["lopsided"], draft_kv="streamingllm:24"))
-    assert isinstance(made, TreeDecoder)
-    state = made.start(prompts, NEW)
-    drafted, _ = made.propose(state)
-    logits, nodes = made.verify(state, drafted), torch.cat((state.newest(1), drafted), 1)
-    for node in range(made.tree.size):
-        path = made.tree.sees[node].nonzero().flatten()
-        alone = target.logits(made.target.extend(nodes[:, path]))[:, -1]
-        torch.testing.assert_close(logits[:, node], alone, rtol=1e-9, atol=1e-9)
 
 
 @torch.inference_mode()
@@ -193,17 +165,6 @@ def test_eos_and_limits(target: Model, prompts: list[list[int]], plain: Generati
         ]
 
 
-def test_a_decoder_used_again_remembers_nothing(
-    target: Model, small: Model, prompts: list[list[int]], plain: Generation
-) -> None:
-    made = make_decoder(target, asked(prompts, SEQUOIA, "model", draft_kv="retrieval:24,every=3"), small)
-    counter = watched(made)
-    first, counts = made.generate(prompts, NEW), counter.counts
-    assert made.generate(prompts[::-1], NEW).tokens == plain.tokens[::-1]
-    assert made.generate(prompts, NEW) == first
-    assert counter.counts == counts
-
-
 def test_measured_rates_are_what_the_histogram_says(target: Model, small: Model, prompts: list[list[int]]) -> None:
     """In a star every accepted token is one child taken, and every iteration tries every child."""
     made = make_decoder(target, asked(prompts, branching("7"), "model"), small)
@@ -246,11 +207,3 @@ def test_refusals(target: Model, says: str, request_: dict[str, object]) -> None
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2, "tree": branching("2x2")}
     with pytest.raises(InputError, match=says):
         make_decoder(target, Request(**good | request_))  # type: ignore[arg-type]
-
-
-def test_small_vocabularies_may_be_used_up(make_model: Callable[..., Model]) -> None:
-    """As many children as tokens: every token is a candidate, and greedy decoding accepts one each time."""
-    model, other = make_model(vocab_size=5), make_model(seed=1, vocab_size=5)
-    out = make_decoder(model, Request(1, 3, 30, 2, "model", tree=branching("5x5")), other).generate([[1, 2, 3]], 30)
-    assert sum(out.histogram[:-1]) == 0
-    assert out.tokens == make_decoder(model, Request(1, 3, 30)).generate([[1, 2, 3]], 30).tokens

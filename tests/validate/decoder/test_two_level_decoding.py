@@ -1,7 +1,5 @@
 """Two levels of drafting: greedy output is plain output, the small model's cache stays right, and counts add up."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -70,20 +68,6 @@ def test_the_small_model_may_have_a_sparse_cache_too(
     counter = watched(made)
     assert made.generate(ragged, NEW).tokens == plain.tokens
     assert 1 < counter.counts.tokens_per_round < 3
-
-
-@torch.inference_mode()
-def test_perfect_levels_accept_everything(target: Model, ragged: list[list[int]]) -> None:
-    """The target as its own small model: every round gains gamma_1 + 1, every iteration all that was collected."""
-    made = levels(target, target, "full", inner=2, gamma=4)
-    counter = watched(made)
-    made.generate(ragged, NEW)
-    counts = counter.counts
-    assert counts.inner[:2] == (0, 0)
-    assert counts.complete == counts.iterations
-    assert counts.rounds == 2
-    assert counts.tokens_per_iteration == 7
-    assert counts.alphas == (1, 1)
 
 
 @pytest.mark.parametrize("model", ["small", "target"])
@@ -185,13 +169,3 @@ def test_graphs_are_refused(
     monkeypatch.setattr(Model, "device", torch.device("cuda"))
     with pytest.raises(InputError, match="--graphs: must not be given with --middle-kv"):
         graphs.capture(made, state)
-
-
-@pytest.mark.parametrize("gamma", [2, 3])
-def test_other_seeds_and_models(make_model: Callable[..., Model], gamma: int) -> None:
-    """A model of its own weights, which is hardly ever right."""
-    model, other = make_model(seed=3), make_model(seed=4, num_hidden_layers=1)
-    prompts = [[5, 6, 7], [8, 9]]
-    asked = Request(2, 3, 30, gamma, "model", "full", middle_kv="streamingllm:16", inner_gamma=2)
-    out = make_decoder(model, asked, other).generate(prompts, 30)
-    assert out.tokens == make_decoder(model, Request(2, 3, 30)).generate(prompts, 30).tokens

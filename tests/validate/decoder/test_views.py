@@ -17,12 +17,10 @@ from perfmodel.kv import KVLayout, method, parse_kv
 from perfmodel.kv import names as method_names
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
-from perfmodel.validate.decoder.kv.quest import QuestView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.pointwise import Rotary
@@ -171,21 +169,6 @@ def test_quest_takes_the_pages_with_the_highest_bounds(growth: list[list[int]]) 
     torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
-def test_retrieval_takes_the_chunks_with_the_best_means() -> None:
-    source, chunk = cache(LENGTHS), 4
-    made = view(f"retrieval:20,every=3,chunk={chunk}", source)
-    latest = observed(1).queries[1, :, :, 0]
-
-    def chosen(b: int, head: int) -> list[int]:
-        length = int(source.lengths[b])
-        chunks = [list(range(t, min(t + chunk, length))) for t in range(0, length, chunk)]
-        score = lambda c: max(float(source.k[1, b, head, c].mean(0) @ latest[b, h]) for h in (2 * head, 2 * head + 1))  # noqa: E731
-        best = sorted(chunks[:-1], key=score, reverse=True)[:4]
-        return [token for tokens in [*best, chunks[-1]] for token in tokens]
-
-    torch.testing.assert_close(attended(made), by_selection(source, chosen))
-
-
 def test_retrieval_appends_replaces_and_rebuilds() -> None:
     """After r commits it is what it would be if built from scratch; between, it holds the new tokens in its budget."""
     source = cache(LENGTHS)
@@ -215,22 +198,6 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
-def test_retrievals_latest_query() -> None:
-    """The last of an iteration's first pass, whose first may be older; later passes do not count."""
-    source = cache(LENGTHS)
-    made = view("retrieval:20,every=3,chunk=4", source)
-    assert isinstance(made, RetrievalView)
-    made.begin()
-    first, *new = query(2)
-    for layer in range(LAYERS):
-        made.attend(layer, first + layer, *new)
-    for layer in range(LAYERS):
-        made.attend(layer, *query())
-    assert made.latest is not None
-    for layer in range(LAYERS):
-        assert torch.equal(made.latest[layer], first[:, :, -1:] + layer)
-
-
 def test_queries_are_observed_at_their_positions(target: Model) -> None:
     """In every layer those of the last tokens of each prompt, whatever the padding and wherever chunks begin."""
     prompts, window, runs = [[7, 3, 9, 8, 2, 5, 6, 4, 1], [4, 2], [9, 9, 8, 1, 3, 3]], 4, dict[int, list[Tensor]]()
@@ -251,17 +218,6 @@ def test_queries_are_observed_at_their_positions(target: Model) -> None:
         seen = min(window, len(prompt))
         for index, (q,) in runs.items():
             torch.testing.assert_close(found.queries[index, row, :, window - seen : window], q[:, -seen:])
-
-
-def test_quest_bounds_grow_as_if_built_anew() -> None:
-    source = cache(LENGTHS)
-    made = view("quest:20,page=4", source)
-    grow(source, made, GROWTH)
-    fresh = view("quest:20,page=4", source)
-    assert isinstance(made, QuestView)
-    assert isinstance(fresh, QuestView)
-    assert torch.equal(made.low[..., :-1, :], fresh.low[..., :-1, :])
-    assert torch.equal(made.high[..., :-1, :], fresh.high[..., :-1, :])
 
 
 @pytest.mark.parametrize(
@@ -355,16 +311,6 @@ def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: l
     torch.testing.assert_close(attended(made), attended(view("full", source)))
 
 
-@pytest.mark.parametrize("tree", [None, (-1, 0, 0, 1, 2)])
-@pytest.mark.parametrize("method", ["full", "topk:32", "quantized,bits=8", *SPARSE])
-def test_a_separate_draft_follows_a_prompt_of_one_token(
-    method: str, tree: tuple[int, ...] | None, target: Model, small: Model
-) -> None:
-    plain = make_decoder(target, Request(1, 1, 20)).generate([[7]], 20).tokens
-    request = Request(1, 1, 20, 2, "model", method, tree=tree)
-    assert make_decoder(target, request, small).generate([[7]], 20).tokens == plain
-
-
 def test_what_is_not_run_is_marked_predicted_only() -> None:
     assert {name for name in method_names() if not method(name).predicted_only} == set(kv.names())
 
@@ -383,20 +329,6 @@ def test_what_is_not_run_is_marked_predicted_only() -> None:
 def test_what_cannot_be_run_is_refused(method: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         view(method, cache(LENGTHS))
-
-
-def test_a_separate_draft_selects_by_the_last_tokens_that_its_cache_holds(target: Model) -> None:
-    """It lags one token behind: the window is that of a self-draft of the prompt without its last token."""
-    prompt, method = [(7 * i * i + 3 * i) % target.spec.vocab_size for i in range(41)], "snapkv:12,window=4"
-    views = []
-    for tokens, kind, draft in ((prompt, "model", target), (prompt[:-1], "self", None)):
-        made = make_decoder(target, Request(1, len(tokens), 4, 2, kind, method), draft)
-        made.start([tokens], 4)
-        assert isinstance(made.draft, ModelDrafter)
-        views.append(made.draft.view)
-    assert torch.equal(views[0].lengths, views[1].lengths)
-    for one, other in zip(*((view.k[..., :12, :], view.v[..., :12, :]) for view in views), strict=True):
-        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from perfmodel.validate.harness.clusters import ratio_error, standard_error
@@ -21,21 +20,3 @@ def test_by_hand() -> None:
 def test_what_cannot_be_known() -> None:
     assert standard_error([[1, 2, 1]]) is None
     assert standard_error([[3, 0, 0], [5, 0, 0]])["positions"] == [0.0, None]  # type: ignore[index]
-
-
-def test_it_covers_what_repeated_samples_scatter_by() -> None:
-    """Documents differ in their rate: taking iterations for independent would understate the error threefold."""
-    rng = np.random.default_rng(0)
-
-    def sample() -> list[list[int]]:
-        accepted = [rng.binomial(100, rate) for rate in rng.beta(2, 2, 40)]
-        return [[100 - int(a), int(a)] for a in accepted]
-
-    told, means = [], []
-    for _ in range(300):
-        histograms = sample()
-        error = standard_error(histograms)
-        assert error is not None
-        told.append(error["tokens_per_iteration"])
-        means.append(sum(h[1] for h in histograms) / sum(map(sum, histograms)))
-    assert np.mean(told) == pytest.approx(np.std(means), rel=0.12)

@@ -74,15 +74,6 @@ def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path: Path, body: byte
         Journal.resume(path)
 
 
-def test_a_pipe_is_no_journal(tmp_path: Path) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
-    path = tmp_path / "run.journal"
-    os.mkfifo(path)
-    with pytest.raises(InputError, match="must be a readable file"):
-        Journal.resume(path)
-
-
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     from perfmodel.validate.harness.journal import Journal
 
@@ -139,11 +130,3 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="cannot be written"):
         Journal.begin(tmp_path / folder / "a.journal", {"kind": "test"})
-
-
-def test_a_run_of_all_kernels_is_not_finished_with_some() -> None:
-    from perfmodel.validate.harness.recorder import check_same
-
-    before = {"kinds": ["copy", "gemm"], "environment": {}}
-    with pytest.raises(InputError, match="--resume: kinds must be what the run was begun with"):
-        check_same(before, {**before, "kinds": ["copy"]})

@@ -56,7 +56,6 @@ def test_every_row_is_read() -> None:
     """By the clock a ratio is a quotient of times, else of tokens per iteration and the speedup."""
     rows = {row.name: row for row in iterations()}
     assert rows["gptoss-vllm-tp1-01"].ratio == pytest.approx(5.5397 / 4.3181)
-    assert rows["bench-33"].gained == pytest.approx(rows["bench-33"].ratio * 1.0, rel=9)
     assert "gptoss-vllm-tp1-18" not in rows  # steps with prefill in them
     running = next(row for row in rows.values() if row.batch != row.step_batch)
     assert running.batch % 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.validate.studies.parameters import Parameter
-from perfmodel.validate.studies.robust import Linear, Parts, Spread, fit, linear, parts_of, solve
+from perfmodel.validate.studies.robust import Linearised, Parts, Spread, fit, linear, parts_of, solve
 
 HARD = Spread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
 EVERY = np.ones(3, dtype=bool)
@@ -65,4 +65,6 @@ def test_constants_that_made_the_rows_are_found_and_weak_ones_stay_as_expected()
     assert again.values == pytest.approx(estimate.values, rel=1e-3)
     near = linear(off, [TIMES, START], estimate.values)
     sure = [Parameter("all.times", 4.0, 1e-4), START]
-    assert solve(sure, parts, Linear(estimate.values, near.off, near.slopes)).values["all.times"] == pytest.approx(4.0)
+    assert solve(sure, parts, Linearised(estimate.values, near.off, near.slopes)).values["all.times"] == pytest.approx(
+        4.0
+    )

@@ -17,6 +17,7 @@ from perfmodel.validate.decoder import backends, graphs
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.pointwise import rotate
+from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.rope import rotary
 from perfmodel.validate.decoder.speculative import Decoder
@@ -176,7 +177,7 @@ class KernelMaker:
         if self.device.type == "cuda" and self.plan.protocol.graphs:
             graphs.fix_bounds(made)
             accept()
-            run = graphs.record(accept, state.generator)
+            run = record(accept, state.generator)
 
         def call(_: int) -> None:
             run()
@@ -191,11 +192,8 @@ class KernelMaker:
         with torch.cuda.stream(stream):
             x.mul_(1.0)
         stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(kernels):
-                x.mul_(1.0)
-        return Kernel(lambda i: graph.replay(), 1, 4.0)
+        replay = record(lambda: [x.mul_(1.0) for _ in range(kernels)])
+        return Kernel(lambda i: replay(), 1, 4.0)
 
     def _allreduce(self, bytes: int) -> Kernel:
         message = self._random(bytes // self.dtype.itemsize)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
 from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.micro.grid import Job, jobs
@@ -38,6 +39,7 @@ def run_micro(
     minutes: float | None = None,
 ) -> Path | None:
     """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
+    again = partial(run_micro, plan, machine, results=results, only=only)
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
@@ -52,9 +54,7 @@ def run_micro(
         "data": "normal random values; buffers take turns",
     }
     kinds = {"kinds": sorted({job.kind for job in wanted})}
-    return run_rows(
-        plan, "microbench", machine, results, prepare, protocol=protocol, header=kinds, resume=resume, minutes=minutes
-    )
+    return run_rows(plan, "microbench", machine, results, prepare, again, protocol, kinds, resume, minutes)
 
 
 @torch.inference_mode()
@@ -127,8 +127,4 @@ def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sam
 
 
 def _captured(kernel: Kernel, calls: int) -> Any:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(calls):
-            kernel.call(i % kernel.buffers)
-    return graph.replay
+    return record(lambda: [kernel.call(i % kernel.buffers) for i in range(calls)])

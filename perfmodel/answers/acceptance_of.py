@@ -1,0 +1,66 @@
+"""The acceptance that was measured of a draft: in a file or the bundled rows by context, else in the library."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError
+from perfmodel.specs.acceptance_library import DEFAULT_TASK, find_published, library, short_name, typical_decay
+from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance
+from perfmodel.specs.model import ModelSpec
+from perfmodel.speculation.acceptance import Acceptance
+
+
+def measured_acceptance(
+    model: str,
+    target: ModelSpec,
+    draft: Draft,
+    context: float,
+    rows: Iterable[AcceptanceRow] | None = None,
+    task: str | None = None,
+    flag: str = "--alpha",
+) -> Acceptance:
+    """Of just this target and draft. model: the target as it was named. rows: a user's, in place of what is bundled.
+
+    Raises InputError where nothing was measured, naming what was for this target.
+    """
+    key = target.name, draft.name, draft.kv.name, draft.kv.budget
+    try:
+        return Acceptance.from_row(find_acceptance(*key, context, rows, flag))
+    except InputError as error:
+        if rows is None and (published := published_acceptance(model, draft, task)) is not None:
+            return published
+        known = dict.fromkeys(row.draft for row in library() if row.target == short_name(model))
+        said = f"; published for it: {', '.join(known)}" if known and rows is None else ""
+        raise InputError(f"{error.as_flags}{said}") from None
+
+
+def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:
+    """What the library has of a draft over the whole cache; None where it has nothing."""
+    if draft.kv.name != "full" or draft.kind in ("self", "parallel"):
+        return None
+    entry = find_published(short_name(model), library_word(draft), task)
+    if entry is None:
+        return None
+    unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
+    smoothed = ", smoothed to gain less with the length" if _noisy(entry.drafted, entry.tokens_per_iteration) else ""
+    return Acceptance.from_lengths(
+        entry.drafted,
+        entry.tokens_per_iteration,
+        f"{entry.source}{unsaid}{smoothed}",
+        entry.positions,
+        entry.spread,
+        typical_decay(),
+    )
+
+
+def library_word(draft: Draft) -> str:
+    """A draft as the library has it: a model by its short name, EAGLE-3 apart from EAGLE, else the kind."""
+    return short_name(draft.model.name) if draft.kind == "model" else draft.name
+
+
+def _noisy(drafted: Sequence[int], tokens: Sequence[float]) -> bool:
+    """Whether a further token gains more at a longer draft than at a shorter one somewhere."""
+    steps = zip((0, *drafted), (1.0, *tokens), drafted, tokens, strict=False)
+    gains = [(after - before) / (long - short) for short, before, long, after in steps]
+    return any(later > earlier for earlier, later in pairwise(gains))

@@ -1,0 +1,74 @@
+"""The arguments that only measuring takes, each declared once; those of all questions: `answers/arguments.py`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from perfmodel.answers.arguments import POSITIVE, Argument, Question, whole
+
+SHOWN_FOLDER = "results/ of the checkout, else of this folder"
+
+PlanName = Annotated[str, Argument("A plan of validate/plans, or a file.", "PLAN", place=True)]
+Machine = Annotated[
+    str, Argument("Label of this machine, such as h200-1: the folder under results/. Never a host name.", "LABEL")
+]
+ForHardware = Annotated[
+    str | None, Argument("Device predictions are for, by name or path.", "NAME|PATH", default="the plan's")
+]
+WithCalibration = Annotated[
+    str | None, Argument("Calibration by name or path.", "NAME|PATH", default="the device's own")
+]
+Threads = Annotated[
+    int | None,
+    Argument(
+        "CPU threads; another number is another plan. 1 suits a small model.",
+        "N",
+        default="the plan's, else torch's choice",
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    Argument(
+        "Stop after a row when another one would take longer, and write the record.",
+        "MINUTES",
+        default="no limit",
+        limits=POSITIVE,
+    ),
+]
+ResultsFolder = Annotated[Path | None, Argument("Folder of all results.", "FOLDER", default=SHOWN_FOLDER)]
+Resume = Annotated[bool, Argument("Go on with the latest interrupted run of the plan.")]
+DryRun = Annotated[bool, Argument("Print what would be timed; run nothing.")]
+Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", default="stdout")]
+Picture = Annotated[Path | None, Argument("Draw it here (.png or .svg).", "FILE")]
+Write = Annotated[bool, Argument("Write what is shown, where it belongs.")]
+Sets = Annotated[
+    tuple[str, ...] | None,
+    Argument("Published set, own record or machine; repeatable.", "NAME", default="all that are gated", flag="--set"),
+]
+HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their fold.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding(Question):
+    """What the verbs take that run the real decoder on texts."""
+
+    checkpoint: Annotated[
+        str | None, Argument("Folder: config.json, .safetensors, tokenizer.", "FOLDER", default="the bundled model")
+    ] = None
+    draft: Annotated[str, Argument("self, ngram[:LONGEST], or a model's folder or name.", "self|ngram|NAME|FOLDER")] = (
+        "self"
+    )
+    draft_kv: Annotated[
+        tuple[str, ...] | None, Argument("What the draft reads; repeatable.", "METHOD[:BUDGET]", default="all")
+    ] = None
+    prompt: Annotated[tuple[str, ...] | None, Argument("A text to continue; repeatable.", "TEXT")] = None
+    prompts: Annotated[
+        Path | None, Argument('JSON lines, {"text": ...} or lists of tokens, a sequence each; or .txt.', "FILE")
+    ] = None
+    chat: Annotated[bool, Argument("Texts are a user's messages, for the chat template.")] = False
+    top_p: Annotated[float, Argument("Sample from the fewest tokens of this probability.", "P")] = 1.0
+    top_k: Annotated[int, Argument("Sample from the most likely tokens; 0 for all.", "N", read=whole)] = 0
+    device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE")] = "auto"
+    dtype: Annotated[str, Argument("auto (bf16 on CUDA, else fp32), fp32, bf16 or fp64.", "TYPE")] = "auto"
+    threads: Threads = None
+    seed: Annotated[int, Argument("Of sampling, scripts, and random or held-out prompts.", "N", read=whole)] = 0

@@ -1,0 +1,33 @@
+"""Work recorded as a CUDA graph; what goes wrong there leaves the process able to go on."""
+
+from collections.abc import Callable
+from weakref import WeakSet
+
+import torch
+
+_recorded: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+
+
+def record(work: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], object]:
+    """A replay of what `work` does on the device; recording it changes nothing. It must have run before.
+
+    generator: what `work` draws random numbers from: each replay draws anew.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    if generator is not None:
+        graph.register_generator_state(generator)
+    try:
+        with torch.cuda.graph(graph):
+            work()
+    except BaseException:  # ending a capture that failed raises too, and its stream would stay the current one
+        torch.cuda.set_stream(stream)
+        raise
+    _recorded.add(graph)
+    return graph.replay
+
+
+def drop_all() -> None:
+    """Forget every recorded graph, whoever still holds it: a process group must outlive graphs with its collectives."""
+    for graph in list(_recorded):
+        graph.reset()
+    _recorded.clear()
