@@ -132,10 +132,6 @@ class EngineConstants(Frozen):
     drafted_token_s: Annotated[
         Constant, Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences")
     ] = ABSENT
-    ungraphed_layer_s: Annotated[
-        Constant,
-        Declared("pass", "fixed", "s", "further time of each block of a pass that is too wide for a CUDA graph"),
-    ] = ABSENT
     draft_pass_s: Annotated[Constant, Declared("pass", "fixed", "s", "further time of each pass of a draft")] = ABSENT
     graph_tokens: tuple[int, int] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""
