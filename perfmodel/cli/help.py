@@ -12,10 +12,10 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Draft": ("draft", "draft_tp", "draft_kv", "draft_path", "max_gamma", "small", "small_kv", "gamma_1", "gamma_2",
               "tree", "middle_kv", "inner_gamma", "size", "levels"),
     "Acceptance": ("alpha", "tokens_per_iteration", "acceptance", "accounting", "new_tokens", "rate", "rates",
-                   "small_rate", "task", "convert", "format", "lengths", "target"),
+                   "small_rate", "acceptance_std", "task", "convert", "format", "lengths", "target"),
     "Formats": ("weights", "draft_weights", "kv_dtype", "draft_kv_dtype", "dtype"),
     "Engine": ("engine", "version", "calibration", "kv_reread", "kv_page", "topk_reuse", "state_rollback",
-               "memory_fraction"),
+               "memory_fraction", "max_num_seqs", "max_num_batched_tokens"),
     "Run": ("machine", "threads", "minutes", "results", "resume", "dry_run", "device", "seed", "attention", "pointwise",
             "graphs"),
     OUTPUT: ("output", "out", "json", "verbose", "sensitivity", "write", "plot", "plot_engines", "markdown", "help"),
@@ -24,7 +24,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 HEADING = {name: heading for heading, names in HEADINGS.items() for name in names}
 
 
-class Verb(TyperCommand):
+class GroupedCommand(TyperCommand):
     """A command whose ``--help`` is in groups."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
