@@ -160,7 +160,8 @@ class Machine:
         if op.kind == "upkeep":
             once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
-        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)),), None
+        norms = op.work_items * c.wide_norm_s.value
+        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)), ("fixed", norms)), None
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
@@ -228,7 +229,11 @@ class Machine:
             rows, curves = np.maximum(op.rows, 1.0), monotone_shares(c.gemm_efficiency.knots[curve], ridge)
             factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
             loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
-            known = op.rows, self._byte_s / loading, 1.0 / (self.peak(op.compute) * computing)
+            known = (
+                op.rows,
+                self._byte_s / loading,
+                1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value)),
+            )
             self._known_efficiencies[key] = known
         return known[1:]
 
@@ -269,7 +274,8 @@ class Machine:
         """What a pass costs beside its ops; all of it is fixed."""
         c = self.calibration
         once = c.pass_fixed_s.value + (c.draft_pass_s.value if self.drafts else 0.0)
-        return once + c.token_s.value * tokens
+        each = c.token_s.value + (c.drafted_token_s.value if self.drafts else 0.0)
+        return once + each * tokens
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""
