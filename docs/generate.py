@@ -28,7 +28,6 @@ import lists  # these two lie beside this file
 import reference
 
 from perfmodel import cli
-from perfmodel.cli.output import WIDEST
 
 ROOT = Path(__file__).parents[1]
 TREE = ("perfmodel", "hardware", "validate", "results", "tests")
@@ -36,6 +35,8 @@ FENCE = re.compile(
     r'(?P<mark><!-- timed -->\n)?^```(?P<language>\w*)(?: title="(?P<file>[^"\n]+)")?\n(?P<body>.*?)^```$',
     re.DOTALL | re.MULTILINE,
 )
+COLUMNS = 84
+"""What a block of code shows on the site, and on a page of a repository."""
 COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 
 
@@ -69,7 +70,7 @@ def filled(text: str, timed: bool = False) -> str:
     """A page with the output under each command; with `timed`, under the commands that a clock decides too."""
     blocks = list(FENCE.finditer(text))
     in_tree = any(b["file"] and Path(b["file"]).parts[0] in TREE for b in blocks)
-    wide = mock.patch.dict(os.environ, COLUMNS=str(WIDEST))  # sentences are wrapped as on a wide terminal
+    wide = mock.patch.dict(os.environ, COLUMNS=str(COLUMNS))
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), wide:
         if in_tree:
             copy_tree(Path(folder))

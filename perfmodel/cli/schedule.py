@@ -33,8 +33,12 @@ def _print(a: Schedule) -> None:
     table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
     for t in tables:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""
-        single = f"{t.best_constant} ({t.constant_speedup:.3f}x)"
-        say(f"{where}expected speedup {t.speedup:.3f}x, {t.gain:.3f} times the best single number, {single}")
+        fixed = f"a fixed draft length of {t.best_constant}"
+        if t.gain < 1.0005:
+            say(f"{where}expected speedup {times(t.speedup)}: no gain over {fixed}")
+        else:
+            gain = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({times(t.constant_speedup)})"
+            say(f"{where}expected speedup {times(t.speedup)}: {gain}")
     for t in tables:
         if (c := t.catch_up) is not None and c.seconds > 0:
             after = "never" if c.new_tokens is None else f"after {c.new_tokens} new tokens"
