@@ -29,7 +29,7 @@ from perfmodel.parse import (
     parse_text,
 )
 from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
-from perfmodel.specs.stacks import ENGINES
+from perfmodel.specs.stacks import ENGINES, parse_engine
 from perfmodel.speculation.scenario import Accounting, Rollback
 from perfmodel.speculation.workload import MAX_GAMMA
 
@@ -268,7 +268,13 @@ KVReread = Annotated[
     ),
 ]
 EngineName = Annotated[
-    str | None, Argument("What serves.", default=f"{DEFAULT_ENGINE}; a CPU its own", choices=tuple(ENGINES))
+    str | None,
+    Argument(
+        "What serves, such as vllm or vllm@0.20.1.",
+        "|".join(ENGINES) + "[@VERSION]",
+        read=parse_engine,
+        default=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
+    ),
 ]
 CalibrationName = Annotated[
     str | None, Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal")

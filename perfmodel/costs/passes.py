@@ -51,6 +51,9 @@ def forward(
     if part.tensor_parallel > 1:
         message = tokens * (part.model.hidden_size * part.precision.activation_bytes)
         ops.append(Op("all-reduce", "allreduce", part.model.num_blocks, Cost(), message_bytes=message))
+        if part.model.wide_qk_norm:
+            layers = part.model.num_attention_layers
+            ops.append(Op("qk norm sums", "allreduce", layers, Cost(), message_bytes=tokens * 8.0, work_items=layers))
     head_tokens = tokens if head_query is None else part.rows(batch * head_query)
     ops.append(_dense(part.lm_head, head_tokens))
     ops.append(cache_upkeep(part, batch, context, kv))

@@ -159,7 +159,8 @@ class Machine:
         if op.kind == "upkeep":
             once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
-        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)),), None
+        norms = op.work_items * c.wide_norm_s.value
+        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)), ("fixed", norms)), None
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
@@ -227,7 +228,7 @@ class Machine:
         if op.compute == "fp8":
             share = share * c.gemm_factor_fp8.value
         share = np.minimum(share, 1.0)
-        return self._byte_s / share, 1.0 / (self.peak(op.compute) * share)
+        return self._byte_s / share, 1.0 / (self.peak(op.compute) * (share * c.gemm_flops_factor.value))
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""
@@ -266,7 +267,8 @@ class Machine:
         """What a pass costs beside its ops; all of it is fixed."""
         c = self.calibration
         once = c.pass_fixed_s.value + (c.draft_pass_s.value if self.drafts else 0.0)
-        return once + c.token_s.value * tokens
+        each = c.token_s.value + (c.drafted_token_s.value if self.drafts else 0.0)
+        return once + each * tokens
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""

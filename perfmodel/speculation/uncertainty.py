@@ -86,7 +86,8 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
-    deviation = scatter.deviation * widening(scenario, batch, context, gammas)
+    beyond = np.asarray(machine.calibration.unseen_log_error(scenario.draft.kind, context))[..., None]
+    deviation = np.hypot(scatter.deviation * widening(scenario, batch, context, gammas), beyond)
     variance = parameter_variance(scenario, batch, context, gammas) + deviation**2
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
