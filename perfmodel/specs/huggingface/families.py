@@ -56,7 +56,6 @@ _MISTRAL = Family((layers.all_slide,))
 _GLM4 = Family(fixed={"norms_per_layer": 4}, bias="config_qkv", bias_default=True, eps=1e-5)
 _GLM4_MOE = Family((experts.deepseek,), bias="config_qkv", head_dim_needed=True, eps=1e-5)
 _OLMO = Family((layers.slides_but_every(4),), {"wide_qk_norm": True, "qk_norm": True}, "config")
-_MINIMAX = Family((layers.all_full, experts.minimax), _QK_NORM, head_dim_needed=True, mtp="num_mtp_modules")
 _EXAONE = Family((layers.slides_but_every(4),), _QK_NORM, eps=1e-5)
 _HUNYUAN = Family((layers.hunyuan,), _QK_NORM, "config", eps=1e-5)
 _QWEN2 = Family((layers.qwen,), bias="qkv")
@@ -134,7 +133,12 @@ FAMILIES: dict[str, Family] = {
     "llama4_text": Family((layers.chunked, experts.llama4), bias="config", head_dim_needed=True, eps=1e-5),
     "mimo": Family((layers.qwen,), bias="qkv"),
     "mimo_v2_flash": Family((layers.mimo_v2, experts.mimo_v2), {"attention_sinks": True}, eps=1e-5),
-    "minimax_m2": _MINIMAX,
+    "minimax_m2": Family(
+        (layers.all_full, experts.minimax),
+        _QK_NORM | {"wide_qk_norm": True},
+        head_dim_needed=True,
+        mtp="num_mtp_modules",
+    ),
     "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
     "mistral": _MISTRAL,
     "mistral4": replace(_DEEPSEEK, eps=1e-6),
