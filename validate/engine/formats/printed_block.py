@@ -53,9 +53,8 @@ def _block(where: str, text: str, said: Said) -> Timing:
     rates = [_float(where, "Position", rate) / 100 for _, rate in _POSITION.findall(text)]
     if rates:
         run[acceptance.BENCH] = rates
-    elif "accepted" in run and (run.get("spec_decode_num_drafts") or said.gamma):
-        drafts = run.get("spec_decode_num_drafts")
-        length = said.gamma or round(number(where, run, "spec_decode_draft_tokens") / drafts)
+    elif "accepted" in run and (said.gamma or run.get("spec_decode_num_drafts")):
+        length = said.gamma or round(number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"])
         said = Said(gamma=length, accepted=run["accepted"]).over(said)
     (timing,) = vllm_serve.read(where, [run], said)
     return timing
