@@ -19,13 +19,23 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from perfmodel.validate.decoder.triton_attention import MERGED, Tuning, _combine, _split, launch
-from perfmodel.validate.decoder.triton_pointwise import BLOCK, _add_norm, _rotate, _silu_mul
+from perfmodel.validate.decoder.triton_attention import MAX_NEW_TILE, MERGED, Tuning, _combine, _split, launch, tile_of
+from perfmodel.validate.decoder.triton_pointwise import (
+    BLOCK,
+    EXPERT_BLOCK,
+    _add_norm,
+    _copy_tokens,
+    _expert_rows,
+    _rotate,
+    _silu_mul,
+)
+from perfmodel.validate.decoder.triton_selection import SEARCHED, TILE, _best, _page_scores, _token_scores
 
 PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
 SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024}
 """Most that one block may use; CUDA C++ Programming Guide, table of technical specifications."""
 TYPES = {"lengths_at": "*i64", "first_at": "*i64", "slots_at": "*i64", "sees_at": "*u8", "lse_at": "*fp32"}
+TYPES |= {"index_at": "*i32", "places_at": "*i64", "expert_at": "*i64", "score_at": "*fp32", "vote_at": "*fp32"}
 FLOATS = ("scale", "eps")
 PARTIAL = {"_split": {"out_at": "*fp32"}, "_combine": {"out_at": "*fp32"}}
 
@@ -55,25 +65,38 @@ def cases() -> Iterator[Case]:
     """Every kernel, attention for decoding, verification and the most rows, plain, masked and windowed."""
     heads: dict[str, Any] = {"HEADS": 8, "D": 128}
     tuning = Tuning()
-    for what, queries, rows, stated, window in (
-        ("1 query token", 1, 4, False, False),
-        ("5 query tokens", 5, 20, False, False),
-        ("9 query tokens", 9, 36, False, False),
-        ("tree of 16 nodes", 16, 64, True, False),
-        ("32 query tokens, the most", 32, 128, False, False),
-        ("5 query tokens, sliding window", 5, 20, False, True),
+    for what, queries, rows, changes in (
+        ("1 query token", 1, 4, {}),
+        ("5 query tokens", 5, 20, {}),
+        ("9 query tokens", 9, 36, {}),
+        ("tree of 16 nodes", 16, 64, {"STATED": True}),
+        ("32 query tokens, the most", 32, 128, {}),
+        ("tree of 48 nodes, no groups", 48, 48, {"STATED": True}),
+        ("5 query tokens, sliding window", 5, 20, {"WINDOW": True}),
+        ("1 query token, pages by index", 1, 4, {"PAGE": 16}),
+        ("8 query tokens, heads of 256", 8, 64, {"D": 256}),
     ):
+        tile, warps, stages = launch(rows, changes.get("D", 128), tuning)
         sizes = {
-            "QUERIES": queries, "ROWS": rows, "PAD": max(16, triton.next_power_of_2(rows)), "TILE": tuning.block,
-            "NEW_TILE": max(16, triton.next_power_of_2(queries)), "WINDOW": window, "STATED": stated,
+            "QUERIES": queries, "ROWS": rows, "PAD": tile_of(rows), "TILE": tile,
+            "NEW_TILE": min(MAX_NEW_TILE, tile_of(queries)), "WINDOW": False, "STATED": False, "PAGE": 0,
         }  # fmt: skip
-        yield Case(_split, what, heads | sizes, *launch(rows, 2, tuning))
+        yield Case(_split, what, heads | sizes | changes, warps, stages)
+    chosen = heads | {"ROWS": 4, "PAD": 16, "TILE": TILE}
+    yield Case(_page_scores, "pages of 16, 1 query token", chosen | {"PAGE": 16}, 4)
+    yield Case(_token_scores, "1 query token", chosen, 4)
+    searched = {"HEADS": 8, "ROWS": 4, "PAD": 16, "COUNT": 128, "TILE": SEARCHED}
+    yield Case(_best, "128 pages", searched | {"VOTES": False}, 8)
+    yield Case(_best, "128 tokens", searched | {"VOTES": True}, 8)
     yield Case(_combine, "5 query tokens", heads | {"QUERIES": 5, "ROWS": 20, "MERGED": MERGED}, 2)
     yield Case(_add_norm, "hidden 4096", {"HIDDEN": 4096, "BLOCK": 4096}, 8)
     yield Case(_silu_mul, "any width", {"INNER": 14336, "BLOCK": BLOCK}, 4)
     rotated = {"HEADS": 32, "KV_HEADS": 8, "D": 128, "HALF": 64, "BLOCK": 128}
     yield Case(_rotate, "into cache and scratch", rotated | {"NORM": False, "CACHED": True}, 1)
     yield Case(_rotate, "with head norms", rotated | {"NORM": True, "CACHED": True}, 1)
+    yield Case(_copy_tokens, "a commit", {"BATCH": 24, "HEADS": 8, "D": 128, "BLOCK": 128}, 1)
+    experts = {"K": 2048, "M": 1536, "BLOCK_M": EXPERT_BLOCK[0], "BLOCK_K": EXPERT_BLOCK[1]}
+    yield Case(_expert_rows, "experts of Qwen3-30B-A3B", experts, 4)
 
 
 def compiled(case: Case, capability: int) -> Compiled:

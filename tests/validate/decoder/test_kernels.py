@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.kv import KVLayout, parse_kv
+
 pytest.importorskip("triton")
 ROOT = Path(__file__).parents[3]
 
@@ -21,16 +23,21 @@ def interpreted(what: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("what", ["attention", "pointwise", pytest.param("decoding", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "what", ["attention", "selection", "pointwise", "copying", pytest.param("decoding", marks=pytest.mark.slow)]
+)
 def test_kernels_equal_plain_torch(what: str) -> None:
     interpreted(what)
 
 
 def test_ten_kernels_a_layer() -> None:
-    """The figure that docs/kernels.md states."""
-    counts = [line.split()[2] for line in interpreted("kernels_per_layer").splitlines()[:-1]]
-    assert len(counts) == 3
-    assert set(counts) == {"10"}
+    """The figures that docs/kernels.md states; two more choose, as many as the engine counts for it."""
+    lines = [line.split()[1:3] for line in interpreted("kernels_per_layer").splitlines()[:-1]]
+    counts = {method.partition(":")[0]: int(count) for method, count in lines}
+    assert counts == {"full": 10, "snapkv": 10, "quest": 12, "topk": 12}
+    layout = KVLayout(8, 128, 2 * 2 * 8 * 128, 32, 2)
+    for method in ("quest:24", "topk:24"):
+        assert parse_kv(method).select_step(4096.0, layout).kernels == counts[method.partition(":")[0]] - 10
     assert "launches ten kernels a layer" in (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
 
 
