@@ -2,13 +2,16 @@
 
     python benchmarks/kernels.py            # prints the table
     python benchmarks/kernels.py --write    # and rewrites docs/kernels.md
+    ... --write --also FOLDER               # with the table of another Triton that lies there, too
 
 Shapes are those of Llama-3.1-8B in bf16: 32 query and 8 KV heads of 128, hidden size 4096.
 """
 
 import argparse
+import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -126,8 +129,8 @@ def _resources(cubin: bytes) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told)}
 
 
-def page() -> str:
-    """The report as a page of the documentation."""
+def table() -> str:
+    """What this version of Triton makes of every kernel."""
     rows = []
     for case in cases():
         found = [compiled(case, capability) for capability in SHARED_BYTES]
@@ -136,6 +139,12 @@ def page() -> str:
         name = case.kernel.__name__.strip("_")
         rows.append(f"| `{name}` | {case.what} | {case.warps} warps{stages} | {' | '.join(cells)} |")
     head = " | ".join(f"sm_{c} registers | spilled bytes | shared KiB" for c in SHARED_BYTES)
+    columns = [f"| kernel | for | launched with | {head} |", "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES))]
+    return "\n".join([f"## Triton {triton.__version__}", "", *columns, *rows, ""])
+
+
+def page(tables: list[str]) -> str:
+    """The report as a page of the documentation."""
     return "\n".join(
         [
             "<!-- Written by `python benchmarks/kernels.py --write`. -->",
@@ -144,14 +153,12 @@ def page() -> str:
             "",
             "A pass of the decoder launches ten kernels a layer: four matrix products of the vendor's library,",
             "`rotate` (heads normed, rotated and written into cache and scratch), `split` and `combine` (attention),",
-            "`silu_mul`, and `add_norm` twice. A test counts them. Below is what the assembler makes of this project's",
-            f"own, at the shapes of Llama-3.1-8B in bf16, without a device; Triton {triton.__version__}.",
+            "`silu_mul`, and `add_norm` twice. A draft that chooses anew in every step has two more: `page_scores` or",
+            "`token_scores`, and `best`, by whose index `split` reads. A test counts them. Below is what the assembler",
+            "makes of this project's own, at the shapes of Llama-3.1-8B in bf16, without a device.",
             "No GPU has run them yet, so these figures say nothing of speed: see [what waits for one](gpu-todo.md).",
             "",
-            f"| kernel | for | launched with | {head} |",
-            "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES)),
-            *rows,
-            "",
+            *tables,
         ]
     )
 
@@ -160,10 +167,21 @@ def main() -> None:
     """Print the page, or write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="rewrite docs/kernels.md")
-    text = page()
-    if parser.parse_args().write:
+    parser.add_argument("--table", action="store_true", help="the table of this version of Triton alone")
+    parser.add_argument("--also", type=Path, action="append", default=[], help="a folder that holds another version")
+    asked = parser.parse_args()
+    if asked.table:
+        return print(table(), end="")
+    here = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    tables = [table()]
+    for folder in asked.also:
+        paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, here)])}
+        command = [sys.executable, "-W", "ignore", __file__, "--table"]
+        tables.append(subprocess.run(command, env=paths, capture_output=True, text=True, check=True).stdout)
+    text = page(tables)
+    if asked.write:
         PAGE.write_text(text, encoding="utf-8")
-    print(text)
+    print(text, end="")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ for case in kernels.cases():
         assert made.spill_bytes == 0, (case, capability, made.spill_bytes)
         assert made.shared_bytes <= most, (case, capability, made.shared_bytes)
         assert case.kernel is not _split or "cp.async" in made.ptx, "the cache is not read ahead"
-print(kernels.page(), end="")
+print(kernels.table(), end="")
 """
 
 
@@ -65,6 +65,6 @@ def test_kernels_compile_for_ampere_and_hopper() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     committed = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
-    if f"Triton {triton.__version__}." in committed:  # another version may need other registers
-        assert done.stdout == committed, "run python benchmarks/kernels.py --write"
+    if f"## Triton {triton.__version__}\n" in committed:  # another version may need other registers
+        assert done.stdout in committed, "run python benchmarks/kernels.py --write"
     assert re.search(r"^\| `rotate` ", done.stdout, re.M)
