@@ -145,7 +145,7 @@ def context_lengths(
     if gamma == 0:
         return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
     smooth, batches, gammas = without_waves(scenario), batches_between(*batch_range), np.array([gamma])
-    loading, breaking, turning = Search(last=True), Search(last=False), Search(last=True)
+    loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
     own = np.full(POINTS, batch)
     sequences = np.concatenate((own, own, np.repeat(batches, POINTS)))
     gained = gained_tokens(scenario, sequences, gammas)
@@ -216,7 +216,7 @@ def without_waves(scenario: Scenario) -> Scenario:
     return with_calibration(scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": 0.0}))
 
 
-class Search:
+class ContextSearch:
     """Seeks a context in 1 ... SEARCH_TO, on a log grid that is refined around where a property turns.
 
     last: the context from which on the property is false to the end; else the first for which it holds.
@@ -246,7 +246,7 @@ class Search:
 
 
 def _sought(last: bool, property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    search = Search(last)
+    search = ContextSearch(last)
     for _ in range(ROUNDS):
         search.narrow(property_of(search.grid))
         if search.settled:

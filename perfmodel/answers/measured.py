@@ -9,7 +9,7 @@ from perfmodel.specs.published import MeasuredPoint, published_points
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MeasuredFigure:
     """One figure: error is predicted / measured - 1."""
 
     predicted: float
@@ -31,7 +31,7 @@ class Measured:
     gamma: int | None
     notes: str
     fitted_on: bool
-    figures: dict[str, Figure]
+    figures: dict[str, MeasuredFigure]
 
 
 def measured(
@@ -80,6 +80,8 @@ def _beside(point: MeasuredPoint, predicted: dict[str, float], fitted_on: bool) 
         notes=point.notes,
         fitted_on=fitted_on,
         figures={
-            name: Figure(here, clock, here / clock - 1.0) for name, (here, clock) in pairs.items() if clock is not None
+            name: MeasuredFigure(here, clock, here / clock - 1.0)
+            for name, (here, clock) in pairs.items()
+            if clock is not None
         },
     )

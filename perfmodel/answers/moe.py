@@ -96,7 +96,7 @@ class MoEPeak:
 
 
 @dataclass(frozen=True, repr=False)
-class MoE(Answer):
+class ExpertSpeculation(Answer):
     """What verification reads of a mixture of experts, by batch size, and where speculation peaks."""
 
     model: str
@@ -119,7 +119,7 @@ class MoE(Answer):
 
 
 @asks(MoEQuery)
-def moe(question: MoEQuery) -> MoE:
+def moe(question: MoEQuery) -> ExpertSpeculation:
     """Experts that a verification touches, target efficiency, and the batch where speculation peaks.
 
     Target efficiency is T_T(1)/T_T(gamma + 1). At small batches each drafted token drags in experts of its own; once
@@ -138,7 +138,7 @@ def moe(question: MoEQuery) -> MoE:
     best = peak(scenario, context, gamma, np.arange(1, batches[-1] + 1))
     room = memory_of(scenario, at, context, gamma, fraction)
     at_peak = memory_of(scenario, best.batch, context, gamma, fraction).single()
-    return MoE(
+    return ExpertSpeculation(
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
         tp=int(query.tp),

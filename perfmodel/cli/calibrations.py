@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli.catalogue import Catalogue, Column, app_of
+from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.files import bundled_names
@@ -14,8 +14,8 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.writing import write
 
 
-def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:g}".format, spare: int = 0) -> Column:
-    return Column(name, heading, lambda c: getattr(c, name).value, show, spare=spare)
+def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:g}".format, spare: int = 0) -> Fact:
+    return Fact(name, heading, lambda c: getattr(c, name).value, show, spare=spare)
 
 
 def _microseconds(value: float) -> str:
@@ -50,15 +50,15 @@ CATALOGUE = Catalogue(
     names=lambda: bundled_names("calibrations"),
     load=load_calibration,
     columns=(
-        Column("name", "name", lambda c: c.name),
-        Column("kind", "kind", lambda c: c.kind, left=True),
-        Column("gpu", "device", lambda c: c.gpu, left=True, spare=3),
-        Column("stack", "stack", lambda c: c.stack, left=True),
-        Column("rests_on", "rests on", _rests_on, left=True, spare=5),
+        Fact("name", "name", lambda c: c.name),
+        Fact("kind", "kind", lambda c: c.kind, left=True),
+        Fact("gpu", "device", lambda c: c.gpu, left=True, spare=3),
+        Fact("stack", "stack", lambda c: c.stack, left=True),
+        Fact("rests_on", "rests on", _rests_on, left=True, spare=5),
         _constant("gemm_bandwidth_fraction", "GEMM bandwidth", spare=1),
         _constant("attention_bandwidth_fraction", "attention bandwidth", spare=2),
         _constant("iteration_fixed_s", "us an iteration", _microseconds),
-        Column("date", "date", lambda c: str(c.date), spare=4),
+        Fact("date", "date", lambda c: str(c.date), spare=4),
     ),
     describe=lambda c: c.model_dump(mode="json", exclude=c.absent),
     faults=_faults,

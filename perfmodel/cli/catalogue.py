@@ -24,7 +24,7 @@ class Verbs(TyperGroup):
 
 
 @dataclass(frozen=True)
-class Column:
+class Fact:
     """One column of a table: key in JSON, heading, value of a spec, how people read it, whether it is text, and whether
     a narrow terminal may do without it (see `output.Column`).
     """
@@ -50,7 +50,7 @@ class Catalogue:
     names: Callable[[], Sequence[str]]
     load: Callable[[str, str], Any]
     """A member by name or path, and the argument that an error is to name."""
-    columns: tuple[Column, ...]
+    columns: tuple[Fact, ...]
     describe: Callable[[Any], dict[str, Any]]
     faults: Callable[[Any], list[str]]
     argument: str = "NAME|PATH"

@@ -2,7 +2,7 @@
 
 from typing import Any, get_args
 
-from perfmodel.cli.catalogue import Catalogue, Column, app_of
+from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.files import bundled_names
@@ -18,14 +18,12 @@ SPARE = {"fp32": 6, "fp4": 3, "int8": 2, "fp8": 1}
 """Peaks that a narrow terminal may do without."""
 
 
-def _peak(precision: Precision) -> Column:
+def _peak(precision: Precision) -> Fact:
     def value(gpu: GPUSpec) -> float | None:
         found = gpu.peak.get(precision)
         return found.si if found else None
 
-    return Column(
-        f"{precision}_flops_per_s", f"{precision} TFLOP/s", value, _scaled(1e12), spare=SPARE.get(precision, 0)
-    )
+    return Fact(f"{precision}_flops_per_s", f"{precision} TFLOP/s", value, _scaled(1e12), spare=SPARE.get(precision, 0))
 
 
 def _answers_with(gpu: GPUSpec) -> str:
@@ -47,19 +45,19 @@ CATALOGUE = Catalogue(
     names=lambda: bundled_names("gpus"),
     load=load_gpu,
     columns=(
-        Column("name", "name", lambda g: g.name),
-        Column("memory_bytes", "GB", lambda g: g.memory.si if g.memory else None, _scaled(1e9)),
-        Column("memory_bandwidth_bytes_per_s", "GB/s", lambda g: g.memory_bandwidth_bytes_per_s, _scaled(1e9)),
+        Fact("name", "name", lambda g: g.name),
+        Fact("memory_bytes", "GB", lambda g: g.memory.si if g.memory else None, _scaled(1e9)),
+        Fact("memory_bandwidth_bytes_per_s", "GB/s", lambda g: g.memory_bandwidth_bytes_per_s, _scaled(1e9)),
         *(_peak(precision) for precision in get_args(Precision)),
-        Column(
+        Fact(
             "last_level_cache_bytes",
             "LLC MB",
             lambda g: g.last_level_cache.si if g.last_level_cache else None,
             _scaled(1e6),
             spare=5,
         ),
-        Column("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9), spare=4),
-        Column("calibration", "calibration", _answers_with, left=True),
+        Fact("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9), spare=4),
+        Fact("calibration", "calibration", _answers_with, left=True),
     ),
     describe=lambda g: g.model_dump(mode="json") | {"calibration": _answers_with(g)},
     faults=_faults,

@@ -24,7 +24,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 HEADING = {name: heading for heading, names in HEADINGS.items() for name in names}
 
 
-class Verb(TyperCommand):
+class GroupedCommand(TyperCommand):
     """A command whose ``--help`` is in groups."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

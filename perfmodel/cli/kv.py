@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from typing import Any
 
-from perfmodel.cli.catalogue import Catalogue, Column, app_of
+from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.kv import KVMethod, method, names, parse_kv
 
 
@@ -48,12 +48,12 @@ CATALOGUE = Catalogue(
     names=names,
     load=load,
     columns=(
-        Column("name", "name", lambda kv: kv.name),
-        Column("aliases", "also", lambda kv: list(kv.aliases) or None, ", ".join, left=True, spare=1),
-        Column("options", "options", lambda kv: _options(kv) or None, _spell, left=True, spare=2),
-        Column("example", "example", lambda kv: kv.example, left=True),
-        Column("decoder", "decoder", _runs, left=True),
-        Column("source", "source", lambda kv: kv.source, left=True, spare=3),
+        Fact("name", "name", lambda kv: kv.name),
+        Fact("aliases", "also", lambda kv: list(kv.aliases) or None, ", ".join, left=True, spare=1),
+        Fact("options", "options", lambda kv: _options(kv) or None, _spell, left=True, spare=2),
+        Fact("example", "example", lambda kv: kv.example, left=True),
+        Fact("decoder", "decoder", _runs, left=True),
+        Fact("source", "source", lambda kv: kv.source, left=True, spare=3),
     ),
     describe=_describe,
     argument="METHOD[:BUDGET]",

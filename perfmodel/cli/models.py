@@ -3,7 +3,7 @@
 from typing import Any
 
 from perfmodel.answers.text import count
-from perfmodel.cli.catalogue import Catalogue, Column, app_of
+from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.model import ModelSpec, load_model
 
@@ -54,17 +54,17 @@ CATALOGUE = Catalogue(
     names=lambda: bundled_names("models"),
     load=load_model,
     columns=(
-        Column("name", "name", lambda m: m.name),
-        Column("total_params", "parameters", lambda m: m.total_params, count),
-        Column("active_params", "active", lambda m: m.active_params, count, spare=2),
-        Column("num_hidden_layers", "layers", lambda m: m.num_hidden_layers, spare=4),
-        Column("hidden_size", "hidden", lambda m: m.hidden_size, spare=6),
-        Column("num_attention_heads", "heads", lambda m: m.num_attention_heads, spare=5),
-        Column("num_key_value_heads", "KV heads", lambda m: m.num_key_value_heads, spare=3),
-        Column("attention", "attention", _attention, left=True),
-        Column("kv_bytes_per_token_bf16", "KV B/token", lambda m: m.kv_bytes_per_token(), lambda value: f"{value:.0f}"),
-        Column("weights", "weights", lambda m: m.weights, left=True, spare=1),
-        Column("max_position_embeddings", "max context", lambda m: m.max_position_embeddings),
+        Fact("name", "name", lambda m: m.name),
+        Fact("total_params", "parameters", lambda m: m.total_params, count),
+        Fact("active_params", "active", lambda m: m.active_params, count, spare=2),
+        Fact("num_hidden_layers", "layers", lambda m: m.num_hidden_layers, spare=4),
+        Fact("hidden_size", "hidden", lambda m: m.hidden_size, spare=6),
+        Fact("num_attention_heads", "heads", lambda m: m.num_attention_heads, spare=5),
+        Fact("num_key_value_heads", "KV heads", lambda m: m.num_key_value_heads, spare=3),
+        Fact("attention", "attention", _attention, left=True),
+        Fact("kv_bytes_per_token_bf16", "KV B/token", lambda m: m.kv_bytes_per_token(), lambda value: f"{value:.0f}"),
+        Fact("weights", "weights", lambda m: m.weights, left=True, spare=1),
+        Fact("max_position_embeddings", "max context", lambda m: m.max_position_embeddings),
     ),
     describe=_describe,
     faults=_faults,

@@ -1,6 +1,6 @@
 """``perfmodel moe``: what a mixture of experts does to speculation, by batch size."""
 
-from perfmodel.answers.moe import MoE, MoEQuery
+from perfmodel.answers.moe import ExpertSpeculation, MoEQuery
 from perfmodel.answers.moe import moe as answer
 from perfmodel.answers.text import times
 from perfmodel.cli.options import App, Json, takes
@@ -20,7 +20,7 @@ def moe(question: MoEQuery, json: Json = False) -> None:
     show(answer(question), json, _print)
 
 
-def _print(a: MoE) -> None:
+def _print(a: ExpertSpeculation) -> None:
     subject = f"{a.model} on {a.tp} x {a.hardware}, drafted by {a.draft}"
     say(f"{subject}; context {a.context:g}, gamma {a.gamma}", "bold")
     table(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from perfmodel.answers.arguments import Argument, Question, Read, arguments, declared_by, required
-from perfmodel.cli.help import Verb
+from perfmodel.cli.help import GroupedCommand
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
@@ -31,7 +31,7 @@ class App(typer.Typer):
         self, name: str | None = None, **settings: Any
     ) -> Callable[[Command], Command]:
         """See `typer.Typer.command`."""
-        return super().command(name, **{"cls": Verb} | settings)
+        return super().command(name, **{"cls": GroupedCommand} | settings)
 
 
 def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> Callable[[Command], Command]:

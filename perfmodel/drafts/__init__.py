@@ -17,6 +17,7 @@ from perfmodel.kv.base import KVMethod
 from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.published_heads import published_head
 
 _BASE = {field.name for field in dataclasses.fields(DraftFields)}
 
@@ -61,6 +62,8 @@ def make_draft(
 ) -> Draft:
     """``self``, a kind such as ``eagle``, ``medusa:heads=4`` or ``parallel:MODEL``, a model, or a head's config.json.
 
+    ``eagle3`` is the published head of the target (`specs.published_heads`), else an EAGLE head with three features.
+
     Degree and weight format default to the target's; own_on: with these peaks of the device the draft's default is its
     own checkpoint's format. Raises InputError for an unknown model or option.
     """
@@ -69,7 +72,7 @@ def make_draft(
     eagle3 = word.lower() == "eagle3"
     found = None if word.lower() == "model" else _kind("eagle" if eagle3 else word.lower())
     options: dict[str, Any] = {}
-    head = _head(rest if found else name)
+    head = _head(rest if found else name, target)
     if head is not None and (found is None or found.kind == head.kind):
         found, model, options = kinds()[head.kind], head.model, dict(head.options)
     elif found is None:
@@ -79,9 +82,13 @@ def make_draft(
             raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
-        options = ({"features": 3} if eagle3 else {}) | (_options(found, rest) if colon else {})
+        listed = published_head(target.name, "eagle3") if eagle3 and not colon else None
+        options = {"features": 3} if eagle3 else {}
+        options |= {"features": listed.features, "vocab": listed.vocab} if listed else {}
+        options |= _options(found, rest) if colon else {}
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target
+        model = model.model_copy(update=listed.shape) if listed else model
     if found.kind == "self":
         options["target_weights"] = target_precision.weights.name  # another format is a second copy
     if weights is not None:
@@ -93,13 +100,13 @@ def make_draft(
     return found(model, kv, degree, Precision(form, target_precision.kv), **options)
 
 
-def _head(name: str) -> Any:
+def _head(name: str, target: ModelSpec) -> Any:
     """The drafting head that a ``config.json``, or a folder that holds one, is of; None where it is not of one."""
     if not (name.endswith(".json") or os.path.isdir(name)):
         return None
     from perfmodel.specs.huggingface.heads import load_head  # most drafts are no file
 
-    return load_head(name)
+    return load_head(name, target)
 
 
 def _options(kind: type[DraftFields], text: str) -> dict[str, int]:

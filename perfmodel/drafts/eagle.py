@@ -1,7 +1,9 @@
 """EAGLE heads: a decoder layer on the target's features, run token after token."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from perfmodel import costs
 from perfmodel.drafts.base import DraftFields, dense
@@ -23,6 +25,7 @@ class Eagle(DraftFields):
     layer's query, key and value projections take that beside the embedding (vLLM, models/llama_eagle3.py).
     vocab: tokens that a head of its own can draft; left out, EAGLE and EAGLE-2 use the target's LM head, which every
     draft step then reads whole, and EAGLE-3 keeps `OWN_VOCAB`, as its heads commonly do. The embedding is the target's.
+    parallel: 1 for a head that drafts all tokens in one pass over masks (P-EAGLE).
     target_width: of the target's hidden states, where it is not the head's own (0).
     The first pass of an iteration also takes in the accepted tokens; it is counted as one token, as the others, which
     leaves out under 1 % of an iteration (docs/decisions.md).
@@ -35,10 +38,19 @@ class Eagle(DraftFields):
     features: int = 1
     vocab: int = 0
     target_width: int = 0
+    parallel: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.features <= 16:
             raise refuse("--draft", "eagle: features", "a whole number from 1 to 16", self.features)
+
+    def passes(self, gamma: Floats) -> Floats:
+        """One per drafted token, or one for all of them."""
+        return np.minimum(gamma, 1.0) if self.parallel else gamma
+
+    def query(self, gamma: Floats) -> Floats:
+        """One token a pass, or all that are drafted: the last one and masks."""
+        return gamma if self.parallel else 1.0
 
     @property
     def name(self) -> str:
@@ -91,7 +103,10 @@ def _wider(part: costs.Shard, tokens: Floats) -> Op:
 def few_layers(target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False) -> ModelSpec:
     """The target cut to some layers of attention without window and MLP, and `vocab` tokens (0: the target's).
 
-    keep_experts: its experts and its choice of tokens stay. Its formats do not.
+    Without `keep_experts` they are what makers of heads train: dense, of plain attention with the target's heads, in
+    place of a latent as many heads of 128 as make up its width over 8 of keys and values, and in place of experts alone
+    an MLP of three widths (as the published heads of Qwen3-30B-A3B and MiniMax-M2.5). With it its experts and its
+    choice of tokens stay. Its formats do not.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(f"--draft: {name}: vocab must be 2 to {target.vocab_size} ({target.name}), given {vocab}")
@@ -112,4 +127,22 @@ def few_layers(target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_e
         "weights": "bf16",
         "published": None,
     }
+    if not keep_experts:
+        changed |= _plain_attention(target)
+        if target.moe and not target.moe.first_dense_layers:
+            changed["intermediate_size"] = 3 * target.hidden_size
     return target.model_copy(update=changed)
+
+
+def _plain_attention(target: ModelSpec) -> dict[str, Any]:
+    """Fields of attention without a latent, a gate or sinks."""
+    heads, dim, kv = target.num_attention_heads, target.head_dim, target.num_key_value_heads
+    if target.mla:
+        heads, dim, kv = max(target.hidden_size // 128, 1), 128, 8
+        kv = kv if heads % kv == 0 else heads
+    elif target.sliding_heads:
+        own = target.sliding_heads
+        heads, dim, kv = own.num_attention_heads, own.head_dim, own.num_key_value_heads
+    absent = dict.fromkeys(("mla", "sliding_heads", "value_head_dim"))
+    off = dict.fromkeys(("attention_gate", "attention_sinks", "one_kv_projection"), False)
+    return {**absent, **off, "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim}

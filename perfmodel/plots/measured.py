@@ -42,7 +42,7 @@ MARKERS = "osD^vP"
 MAX_ERROR = 0.4
 
 
-class Cell(Protocol):
+class JudgedFigure(Protocol):
     """One measured figure and its prediction, as `perfmodel.validate.accuracy.compare` has them."""
 
     @property
@@ -62,7 +62,7 @@ class Cell(Protocol):
 
 
 @styled
-def residuals(cells: Iterable[Cell], *, note: str = "", axes: "Sequence[Axes] | None" = None) -> "Figure":
+def residuals(cells: Iterable[JudgedFigure], *, note: str = "", axes: "Sequence[Axes] | None" = None) -> "Figure":
     """Relative error of the prediction over what was measured, a panel for each quantity that occurs.
 
     The band is 10 % to either side; errors beyond a panel are arrows at its edge. Raises InputError where there is no
@@ -92,7 +92,7 @@ def residuals(cells: Iterable[Cell], *, note: str = "", axes: "Sequence[Axes] | 
     return figure
 
 
-def _errors(axes: "Axes", cells: Sequence[Cell], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
+def _errors(axes: "Axes", cells: Sequence[JudgedFigure], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
     """One quantity: its errors over what was measured, and their mean."""
     words, scale, unit = QUANTITIES[cells[0].quantity]
     for c in cells:
@@ -176,7 +176,7 @@ def speedup_line(
     axes.set(ylabel="speedup")
 
 
-def _summary(shown: list[Cell], note: str) -> str:
+def _summary(shown: list[JudgedFigure], note: str) -> str:
     devices, calibrations = (", ".join(dict.fromkeys(names)) for names in (
         (c.hardware for c in shown), (c.calibration for c in shown)))  # fmt: skip
     limits = "predicted / measured - 1; the band is 10 % to either side, an arrow lies beyond the panel"

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from perfmodel.parse import parse_text
 from perfmodel.specs import files
-from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Search
+from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Sought
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of
 from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
@@ -39,12 +39,16 @@ class Calibration(EngineConstants):
     gemm_bandwidth_fraction: Annotated[
         Constant,
         Declared(
-            "linear", "param_load", "fraction", "share of the memory bandwidth that GEMMs reach", Search(0.75, 0.4, 1.0)
+            "linear",
+            "param_load",
+            "fraction",
+            "share of the memory bandwidth that GEMMs reach",
+            Sought(0.75, 0.4, 1.0),
         ),
     ]
     gemm_flops_fraction: Annotated[
         Constant,
-        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Search(0.6, 0.2, 1.0)),
+        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Sought(0.6, 0.2, 1.0)),
     ]
     gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")]
     gemm_blend_power: Annotated[
@@ -64,7 +68,7 @@ class Calibration(EngineConstants):
             "param_load",
             "s",
             "time to unpack each weight of a weight-only format",
-            Search(1e-13, 0.0, 1e-11, 1e-13),
+            Sought(1e-13, 0.0, 1e-11, 1e-13),
         ),
     ] = ABSENT
     attention_bandwidth_fraction: Annotated[
@@ -74,7 +78,7 @@ class Calibration(EngineConstants):
             "kv_load",
             "fraction",
             "share of the memory bandwidth that attention reaches",
-            Search(0.85, 0.5, 1.0),
+            Sought(0.85, 0.5, 1.0),
         ),
     ]
     attention_flops_fraction: Annotated[
@@ -94,13 +98,13 @@ class Calibration(EngineConstants):
             "kv_load",
             "share",
             "share of the cache that each further query token of a sequence reads again",
-            Search(0.01, 0.0, 0.5, 0.01),
+            Sought(0.01, 0.0, 0.5, 0.01),
         ),
     ]
     small_kernel_s: Annotated[
         Constant,
         Declared(
-            "small", "fixed", "s", "time of each element-wise kernel, however small", Search(3e-6, 0.0, 3e-5, 1e-6)
+            "small", "fixed", "s", "time of each element-wise kernel, however small", Sought(3e-6, 0.0, 3e-5, 1e-6)
         ),
     ]
     small_bandwidth_fraction: Annotated[
@@ -108,7 +112,8 @@ class Calibration(EngineConstants):
         Declared("small", "activations", "fraction", "share of the memory bandwidth that element-wise kernels reach"),
     ]
     allreduce_multiplier: Annotated[
-        Constant, Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Search(1.0, 0.3, 6.0))
+        Constant,
+        Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Sought(1.0, 0.3, 6.0)),
     ]
     allreduce: Annotated[
         AllReduce | None,
@@ -117,12 +122,12 @@ class Calibration(EngineConstants):
         ),
     ] = None
     pass_fixed_s: Annotated[
-        Constant, Declared("pass", "fixed", "s", "time of each pass", Search(1e-4, 0.0, 3e-3, 1e-4))
+        Constant, Declared("pass", "fixed", "s", "time of each pass", Sought(1e-4, 0.0, 3e-3, 1e-4))
     ]
     token_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")]
     full_cache_pass_s: Annotated[
         Constant,
-        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Search(5e-4, 0.0, 5e-3, 1e-4)),
+        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Sought(5e-4, 0.0, 5e-3, 1e-4)),
     ] = ABSENT
     sparse_cache_sequence_s: Annotated[
         Constant,
@@ -131,13 +136,17 @@ class Calibration(EngineConstants):
             "fixed",
             "s",
             "time of a draft step over a KV budget, by sequence and layer",
-            Search(5e-7, 0.0, 1e-5, 1e-7),
+            Sought(5e-7, 0.0, 1e-5, 1e-7),
         ),
     ] = ABSENT
     iteration_fixed_s: Annotated[
         Constant,
         Declared(
-            "iteration", "overhead", "s", "time of each iteration outside its passes", Search(1e-3, 0.0, 1e-2, 1e-4)
+            "iteration",
+            "overhead",
+            "s",
+            "time of each iteration outside its passes",
+            Sought(1e-3, 0.0, 1e-2, 1e-4),
         ),
     ]
     iteration_sequence_s: Annotated[
@@ -147,7 +156,7 @@ class Calibration(EngineConstants):
             "overhead",
             "s",
             "time of each iteration outside its passes, by sequence",
-            Search(2e-6, 0.0, 1e-4, 1e-6),
+            Sought(2e-6, 0.0, 1e-4, 1e-6),
         ),
     ] = ABSENT
     shards_lm_head: bool = True

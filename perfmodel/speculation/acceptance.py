@@ -8,7 +8,6 @@ docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ MAX_GAMMA = 4096
 
 LEAST_KNOWN = 3
 """Draft length to which an acceptance that was printed at shorter ones is carried."""
-_QUADRATURE_NODES = 48
 _STEPS, _ENOUGH = 200, 1e-15
 """Of Newton's method: at most so many, and until they are this small."""
 
@@ -82,114 +80,6 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     return np.divide(s[..., 1:], before, out=np.zeros_like(before), where=before > 0)
 
 
-def survival_from_histogram(counts: npt.ArrayLike) -> Array:
-    """s_0 ... s_gamma from gamma+1 counts, [..., gamma+1], of iterations that accepted 0 ... gamma draft tokens."""
-    n = np.asarray(counts, np.float64)
-    _require("histogram", n, 0, np.inf)
-    reached = np.flip(np.cumsum(np.flip(n, -1), -1), -1)
-    if not (n.size and np.all(reached[..., 0] > 0)):
-        raise InputError("histogram: must have a count above 0")
-    return reached / reached[..., :1]
-
-
-def tokens_from_survival(survival: npt.ArrayLike) -> Floats:
-    """Omega = s_0 + ... + s_gamma: the accepted length with the bonus token."""
-    omega: Floats = np.sum(np.asarray(survival, np.float64), -1)
-    return omega
-
-
-def tokens_from_conditional(conditional: npt.ArrayLike) -> Floats:
-    """Omega = 1 + sum over j of a_1 ... a_j."""
-    return tokens_from_survival(survival_from_conditional(conditional))
-
-
-def accepted_from_tokens(omega: Floats) -> Floats:
-    """Accepted length without the bonus token: Omega - 1. InputError for omega below 1."""
-    _require("tokens per iteration", omega, 1, np.inf)
-    return np.subtract(omega, 1.0)
-
-
-def tokens_from_accepted(accepted: Floats) -> Floats:
-    """Omega from the accepted length without the bonus token. InputError for a negative length."""
-    _require("accepted length", accepted, 0, np.inf)
-    return np.add(accepted, 1.0)
-
-
-def accept_rate_from_tokens(omega: Floats, gamma: Floats) -> Floats:
-    """Accepted over drafted tokens: (Omega - 1) / gamma. InputError outside [1, gamma + 1] or for gamma below 1."""
-    _check_tokens(omega, gamma, least_gamma=1)
-    return np.subtract(omega, 1.0) / gamma
-
-
-def tokens_from_accept_rate(rate: Floats, gamma: Floats) -> Floats:
-    """Omega = 1 + rate * gamma. InputError for a rate outside [0, 1] or gamma below 1."""
-    _require("accept rate", rate, 0, 1)
-    _require("gamma", gamma, 1, np.inf)
-    return 1.0 + np.multiply(rate, gamma)
-
-
-def sigma_from_tokens(omega: Floats, gamma: Floats) -> Floats:
-    """sigma = Omega / (gamma + 1): the share of the most an iteration could gain. InputError as above."""
-    _check_tokens(omega, gamma, least_gamma=0)
-    return np.divide(omega, np.add(gamma, 1.0))
-
-
-def tokens_from_sigma(sigma: Floats, gamma: Floats) -> Floats:
-    """Omega = sigma * (gamma + 1). InputError for sigma outside [1/(gamma+1), 1]."""
-    omega = np.multiply(sigma, np.add(gamma, 1.0))
-    _require("sigma", sigma, 0, 1)
-    # sigma = 1/(gamma+1) may round to a hair under one token
-    if np.any(omega < 1 - 1e-12):
-        raise refuse("sigma", None, "in [1/(gamma + 1), 1]", _brief(sigma))
-    return np.maximum(omega, 1.0)
-
-
-@cache
-def beta_survival(a: float, b: float, gamma_max: int, weighting: str = "iteration") -> Array:
-    """s_0 ... s_gamma_max of a mixture over requests, alpha ~ Beta(a, b); its cumulative sum is Omega by gamma.
-
-    ``iteration``: the mean over iterations, Omega = sum of B(a+j, b) / B(a, b).
-    ``request``: requests that each need the same number of tokens, Omega = 1 / E[1/Omega(alpha)] (Gauss-Jacobi).
-    The result is kept and read-only.
-    """
-    j = np.arange(gamma_max + 1.0)
-    if weighting == "iteration":
-        return _read_only(survival_from_conditional((a + j[:-1]) / (a + b + j[:-1])))
-    alpha, weight = _beta_nodes(a, b)
-    by_gamma = 1.0 / (weight @ (1.0 / np.cumsum(alpha[:, None] ** j, -1)))
-    return _read_only(np.diff(by_gamma, prepend=0.0))
-
-
-def _read_only(array: Array) -> Array:
-    array.flags.writeable = False
-    return array
-
-
-def _beta_nodes(a: float, b: float) -> tuple[Array, Array]:
-    """Nodes and weights of E[f(x)], x ~ Beta(a, b): Gauss-Jacobi by an eigenproblem (Golub and Welsch 1969)."""
-    n = np.arange(1.0, _QUADRATURE_NODES)
-    p, q = b - 1.0, a - 1.0
-    s = 2 * n + p + q
-    diagonal = np.concatenate([[(q - p) / (p + q + 2)], (q * q - p * p) / (s * (s + 2))])
-    off = 4 * n * (n + p) * (n + q) * (n + p + q)
-    below = s * s * (s + 1) * (s - 1)
-    # at n = 1 the factors (n + p + q) and (s - 1) are one and the same
-    off[0], below[0] = 4 * (1 + p) * (1 + q), (p + q + 2) ** 2 * (p + q + 3)
-    band = np.sqrt(off / below)
-    nodes, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(band, 1) + np.diag(band, -1))
-    return np.clip((1 + nodes) / 2, 0.0, 1.0), vectors[0] ** 2
-
-
-def lockstep_tokens_per_iteration(survival: npt.ArrayLike, batch: Floats) -> Floats:
-    """Tokens an iteration gains where all `batch` sequences advance by the least of them: sum of s_j^B.
-
-    `survival` is [..., gamma+1]; `batch` broadcasts with the axes before the last.
-    """
-    _require("batch", batch, 1, np.inf)
-    omega: Floats = np.sum(np.asarray(survival, np.float64) ** np.asarray(batch, np.float64)[..., None], -1)
-    return omega
-
-
 def static_batch_tokens_per_iteration(survival: npt.ArrayLike, batch: Floats, new_tokens: int) -> Floats:
     """Tokens per iteration and sequence of a batch that ends with its slowest sequence: N / E[max of B iterations].
 
@@ -236,19 +126,6 @@ def _likely(least: int, mass: Array) -> tuple[int, Array]:
     return least + int(kept[0]), mass[kept[0] : kept[-1] + 1]
 
 
-def one_more_pays(
-    gamma: Floats, alpha: Floats, draft_ratio: Floats, verify_ratio: Floats, verify_rise: Floats, overhead_ratio: Floats
-) -> npt.NDArray[np.bool_]:
-    """True where drafting gamma + 1 tokens beats gamma: alpha^(gamma+1) / Omega > (c + dv) / (gamma c + v + o).
-
-    c = (T_D + T_select)/T_T, v = T_V(gamma)/T_T, dv = v(gamma+1) - v(gamma), o = overhead/T_T; all broadcast. A local
-    rule: v need not be convex and gamma = 0 stands apart, so the best gamma is a scan (docs/model.md, section 3).
-    """
-    gained = np.power(alpha, np.add(gamma, 1.0)) / tokens_per_iteration(gamma, alpha)
-    paid = np.add(draft_ratio, verify_rise) / (np.multiply(gamma, draft_ratio) + verify_ratio + overhead_ratio)
-    return np.asarray(gained > paid)
-
-
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.
@@ -263,7 +140,6 @@ class Acceptance:
     alpha: Floats | None = None
     prefix: tuple[float, ...] = ()
     tail: float | None = None
-    beta: tuple[float, float, str] | None = None
     measured_at: tuple[float, ...] = (1.0,)
     spread: float = 0.0
 
@@ -323,24 +199,6 @@ class Acceptance:
         return cls(source, prefix=tuple(positions), measured_at=tuple(map(float, lengths)), spread=spread)
 
     @classmethod
-    def from_beta(cls, a: float, b: float, weighting: str = "iteration", source: str = "") -> "Acceptance":
-        """Requests with alpha ~ Beta(a, b); `weighting` is ``iteration`` or ``request`` (see `beta_survival`)."""
-        for name, value in (("a", a), ("b", b)):
-            if not 1e-3 <= value <= 1e6:
-                raise refuse("Beta mixture", name, "in [0.001, 1e6]", value)
-        if weighting not in ("iteration", "request"):
-            raise refuse("Beta mixture", "weighting", "iteration or request", weighting)
-        return cls(source or f"alpha ~ Beta({a:g}, {b:g}), mean per {weighting}", beta=(float(a), float(b), weighting))
-
-    @classmethod
-    def from_decay(cls, alpha: float, decay: float, source: str = "") -> "Acceptance":
-        """a_j = alpha decay^(j-1): what heads that see nothing of each other's tokens do. InputError outside [0, 1]."""
-        _require("alpha", alpha, 0, 1)
-        _require("decay", decay, 0, 1)
-        text = source or f"alpha {alpha:g}, times {decay:g} at each further position"
-        return cls(text, prefix=tuple(float(alpha * decay**j) for j in range(64)), tail=float(alpha * decay**64))
-
-    @classmethod
     def from_ngram(cls, hit: float, run_length: float, source: str = "") -> "Acceptance":
         """An n-gram draft that finds a match with probability `hit`; then `run_length` (1 or more) tokens are right.
 
@@ -386,7 +244,7 @@ class Acceptance:
     @property
     def max_gamma(self) -> int | None:
         """The longest draft this says anything of; None where there is no end."""
-        ends = self.alpha is None and self.beta is None and self.tail is None
+        ends = self.alpha is None and self.tail is None
         return len(self.prefix) if ends else None
 
     def survival(self, gamma_max: int) -> Array:
@@ -398,8 +256,6 @@ class Acceptance:
             raise refuse("gamma", None, f"in [0, {MAX_GAMMA}]", gamma_max)
         if self.alpha is not None:
             return np.asarray(self.alpha, np.float64)[..., None] ** np.arange(gamma_max + 1.0)
-        if self.beta is not None:
-            return beta_survival(self.beta[0], self.beta[1], gamma_max, self.beta[2])
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:

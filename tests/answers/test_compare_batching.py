@@ -50,27 +50,6 @@ def test_ten_tokens_either_way_move_ten_times_the_cache() -> None:
     assert found.batching.activation_bytes == pytest.approx(found.speculating.activation_bytes, rel=1e-12)
 
 
-@pytest.mark.parametrize(("context", "per_pass", "per_token"), [(2048, 1.04, 2.4), (131_072, 3.12, 0.80)])
-def test_llama_70b_is_about_equal_at_2_k_and_far_apart_at_128_k(context, per_pass, per_token) -> None:
-    found = both_ways(scenario("llama-3.1-70b"), context, 10)
-    assert found.bytes_per_pass_ratio == pytest.approx(per_pass, rel=5e-3)
-    assert found.bytes_per_token_ratio == pytest.approx(per_token, rel=5e-3)
-    assert found.crossover_context == pytest.approx(85_000, rel=5e-3)
-
-
-def test_time_per_token_includes_the_draft() -> None:
-    s = scenario(draft="llama-3.2-1b")
-    found = both_ways(s, 8192, 5)
-    iteration = 4 * float(s.draft_pass_s(1, 8192)) + float(s.target_pass_s(1, 8192, 5)) + float(s.overhead_s(1, 8192))
-    assert found.speculating.predicted_s + found.speculating.draft_s == pytest.approx(iteration, rel=1e-12)
-    plain = float(s.target_pass_s(5, 8192)) / 5
-    assert found.seconds_per_token_ratio == pytest.approx(iteration / found.speculating.tokens / plain, rel=1e-12)
-
-
-def test_batching_never_loses_where_nothing_is_accepted() -> None:
-    assert both_ways(scenario(alpha=0.0), 10**6, 10).crossover_context is None
-
-
 def test_both_compose_under_capacity() -> None:
     s = scenario(draft="eagle", alpha=0.8)
     short, long = compose(s, 2048, 6, 0.9), compose(s, 65_536, 6, 0.9)

@@ -96,31 +96,11 @@ def test_none_where_there_is_none():
     assert inflection_context(scenario(core=True, calibration="ideal"), 1, (32, 512)) is None
 
 
-def test_one_sequence_loads_longer_at_every_length():
-    assert memory_bound_context(scenario(), 1.0) == 1.0
-
-
 def test_gamma_zero_is_even_everywhere():
     s = scenario()
     assert break_even_context(s, 8.0, 0) == 1.0
     assert break_even_context(s, 8.0, 0, speedup=1.5) is None
     assert inflection_context(s, 0) == 1.0
-
-
-def test_wanting_more_takes_longer():
-    s = scenario(tp=8)
-    lengths = [break_even_context(s, 64.0, 3, target) for target in (1.0, 1.2, 1.5)]
-    assert None not in lengths
-    assert lengths == sorted(set(lengths))
-    assert break_even_context(s, 64.0, 3, 2.952) is None
-
-
-def test_a_tolerance_shortens_the_inflection():
-    s = scenario(tp=8)
-    exact, loose = inflection_context(s, 3), inflection_context(s, 3, tolerance=0.02)
-    assert exact is not None
-    assert loose is not None
-    assert loose < exact
 
 
 def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
@@ -139,13 +119,6 @@ def test_all_three_at_once():
     assert found.memory_bound_context == memory_bound_context(s, 64.0)
     assert found.break_even_context == break_even_context(s, 64.0, 3)
     assert found.inflection_context == inflection_context(s, 3, (16.0, 128.0))
-
-
-@pytest.mark.parametrize("edge", [1.0, 1.5, 777.7, 31_234.5, 2.0**23, 2.0**24])
-def test_root_finders_find_an_edge_anywhere(edge):
-    assert first_where(lambda context: context >= edge) == pytest.approx(edge, rel=1e-6)
-    assert first_where(lambda context: context >= edge) >= edge
-    assert last_where(lambda context: context < edge) == pytest.approx(edge, rel=1e-6)
 
 
 def test_root_finders_take_the_first_and_the_last_of_several():

@@ -75,14 +75,6 @@ def test_answers_put_back_reach_what_was_wanted(query, target):
         assert r.smallest_context == 1 or speedup(query, context=0.9999 * r.smallest_context) < target
 
 
-def test_each_kind_of_answer_and_of_none_is_among_them():
-    found = [inverse(query, speedup=target) for query in QUESTIONS for target in TARGETS]
-    for name in ("smallest_alpha", "largest_draft_to_target", "largest_kv_reread", "smallest_context"):
-        values = [getattr(r, name) for r in found]
-        assert None in values, name
-        assert any(v is not None for v in values), name
-
-
 def test_worked_alpha():
     # ideal, B=64, S=32000, gamma 1: T_T 139.0117 ms, T_D 9.4675 ms; T_V: 128 tokens still load, as T_T.
     # 1 + alpha >= (9.4675 + 139.0117) / 139.0117 = 1.068106; activation traffic adds a little
@@ -105,8 +97,3 @@ def test_open_gamma_takes_the_best():
 def test_impossible_wishes_are_refused(target):
     with pytest.raises(InputError, match="speedup: must be a finite number"):
         inverse(BASE, speedup=target)
-
-
-def test_gamma_zero_is_refused():
-    with pytest.raises(InputError, match="gamma: must be 1 or more"):
-        inverse(BASE, gamma=0)

@@ -7,7 +7,6 @@ import pytest
 
 from perfmodel.answers.mixed import (
     alternating_s,
-    best_gamma,
     interleaved_s,
     mixed_draft_s,
     mixed_memory,
@@ -22,7 +21,7 @@ from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
 
 
@@ -81,17 +80,6 @@ def test_throughput_by_a_simulation_of_the_clock() -> None:
     assert closed == pytest.approx(simulated, rel=0.015)
 
 
-def test_a_uniform_mixture_is_no_mixture() -> None:
-    s = scenario()
-    for query in (1.0, 4.0):
-        assert mixed_target_s(s, [8192.0] * 16, query) == pytest.approx(
-            float(s.target_pass_s(16.0, 8192.0, query)), rel=1e-12
-        )
-    assert mixed_draft_s(s, [8192.0] * 16) == pytest.approx(float(s.draft_pass_s(16.0, 8192.0)), rel=1e-12)
-    one = float(speedups(s, 16.0, 8192.0, np.array([3]))[..., 0])
-    assert mixed_speedup(s, [8192.0] * 16, [0.7] * 16, 3) == pytest.approx(one, rel=1e-12)
-
-
 @pytest.mark.parametrize("kind", sorted(kinds()))
 @pytest.mark.parametrize(("batch", "gamma"), [(8, 3), (256, 4)])
 def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind: str, batch: int, gamma: int) -> None:
@@ -100,12 +88,6 @@ def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind:
     exact = float(predict(s, Workload.of(batch, 4096, gamma)).speedup)
     assert found.speedup == pytest.approx(exact, rel=1e-12)
     assert found.mean_speedup == pytest.approx(exact, rel=1e-12)
-
-
-def test_the_best_gamma_of_a_uniform_batch_is_the_engine_s() -> None:
-    s = scenario(draft="eagle", draft_kv="full")
-    assert best_gamma(s, [4096.0] * 8, [0.7] * 8, 16) == int(predict(s, Workload.of(8, 4096, 0)).gamma_optimal)
-    assert best_gamma(scenario(draft="medusa:heads=2", draft_kv="full"), [4096.0] * 8, [0.9] * 8, 16) == 2
 
 
 def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:

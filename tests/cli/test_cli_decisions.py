@@ -26,15 +26,6 @@ COMPARE = (
 )
 
 
-def test_advise(capsys: pytest.CaptureFixture[str]) -> None:
-    found = read(capsys, *ADVISE)
-    text = run(capsys, *ADVISE)
-    assert found["verdict"] == "speculate"
-    assert found["chosen"]["draft"] in text
-    assert f"{found['chosen']['throughput_tokens_per_s']:.0f}" in text
-    assert "runner-up" in text
-
-
 def test_advise_says_what_it_skipped_and_when_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, "advise", "--model", "qwen3-8b", "--hardware", "h100", "--context", "8k")
     assert "Do not speculate" in text
@@ -61,16 +52,6 @@ def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None
     assert found["num_speculative_tokens_per_batch_and_context"] is None
 
 
-def test_what_it_takes_to_draft_again(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = (*SCHEDULE, "--engine", "magicdec", "--missed")  # where large batches draft nothing
-    found, text = read(capsys, *asked, "1k"), run(capsys, *asked, "1k")
-    late = found["tables"][0]["catch_up"]
-    assert late["missed"] == 1024
-    assert late["seconds"] > 0
-    assert f"on again at batch {late['batch']} after 1024 tokens off" in text
-    assert "on again" not in run(capsys, *asked, "0")
-
-
 def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:
     sparse = ("--draft", "self", "--draft-kv", "streamingllm:512", "--alpha", "0.8", "--tp", "8")
     asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "4k,32k,128k", *sparse)
@@ -80,22 +61,6 @@ def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.dumps(rows) in text
     assert "open RFC" in text
     assert "vllm serve" not in text
-
-
-def test_equal_shares_favour_large_batches(capsys: pytest.CaptureFixture[str]) -> None:
-    octaves, equal = read(capsys, *SCHEDULE), read(capsys, *SCHEDULE, "--shares", "equal")
-    assert equal["tables"][0]["best_constant"] <= octaves["tables"][0]["best_constant"]
-    assert equal["tables"][0]["speedup"] < octaves["tables"][0]["speedup"]
-
-
-def test_acceptance_by_position_or_of_an_ngram_draft(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "h100", "--context", "8k")
-    heads = read(capsys, *asked, "--draft", "eagle", "--rate", "0.75/0.65/0.5", "--draft-path", "x")
-    assert heads["tables"][0]["export"]["vllm"]["num_speculative_tokens"] <= 3
-    ngram = read(capsys, *asked, "--draft", "ngram", "--rate", "0.4x3")
-    assert ngram["tables"][0]["export"]["vllm"]["method"] == "ngram"
-    both = read(capsys, *asked[:-1], "4k,32k", "--draft", "ngram", "--rate", "0.4x3")
-    assert len(both["num_speculative_tokens_per_batch_and_context"]) >= 1
 
 
 def test_tree(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
@@ -166,35 +131,3 @@ def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tu
     assert text.startswith("error: ")
     assert text.count("\n") == 1
     assert words in text
-
-
-@pytest.mark.parametrize("draft", ["eagle", "medusa:heads=3", "mtp", "ngram", "parallel:llama-3.2-1b"])
-def test_the_other_verbs_take_every_kind_of_draft(
-    capsys: pytest.CaptureFixture[str], draft: str, tmp_path: Any
-) -> None:
-    asked = (
-        "-m",
-        "llama-3.1-8b",
-        "--hardware",
-        "h100",
-        "-b",
-        "4",
-        "-c",
-        "8k",
-        "-g",
-        "3",
-        "--draft",
-        draft,
-        "--alpha",
-        "0.6",
-    )
-    found = read(capsys, "whatif", *asked)
-    listed = read(capsys, "ops", *asked, "--pass", "draft")
-    step = found["draft_step"]["predicted_s"]
-    assert listed["total"]["predicted_s"] == pytest.approx(step, rel=1e-12)
-    assert listed["query_tokens"] == (3 if draft.startswith(("medusa", "parallel")) else 1)
-    assert draft.partition(":")[0] in run(capsys, "whatif", *asked)
-    read_row(capsys, "inverse", *asked)
-    table = tmp_path / "grid.csv"
-    run(capsys, "sweep", *asked, "--output", str(table))
-    assert len(table.read_text(encoding="utf-8").splitlines()) >= 2

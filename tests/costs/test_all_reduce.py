@@ -1,7 +1,5 @@
 """All-reduces: at, between and beyond the knots of a table, and never below the link."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +8,8 @@ from hypothesis import strategies as st
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.constants import AllReduce
-from tests.costs.machines import A100, CALIBRATIONS, IDEAL, LINK, machine
+from tests.costs.machines import A100, IDEAL, LINK, machine
 
 KNOTS = AllReduce(
     knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))}, source="made up for the test"
@@ -43,14 +40,6 @@ def test_all_reduce_never_falls_with_size_nor_below_the_link(sizes) -> None:
     seconds = allreduce(message)
     assert np.all(np.diff(seconds) >= -1e-12 * seconds[1:])
     assert np.all(seconds >= message / LINK)
-
-
-@pytest.mark.parametrize("name", [c for c in CALIBRATIONS if load_calibration(c).allreduce])
-def test_bundled_all_reduce_tables_rise(name) -> None:
-    table = load_calibration(name).allreduce
-    assert table is not None
-    for knots in table.knots.values():
-        assert all(after[1] >= before[1] for before, after in pairwise(knots))
 
 
 def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:

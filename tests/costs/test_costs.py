@@ -41,28 +41,6 @@ def test_stored_weights_are_the_parameters(name):
     assert part(name).stored_weight_bytes == pytest.approx(2 * (model.total_params - left_out), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_linear_flops_are_two_per_active_parameter(name):
-    model = load_model(name)
-    flops = sum(float(op.cost.flops) for op in count(part(name)).values() if op.kind == "linear")
-    assert flops == pytest.approx(2 * model.active_params, rel=3e-3)
-
-
-def test_tied_head_is_still_read():
-    tied, untied = tiny(tie_word_embeddings=True), tiny()
-    assert count(part(tied))["lm_head"].cost.weight_bytes == 2 * 100 * 48
-    assert read(count(part(tied))) == read(count(part(untied)))
-    assert part(untied).stored_weight_bytes - part(tied).stored_weight_bytes == 2 * 100 * 48
-
-
-def test_head_of_a_prefill_sees_one_token():
-    ops = count(part(tiny()), batch=3.0, query=50.0, context=0.0, head_query=1.0)
-    assert ops["lm_head"].cost.flops == 3 * 2 * 100 * 48
-    assert ops["down"].cost.flops == 3 * 50 * 2 * 80 * 48 * 3
-    two = count(part(tiny()), batch=3.0, query=50.0, context=0.0, head_query=2.0)["lm_head"]
-    assert (two.cost.flops, two.rows) == (3 * 2 * 2 * 100 * 48, 6)
-
-
 def test_biases():
     plain, biased = count(part(tiny())), count(part(tiny(qkv_bias=True, output_bias=True, mlp_bias=True)))
     width = 4 * 16 + 2 * 2 * 16
@@ -106,30 +84,10 @@ def test_kv_heads_that_do_not_divide_leave_the_fullest_device_to_time():
     assert p.kv_bytes_per_token == 3 * 3 * (16 + 16) * 2
 
 
-def test_dense_model_divides_evenly_up_to_the_kv_heads():
-    for name, op in count(part("llama-3.1-8b"), batch=3.0).items():
-        other = count(part("llama-3.1-8b", 4), batch=3.0)[name]
-        assert other.cost.flops == pytest.approx(op.cost.flops / 4), name
-        assert other.cost.weight_bytes == pytest.approx(op.cost.weight_bytes / 4), name
-
-
-def test_latent_is_replicated():
-    one, eight = count(part("deepseek-v3"), context=1e4), count(part("deepseek-v3", 8), context=1e4)
-    assert eight["attention (full)"].cost.kv_bytes == one["attention (full)"].cost.kv_bytes
-    assert eight["qkv_down"].cost.weight_bytes == one["qkv_down"].cost.weight_bytes
-    assert eight["absorb_k"].cost.weight_bytes == one["absorb_k"].cost.weight_bytes / 8
-
-
 def test_head_may_stay_whole():
     whole = part("llama-3.1-8b", 8, shards_lm_head=False)
     assert count(whole)["lm_head"].cost.weight_bytes == 2 * 128256 * 4096
     assert count(part("llama-3.1-8b", 8))["lm_head"].cost.weight_bytes == 2 * 128256 * 4096 / 8
-
-
-def test_two_all_reduces_a_layer():
-    assert "all-reduce" not in count(part("llama-3.1-8b"))
-    op = count(part("llama-3.1-8b", 4), batch=6.0, query=3.0)["all-reduce"]
-    assert (op.kernels, op.message_bytes) == (64, 6 * 3 * 4096 * 2)
 
 
 @pytest.mark.parametrize("tp", [3, 5, 64, 0, -2])
@@ -139,26 +97,6 @@ def test_a_degree_that_does_not_divide_the_heads_is_refused(tp):
 
 
 # Mixture of experts.
-
-
-def test_moe_with_shared_experts_and_dense_layers():
-    # DeepSeek-V3: 3 dense layers of 18432, 58 of 256 experts, 8 chosen, and a shared one, each of 2048
-    ops = count(part("deepseek-v3"), batch=1.0)
-    one = 3 * 7168 * 2048
-    assert ops["gate_up"].cost.weight_bytes + ops["down"].cost.weight_bytes == 3 * 2 * 3 * 7168 * 18432
-    assert ops["shared_gate_up"].cost.weight_bytes + ops["shared_down"].cost.weight_bytes == 58 * 2 * one
-    assert ops["experts"].cost.weight_bytes == pytest.approx(58 * 2 * 8 * one)
-    assert ops["experts"].cost.flops == 58 * 2 * 8 * one
-    assert ops["router"].cost.weight_bytes == 58 * 2 * (7168 * 256 + 256)
-
-
-def test_experts_of_every_kind_are_sharded():
-    one, eight = count(part("deepseek-v3"), batch=4.0), count(part("deepseek-v3", 8), batch=4.0)
-    for name in ("gate_up", "down", "shared_gate_up", "shared_down", "experts"):
-        assert eight[name].cost.weight_bytes == pytest.approx(one[name].cost.weight_bytes / 8), name
-        assert eight[name].cost.flops == pytest.approx(one[name].cost.flops / 8), name
-    # every device routes for itself
-    assert eight["router"].cost == one["router"].cost
 
 
 def test_experts_saturate_and_route_together():
@@ -187,18 +125,6 @@ def test_where_every_expert_takes_every_token_all_are_read():
     assert routed.cost.flops == 2 * 3 * 4 * 2 * 3 * 48 * 24
 
 
-def test_experts_have_the_columns_of_those_that_are_read():
-    """Qwen3-30B-A3B: gate, up and down of an expert have 2 x 768 + 2048 = 3584 columns, in each of 48 layers."""
-    p = part("qwen3-30b-a3b")
-    assert count(p)["experts"].columns == pytest.approx(8 * 48 * 3584)  # one token: its 8 experts
-    two = 128 * (1 - (1 - 8 / 128) ** 2)  # 15.5 of 128, where two tokens choose independently
-    assert two == 15.5
-    assert count(p, batch=2.0)["experts"].columns == pytest.approx(15.5 * 48 * 3584)
-    assert count(p, batch=1.0, query=2.0, independent_query=1.0)["experts"].columns == pytest.approx(8 * 48 * 3584)
-    halved = count(part("qwen3-30b-a3b", 2))["experts"]  # the inner width divides, the outer one does not
-    assert halved.columns == pytest.approx(8 * 48 * (768 + 2048))
-
-
 # Precisions.
 
 
@@ -213,21 +139,6 @@ def test_weight_formats(weights, each, compute):
     assert {op.compute for op in ops.values() if op.kind == "linear" and op.name != "lm_head"} == {compute}
     assert ops["attention (full)"].compute == "bf16"
     assert ops["attention (full)"].cost == count(part("llama-3.1-8b"))["attention (full)"].cost
-
-
-@pytest.mark.parametrize(("kv", "each"), [("bf16", 2), ("fp8", 1), ("int8", 1), ("int4", 0.5)])
-def test_kv_formats(kv, each):
-    ops, plain = count(part("llama-3.1-8b", kv=kv)), count(part("llama-3.1-8b"))
-    assert ops["attention (full)"].cost.kv_bytes == 100 * 65536 * each
-    assert read(ops) == read(plain)
-    assert ops["attention (full)"].cost.flops == plain["attention (full)"].cost.flops
-
-
-def test_fp32_takes_activations_along():
-    ops, plain = count(part(tiny(), weights="fp32")), count(part(tiny()))
-    assert read(ops) == 2 * read(plain)
-    assert ops["norms"].cost.activation_bytes == 2 * plain["norms"].cost.activation_bytes
-    assert ops["attention (full)"].compute == "fp32"
 
 
 # Shapes and sums.

@@ -1,17 +1,16 @@
 """Every draft kind: found by name, its contract, and one number of each worked by hand."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.drafts import kinds, make_draft
+from perfmodel.drafts import make_draft
 from perfmodel.errors import InputError
 from perfmodel.specs.model import load_model
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.specs.published_heads import published_heads
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
 
@@ -25,22 +24,11 @@ def scenario(draft: str, **flags):
     return resolve(Query(**(asked | {"draft": draft} | flags)))
 
 
-def test_the_kinds_that_ship() -> None:
-    known = {"dflash", "dspark", "eagle", "medusa", "model", "mtp", "ngram", "parallel", "self", "suffix"}
-    assert known <= set(kinds())
-
-
 def test_ngram_costs_verification_alone() -> None:
     s = scenario("ngram")
     p = predict(s, Workload.of(4, 4096, 5))
     assert float(p.draft_s) == 0
     assert float(p.iteration_s) == pytest.approx(float(s.target_pass_s(4, 4096, 6) + s.overhead_s(4, 4096)), rel=1e-12)
-
-
-def test_ngram_acceptance_is_hits_times_runs() -> None:
-    """Hit half of the time, runs of 2 (a_2 = .5): Omega(3) = 1 + .5 + .25 + .125."""
-    s = replace(scenario("ngram"), acceptance=Acceptance.from_ngram(0.5, 2.0))
-    assert float(predict(s, Workload.of(1, 512, 3)).tokens_per_iteration) == pytest.approx(1.875)
 
 
 def test_eagle_is_one_layer_a_projection_and_the_targets_head() -> None:
@@ -99,12 +87,6 @@ def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
     shared = {op.name: op for op in two.draft_ops(3.0, 512.0, 7.0)}
     assert shared["dspark transition"].cost == ops["dspark transition"].cost
     assert s.draft.max_gamma == 7
-
-
-def test_suffix_decoding_costs_verification_alone() -> None:
-    one, other = (predict(scenario(word), Workload.of(4, 4096, 5)) for word in ("suffix", "ngram"))
-    assert float(one.iteration_s) == float(other.iteration_s)
-    assert float(one.draft_s) == 0
 
 
 # Heads by their own config.json; key subsets of published files.
@@ -201,6 +183,9 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert s.draft.name == "dflash"
     # the file's LM head and norms are as the kind's; vocabulary of its own or the target's is the same here
     assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
+    layers, into = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288), 5 * 4096 * 4096
+    norms = 11 * 4096
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + norms)  # the LM head is the target's
     spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
     t = scenario(head(tmp_path, spark), model="qwen3-8b")
     assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
@@ -211,7 +196,14 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     [
         (EAGLE3 | {"draft_vocab_size": "32000"}, "draft_vocab_size: must be a whole number"),
         (EAGLE3 | {"hidden_size": None}, "hidden_size: must be a whole number"),
-        ({k: v for k, v in DFLASH.items() if k != "block_size"}, "block_size: must be a whole number .* missing"),
+        (
+            DFLASH | {"dflash_config": DFLASH["dflash_config"] | {"gru_hidden_dim": 64}},
+            "dflash_config.gru_hidden_dim: ",
+        ),
+        (
+            DFLASH | {"architectures": ["DominoDraftModel"]},
+            "architectures: must be of EAGLE, P-EAGLE, DFlash or DSpark",
+        ),
         ({k: v for k, v in DFLASH.items() if k != "dflash_config"}, "target_layer_ids: must be the list"),
         (DFLASH | {"architectures": ["Qwen3DSparkModel"]}, "markov_rank: .*missing"),
         (EAGLE3 | {"index_topk": 64}, "index_topk: must be absent for model_type llama"),
@@ -222,9 +214,41 @@ def test_a_head_that_is_not_understood_is_named(tmp_path: Path, config: dict, wo
         scenario(head(tmp_path, config))
 
 
-def test_a_head_is_no_target(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="draft_vocab_size: must be absent for model_type llama"):
-        load_model(head(tmp_path, EAGLE3))
+def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) -> None:
+    left = {"max_window_layers": 36, "decoder_sparse_step": 1, "moe_intermediate_size": 768, "num_experts": 128}
+    unused = {"sliding_window": 32768, "use_sliding_window": False, "attention_head_dim": 128}
+    same = scenario("eagle:features=3,vocab=32000")
+    assert scenario(head(tmp_path, EAGLE3 | left | unused)).draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
+
+
+def test_a_head_of_masks_drafts_in_one_pass(tmp_path: Path) -> None:
+    """P-EAGLE: five tokens are one pass of five positions, and the draft's vocabulary is read once."""
+    s = scenario(head(tmp_path, EAGLE3 | {"ptd_token_id": 128255}))
+    assert (float(s.draft.passes(5.0)), float(s.draft.query(5.0))) == (1.0, 5.0)
+    p = predict(s, Workload.of(4, 4096, 5))
+    assert 5 * float(p.draft_s) == pytest.approx(float(s.draft_pass_s(4.0, 4096.0, 5.0)))
+
+
+def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:
+    """512 + 64 values a token; the positions that its file leaves out are the target's."""
+    mla = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    config = {k: v for k, v in EAGLE3.items() if k != "max_position_embeddings"} | mla | {"model_type": "kimi_k2"}
+    s = scenario(head(tmp_path, config))
+    assert s.draft.model.kv_bytes_per_token() == 2 * 576
+    assert s.draft.model.max_position_embeddings == 131072
+
+
+def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
+    """Kimi-K2.5's head has 64 key and value heads of 128; DeepSeek-V3 is cut to 56 heads over 8: 4,096 B a token."""
+    kimi = scenario("eagle3", model="kimi-k2.5", hardware="h200", tp=8).draft
+    assert kimi.model.kv_bytes_per_token() == 2 * 2 * 64 * 128
+    assert kimi.model.dense_mlp_params == 3 * 7168 * 18432
+    v3 = scenario("eagle3", model="deepseek-v3", hardware="h200", tp=8).draft.model
+    assert (v3.kv_bytes_per_token(), v3.dense_mlp_params) == (4096, 3 * 7168 * 18432)
+    assert scenario("eagle3", model="gpt-oss-120b", hardware="h200").draft.model.intermediate_size == 3 * 2880
+    for row in published_heads():
+        draft = scenario("eagle3", model=row.target, hardware="b200", tp=8 if row.target == "kimi-k2.5" else 1).draft
+        assert (draft.name, draft.vocab, len(row.source) > 8) == ("eagle3", row.vocab, True)  # type: ignore[attr-defined]
 
 
 def test_medusa_runs_a_head_per_token_in_one_pass() -> None:
@@ -280,17 +304,6 @@ def test_the_mtp_layer_of_a_hybrid_is_attention_and_experts() -> None:
     assert s.draft_shard.experts is not None
     sparse = scenario("mtp", model="deepseek-v3.2", hardware="h200-sxm-141gb", tp=8)
     assert {op.name: op for op in sparse.draft_ops(1.0, 9000.0)}["indexer"].cost.kv_bytes == 9000 * 132
-
-
-def test_acceptance_that_falls_with_the_position() -> None:
-    falling = Acceptance.from_decay(0.8, 0.5)
-    assert falling.tokens_per_iteration(3) == pytest.approx(1 + 0.8 + 0.8 * 0.4 + 0.8 * 0.4 * 0.2)
-    assert Acceptance.from_decay(0.8, 1.0).tokens_per_iteration(7) == pytest.approx(
-        Acceptance.from_alpha(0.8).tokens_per_iteration(7)
-    )
-    for alpha, decay in ((1.1, 0.5), (0.5, -0.1), (0.5, 1.1)):
-        with pytest.raises(InputError):
-            Acceptance.from_decay(alpha, decay)
 
 
 @pytest.mark.parametrize(

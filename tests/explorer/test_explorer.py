@@ -2,10 +2,8 @@
 
 import errno
 import itertools
-import json
 import os
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from perfmodel import cli
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
 from perfmodel.explorer import page as explore
-from perfmodel.explorer.page import Exploration
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import log_error, speedup_interval
 from perfmodel.speculation.workload import Workload
@@ -67,34 +64,6 @@ def test_the_interval_is_the_engines(calibration: str | None) -> None:
         else:
             assert interval
             assert np.exp(explore.Z * error[b, c, gamma]) == pytest.approx(speedup / interval.low, rel=1e-9)
-
-
-@pytest.mark.parametrize("draft", ["llama-3.2-1b", "eagle", "medusa:heads=3", "ngram", "parallel:llama-3.2-1b"])
-def test_every_kind_of_draft_adds_up(draft: str) -> None:
-    question = Exploration(
-        model="llama-3.1-8b", hardware="a100", draft=draft, draft_kv="full", batch="1,64", context="4k,64k", tp="4"
-    )
-    content = json.loads(json.dumps(explore.payload(question)))
-    (case,) = content["cases"]
-    for (b, c, g), query in queries(content, case):
-        if g:
-            steps = case["draft_passes"][g] * value(content, case["draft_step"]["predicted_s"], b, c, g)
-            found = predict(resolve(query), Workload.of(query.batch, query.context, g))
-            rest = value(content, case["target"]["predicted_s"], b, c, g) + value(content, case["overhead_s"], b, c, g)
-            assert steps + rest == pytest.approx(float(found.iteration_s), rel=ROUNDING)
-
-
-def test_flags_that_are_not_as_by_default_are_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    more = ("--kv-dtype", "fp8", "--memory-fraction", "0.5", "--batch-range", "8..64", "--draft-tp", "2")
-    case = payload_of(written(tmp_path / "more.html", *more))["cases"][0]
-    for flag, given in zip(more[::2], more[1::2], strict=True):
-        assert f"{flag} {given}" in case["flags"]
-    capsys.readouterr()
-    point = ("--batch", "8", "--context", "32000", "--gamma", "2", "--alpha", "0.7", "--json")
-    assert cli.run(["whatif", *shlex.split(case["flags"]), *point]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert case["inflection_context"][2] == found["inflection"]["inflection_context"]
-    assert found["query"]["kv_dtype"] == "fp8"
 
 
 def test_a_published_acceptance_stands_beside_its_pair_only(content: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ from perfmodel import plots
 from perfmodel.answers.advise import advise
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
-from perfmodel.plots import theme as plots_style
 from tests.plots.asked import ASK, REQUEST
 
 CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
@@ -53,7 +52,7 @@ def described(query: Query) -> str:
 
 
 def test_every_field_of_a_question_is_tried() -> None:
-    assert {*CHANGES, "acceptance"} == {field.name for field in fields(Query)}
+    assert {*CHANGES, "acceptance", "task"} == {field.name for field in fields(Query)}
 
 
 @pytest.mark.parametrize("field", CHANGES)
@@ -69,11 +68,6 @@ def test_devices_side_by_side_say_what_was_asked(field: str) -> None:
     one, two = (plots.devices([whatif(query)]).get_supxlabel()
                 for query in (ASK, replace(ASK, **{field: CHANGES[field][1]})))  # fmt: skip
     assert one != two
-
-
-def test_the_options_of_a_draft_are_in_the_caption() -> None:
-    medusa = resolve(replace(ASK, draft="medusa:heads=3", draft_kv="full"))
-    assert "drafted by medusa:heads=3 through" in plots_style.caption(medusa)
 
 
 @pytest.mark.parametrize("change", [{"rate": {"eagle": "0.7"}}, {"max_tpot_ms": 20}, {"kv_dtype": "fp8"},

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 from perfmodel import plots
 from perfmodel.answers.advise import advise
-from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.inflection import break_even_context
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
@@ -194,31 +193,6 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, pass
     assert axes.bbox.contains(boxes[-1].x0, boxes[-1].y0)
 
 
-def test_a_baseline_step_equal_to_a_draft_step_is_a_ring_around_it() -> None:
-    axes = plots.roofline(resolve(MOE), MOE.batch, MOE.context, 1).axes[0]
-    baseline, draft = ([line for line in axes.lines if line.get_color() == plots_style.STAGES[stage]]
-                    for stage in ("baseline", "draft"))  # fmt: skip
-    for ring, point in zip(baseline, draft, strict=True):
-        assert ring.get_markerfacecolor() == "none" != point.get_markerfacecolor()
-        assert ring.get_markersize() > point.get_markersize() + 2 * ring.get_markeredgewidth()
-    np.testing.assert_allclose(baseline[0].get_xydata(), draft[0].get_xydata())
-
-
-@pytest.mark.parametrize(("batches", "contexts"), [((16, 64), (8192, 32768)), ((1, 4096), (1024, 131072))])
-def test_names_of_groups_of_bars_do_not_overlap(batches: tuple[int, ...], contexts: tuple[int, ...]) -> None:
-    figure = plots.breakdown(SCENARIO, list(itertools.product(batches, contexts)), 2)
-    with plots.style():
-        figure.draw_without_rendering()
-    for axes in figure.axes:
-        names = [text.get_window_extent() for text in axes.texts if "batch" in text.get_text()]
-        assert len(names) == 4
-        ticks = [tick.get_window_extent() for tick in axes.get_yticklabels()]
-        bars = [bar.get_window_extent() for bar in axes.patches]
-        for one, two in itertools.combinations([*names, *ticks], 2):
-            assert not one.overlaps(two)
-        assert not any(name.overlaps(bar) for name in names for bar in bars)
-
-
 def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
     figure = plots.surface(
         SCENARIO, gamma=2, points=17, measured=[(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
@@ -232,13 +206,6 @@ def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
     assert len(dots.get_xdata()) == sum(text.get_text() in ("1.01", "0.93") for text in axes.texts) == 2
     assert all(box.y1 < axes.bbox.y1 + 1 for box in boxes)
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
-
-
-def test_dots_have_the_colour_of_what_was_measured() -> None:
-    figure = plots.surface(SCENARIO, gamma=2, points=17, measured=[(16, 8000, 0.55), (64, 8000, 1.3)])
-    fills = [to_rgb(line.get_color()) for line in figure.axes[0].lines if line.get_zorder() == 4]
-    levels, colours = plots_surface._levels(np.array([0.5, 1.4]))
-    assert fills == [to_rgb(colours[levels.index(0.5)]), to_rgb(colours[levels.index(1.2)])]
 
 
 def test_names_of_regions_stand_in_their_regions() -> None:
@@ -259,16 +226,6 @@ def test_names_of_regions_stand_in_their_regions() -> None:
             assert fits == (said != "does not fit in memory")
             assert not fits or (value > 1) == said.startswith("faster")
         assert not any(box.contains(*axes.transData.transform((c, b))) for b, c, _ in measured)
-
-
-def test_no_words_stand_in_a_region_that_is_too_small() -> None:
-    mask = np.zeros((50, 50), bool)
-    assert plots_style.inside(mask) is None
-    mask[10:12, 10:14] = True
-    assert plots_style.inside(mask) is None
-    mask[20:40, 0:30] = True
-    x, y = plots_style.inside(mask) or (0, 0)
-    assert (x, y) == pytest.approx((0.3, 0.6), abs=0.03)
 
 
 def test_residuals_show_every_cell_and_mark_what_is_beyond() -> None:
@@ -302,36 +259,6 @@ def test_a_front_is_drawn_as_advised() -> None:
     assert any(str(name).startswith("chosen: self streamingllm:512") for name in lines)
 
 
-def test_infeasible_and_baseline_answers_are_drawn() -> None:
-    with pytest.raises(InputError, match="pareto: nothing fits"):
-        plots.pareto(advise(replace(REQUEST, tp=1, model="llama-3.1-405b", rate={})))
-    missed = plots.pareto(advise(replace(REQUEST, max_tpot_ms=1)))
-    assert "within 1 ms per token" in missed.get_supxlabel()
-    assert [line.get_label() for line in missed.axes[0].lines][-1] == "bound"
-    plain = plots.pareto(advise(replace(REQUEST, rate={"self@streamingllm:512": "0.05"})))
-    assert "chosen: baseline" in str([line.get_label() for line in plain.axes[0].lines])
-
-
-def test_a_chosen_point_names_its_devices_and_its_cost() -> None:
-    found = advise(replace(REQUEST, tp=(1, 8), objective="cost", price=2.5))
-    (star,) = (line for line in plots.pareto(found).axes[0].lines if line.get_marker() == "*")
-    cost = f"${found.chosen.cost_per_million_tokens:.3g} per million tokens"
-    assert str(star.get_label()).endswith(f"TP {found.chosen.tp}, {cost}")
-
-
-@pytest.mark.parametrize("rate", ["0.1", "0.8"])
-def test_batches_along_fronts_stay_apart_and_inside(rate: str) -> None:
-    request = AdviseQuery("llama-3.1-8b", "a100", 131072, batch=(1, 2, 3, 4), rate={"eagle": rate})
-    figure = plots.pareto(advise(request))
-    with plots.style():
-        figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    inside = figure.axes[0].bbox
-    assert boxes
-    assert all(inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1) for box in boxes)
-    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
-
-
 def test_colours_grow_darker_step_by_step() -> None:
     """Without any colour vision, too: relative luminance falls along every ramp, and a level keeps its colour."""
 
@@ -352,25 +279,6 @@ def test_colours_grow_darker_step_by_step() -> None:
     assert all(np.diff([luminance(colour) for colour in more[slower:]]) < -0.002)
 
 
-@pytest.mark.parametrize("values", [(1.0, 1.0), (0.21, 0.3), (0.87, 0.88), (5.0, 16.5), (0.001, 300.0)])
-def test_the_scale_of_a_surface_reaches_its_values(values: tuple[float, float]) -> None:
-    levels, colours = plots_surface._levels(np.array(values))
-    beyond = (values[0] < levels[0]) + (values[1] > levels[-1])
-    assert len(colours) == len(levels) - 1 + beyond > 0
-    assert beyond == 2 * (values[1] == 300)
-
-
-def test_a_narrow_surface_has_ticks_and_a_bar_that_covers_it() -> None:
-    figure = plots.surface(SCENARIO, gamma=2, batch=(4, 5), context=(1000, 1010), points=5)
-    with plots.style():
-        figure.draw_without_rendering()
-    axes, bar = figure.axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1,000", "1,010"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["4", "5"]
-    values = speedups(SCENARIO, np.array([[4.0], [5.0]]), np.array([1000.0, 1010.0]), np.array([2]))
-    assert bar.get_ylim()[0] <= values.min() <= values.max() <= bar.get_ylim()[1]
-
-
 def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
     """Where no draft pays the best gamma is 0, whose speedup is 1: grey, and the bar starts there."""
     figure = plots.surface(SCENARIO, points=17)
@@ -379,11 +287,6 @@ def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
     assert to_rgb(axes.get_facecolor()) == to_rgb(plots_style.PALE)
     assert "do not speculate" in [text.get_text() for text in axes.texts]
     assert min(plots.surface(SCENARIO, gamma=3, points=17).axes[1].get_ylim()) < 1.0
-
-
-def test_the_best_draft_length_is_ringed() -> None:
-    axes = plots.gamma_curves(SCENARIO, POINTS).axes[0]
-    assert sum(line.get_marker() == "o" and line.get_markerfacecolor() == "none" for line in axes.lines) == len(POINTS)
 
 
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
@@ -46,12 +46,6 @@ def test_omega_is_the_sum_of_powers(gamma, alpha):
     assert acc.tokens_per_iteration(gamma, alpha) == pytest.approx(summed(gamma, alpha), rel=2e-14)
 
 
-@given(st.integers(1, 64), st.floats(1e-18, 1e-3))
-def test_omega_is_stable_near_one(gamma, refused):
-    alpha = 1 - refused
-    assert acc.tokens_per_iteration(gamma, alpha) == pytest.approx(summed(gamma, alpha), rel=2e-14)
-
-
 def test_omega_broadcasts():
     omega = acc.tokens_per_iteration(np.arange(5.0), np.array([0.0, 0.8, 1.0])[:, None])
     assert omega.shape == (3, 5)
@@ -65,7 +59,7 @@ def test_omega_refuses_what_cannot_be(gamma, alpha):
         acc.tokens_per_iteration(gamma, alpha)
 
 
-# Six ways of reporting it.
+# Alpha, positions, survival.
 
 
 @given(gammas, rates)
@@ -102,8 +96,6 @@ def test_alpha_from_omega_refuses_what_cannot_be(omega, gamma):
 
 
 def test_positions_by_hand():
-    # 1 + .9 + .9*.8 + .9*.8*.5 = 2.98
-    assert acc.tokens_from_conditional([0.9, 0.8, 0.5]) == pytest.approx(2.98)
     np.testing.assert_allclose(acc.survival_from_conditional([[0.9, 0.8], [0.5, 0.0]]), [[1, 0.9, 0.72], [1, 0.5, 0]])
 
 
@@ -114,51 +106,12 @@ def test_conditional_and_survival_convert_both_ways(a):
     np.testing.assert_allclose(again, survival, rtol=1e-10, atol=1e-300)
 
 
-@given(positions)
-def test_tokens_rates_and_sigma_convert_both_ways(a):
-    gamma, omega = len(a), acc.tokens_from_conditional(a)
-    omega = min(float(omega), gamma + 1.0)
-    for back in (
-        acc.tokens_from_accepted(acc.accepted_from_tokens(omega)),
-        acc.tokens_from_accept_rate(acc.accept_rate_from_tokens(omega, gamma), gamma),
-        acc.tokens_from_sigma(acc.sigma_from_tokens(omega, gamma), gamma),
-    ):
-        assert back == pytest.approx(omega, rel=1e-10)
-
-
-def test_one_example_in_all_six_words():
-    omega = acc.tokens_per_iteration(3, 0.8)
-    assert acc.accepted_from_tokens(omega) == pytest.approx(1.952)
-    assert acc.accept_rate_from_tokens(omega, 3) == pytest.approx(0.6506666666666666)
-    assert acc.sigma_from_tokens(omega, 3) == pytest.approx(0.738)
-    np.testing.assert_allclose(acc.conditional_from_survival([1, 0.8, 0.64, 0.512]), [0.8, 0.8, 0.8])
-    assert acc.tokens_from_survival([1, 0.8, 0.64, 0.512]) == pytest.approx(omega)
-
-
-def test_histogram_gives_survival_and_the_mean_length():
-    counts = [10, 20, 30, 40]  # accepted 0, 1, 2, 3 of 3 drafts: mean 2.0
-    survival = acc.survival_from_histogram(counts)
-    np.testing.assert_allclose(survival, [1, 0.9, 0.7, 0.4])
-    assert acc.tokens_from_survival(survival) == pytest.approx(3.0)
-
-
 @pytest.mark.parametrize(
     ("convert", "values"),
     [
-        (acc.accepted_from_tokens, (0.5,)),
-        (acc.tokens_from_accepted, (-0.5,)),
-        (acc.accept_rate_from_tokens, (1.0, 0)),
-        (acc.accept_rate_from_tokens, (5.0, 3)),
-        (acc.tokens_from_accept_rate, (1.5, 3)),
-        (acc.tokens_from_accept_rate, (0.5, 0)),
-        (acc.sigma_from_tokens, (4.5, 3)),
-        (acc.tokens_from_sigma, (0.1, 3)),
-        (acc.tokens_from_sigma, (1.1, 3)),
         (acc.survival_from_conditional, ([0.5, 1.2],)),
         (acc.conditional_from_survival, ([0.9, 0.5],)),
         (acc.conditional_from_survival, ([1, 0.5, 0.6],)),
-        (acc.survival_from_histogram, ([0, 0],)),
-        (acc.survival_from_histogram, ([1, -1],)),
     ],
 )
 def test_converters_refuse_what_cannot_be(convert, values):
@@ -175,11 +128,6 @@ def test_converters_refuse_what_cannot_be(convert, values):
         lambda: acc.alpha_from_tokens_per_iteration(2.0, np.array([3, 2.5])),
         lambda: acc.conditional_from_survival([[1, 0.5], [0.9, 0.5]]),
         lambda: acc.conditional_from_survival([[1, 0.5, 0.4], [1, 0.5, 0.6]]),
-        lambda: acc.survival_from_histogram([[1, 2], [0, 0]]),
-        lambda: acc.accept_rate_from_tokens(np.array([2.0, 4.5]), 3),
-        lambda: acc.sigma_from_tokens(np.array([1.0, 4.5]), 3),
-        lambda: acc.tokens_from_sigma(np.array([0.5, 0.2]), 3),
-        lambda: Acceptance.from_beta(2, 2).tokens_per_iteration([1, 1.5]),
     ],
 )
 def test_one_value_of_many_that_cannot_be_is_refused(call):
@@ -190,74 +138,17 @@ def test_one_value_of_many_that_cannot_be_is_refused(call):
 def test_values_at_the_very_ends_are_taken():
     assert acc.alpha_from_tokens_per_iteration(np.array([1.0, 4.0]), 3).tolist() == pytest.approx([0, 1], abs=1e-12)
     assert acc.alpha_from_tokens_per_iteration(1.5, 1) == pytest.approx(0.5)
-    assert acc.accept_rate_from_tokens(4.0, 3) == 1
-    assert acc.accept_rate_from_tokens(2.0, 1) == 1
-    assert acc.sigma_from_tokens(1.0, 0) == 1
-    assert acc.tokens_from_sigma(1 / 3, 2) == 1
-    assert 1 / 49 * 49 < 1  # rounded to a hair under one token
-    assert acc.tokens_from_sigma(1 / 49, 48) == 1.0
-    with pytest.raises(InputError, match="sigma: must be in"):
-        acc.tokens_from_sigma((1 - 1e-9) / 49, 48)
     with pytest.raises(InputError, match="new tokens"):
         acc.static_batch_tokens_per_iteration([1, 0.5], 1, 100_001)
     assert acc.conditional_from_survival([1, 0.5, 0, 0]).tolist() == [0.5, 0, 0]
-    assert acc.tokens_from_accept_rate(1, 1) == 2
-    assert acc.tokens_from_accepted(0) == acc.accepted_from_tokens(2) == 1
-    assert acc.lockstep_tokens_per_iteration([1, 0.5], 1) == 1.5
     assert acc.static_batch_tokens_per_iteration([1, 0.5], 1, 1) == 1
     assert Acceptance.from_positions([1.0]).survival(1).tolist() == [1, 1]
     assert Acceptance.from_positions([0.5] * acc.MAX_GAMMA).max_gamma == acc.MAX_GAMMA
     with pytest.raises(InputError, match="1 to 4096 rates"):
         Acceptance.from_positions([0.5] * (acc.MAX_GAMMA + 1))
-    for least in (1e-3, 1e6):
-        assert Acceptance.from_beta(least, least).beta == (least, least, "iteration")
     assert Acceptance.from_ngram(0.5, 1).tail == 0
     assert Acceptance.from_alpha(0.5).survival(acc.MAX_GAMMA).size == acc.MAX_GAMMA + 1
     assert Acceptance.from_alpha(0.5).survival(0).tolist() == [1]
-
-
-# Mixtures.
-
-
-def test_beta_mixture_golden_numbers():
-    assert acc.beta_survival(4, 1.5, 5).sum() == pytest.approx(3.41, abs=0.005)
-    assert acc.beta_survival(4, 1.5, 5, "request").sum() == pytest.approx(2.98, abs=0.005)
-
-
-@given(st.floats(0.05, 100), st.floats(0.05, 100), st.integers(1, 32))
-def test_beta_mixture_is_a_ratio_of_beta_functions(a, b, gamma):
-    def log_beta(x, y):
-        return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
-
-    omega = math.fsum(math.exp(log_beta(a + j, b) - log_beta(a, b)) for j in range(gamma + 1))
-    assert acc.beta_survival(a, b, gamma).sum() == pytest.approx(omega, rel=1e-10)
-
-
-@given(st.floats(0.05, 100), st.floats(0.05, 100), st.integers(0, 32))
-def test_mean_per_request_is_never_above_mean_per_iteration(a, b, gamma):
-    each, mixed = acc.beta_survival(a, b, gamma, "request"), acc.beta_survival(a, b, gamma)
-    assert np.all(np.cumsum(each) <= np.cumsum(mixed) * (1 + 1e-9))
-    assert each[0] == pytest.approx(1)
-
-
-@given(st.floats(0.05, 100), st.floats(0.05, 100))
-def test_quadrature_gives_every_moment_exactly(a, b):
-    alpha, weight = acc._beta_nodes(a, b)
-    np.testing.assert_allclose(
-        weight @ alpha[:, None] ** np.arange(33.0), acc.beta_survival(a, b, 32), rtol=1e-9, atol=1e-13
-    )
-
-
-def test_mean_per_request_agrees_with_simulation():
-    alpha = np.random.default_rng(0).beta(4, 1.5, 400_000)
-    simulated = 1 / np.mean(1 / acc.tokens_per_iteration(5, alpha))
-    assert acc.beta_survival(4, 1.5, 5, "request").sum() == pytest.approx(simulated, rel=2e-3)
-
-
-def test_a_narrow_mixture_is_its_mean():
-    for weighting in ("iteration", "request"):
-        omega = Acceptance.from_beta(8e5, 2e5, weighting).tokens_per_iteration(5)
-        assert omega == pytest.approx(acc.tokens_per_iteration(5, 0.8), rel=1e-5)
 
 
 def test_ngram_by_hand():
@@ -270,19 +161,6 @@ def test_ngram_by_hand():
     assert Acceptance.from_ngram(0.3, 1).tokens_per_iteration(8) == pytest.approx(1.3)
 
 
-def test_a_decay_by_hand():
-    # .8, .4, .2, ...: 1 + .8 + .32 + .064 at gamma 3; past 64 positions the rate stays as it is there
-    heads = Acceptance.from_decay(0.8, 0.5)
-    assert heads.tokens_per_iteration(3) == pytest.approx(2.184)
-    assert heads.tokens_per_iteration(0) == 1.0
-    level = Acceptance.from_decay(1.0, 0.99)
-    rates = acc.conditional_from_survival(level.survival(80))
-    np.testing.assert_allclose(rates[:64], 0.99 ** np.arange(64), rtol=1e-9)
-    np.testing.assert_allclose(rates[64:], 0.99**64, rtol=1e-9)
-    assert "alpha 0.8, times 0.5 at each further position" in heads.source
-    assert Acceptance.from_decay(0.8, 0.5, "mine").source == "mine"
-
-
 def test_how_far_an_acceptance_is_carried():
     # a constant is measured at one token unless it is said where: from 4 tokens an iteration to 2 and to 8
     alpha, known = Acceptance.from_alpha(0.5), Acceptance.from_tokens_per_iteration(2.0, 3)
@@ -291,19 +169,6 @@ def test_how_far_an_acceptance_is_carried():
     assert Acceptance.from_positions([0.5, 0.4]).carried([1, 2]).tolist() == [0, 0]
     assert known.effective_alpha(9) == known.alpha
     assert Acceptance.from_positions([0.8, 0.8]).effective_alpha(2) == pytest.approx(0.8)
-
-
-# The marginal rule.
-
-
-@given(
-    st.integers(0, 10), st.floats(0.05, 0.99), st.floats(0.01, 1), st.floats(1, 3), st.floats(0, 0.5), st.floats(0, 0.5)
-)
-def test_one_more_pays_exactly_where_speedup_rises(gamma, alpha, c, v, rise, o):
-    now = acc.tokens_per_iteration(gamma, alpha) / (gamma * c + v + o)
-    more = acc.tokens_per_iteration(gamma + 1, alpha) / ((gamma + 1) * c + v + rise + o)
-    assume(abs(more / now - 1) > 1e-9)
-    assert bool(acc.one_more_pays(gamma, alpha, c, v, rise, o)) == (more > now)
 
 
 # The type the engine holds.
@@ -317,8 +182,6 @@ def test_one_more_pays_exactly_where_speedup_rises(gamma, alpha, c, v, rise, o):
         Acceptance.from_alpha(1.0),
         Acceptance.from_tokens_per_iteration(2.5, 3),
         Acceptance.from_positions([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]),
-        Acceptance.from_beta(4, 1.5),
-        Acceptance.from_beta(4, 1.5, "request"),
         Acceptance.from_ngram(0.4, 3),
     ],
     ids=lambda one: one.source,
@@ -366,15 +229,11 @@ def test_positions_end_where_they_were_measured():
         lambda: Acceptance.from_tokens_per_iteration(5, 3),
         lambda: Acceptance.from_positions([]),
         lambda: Acceptance.from_positions([0.5, 1.5]),
-        lambda: Acceptance.from_beta(0, 1),
-        lambda: Acceptance.from_beta(1, math.nan),
-        lambda: Acceptance.from_beta(1, 1, "token"),
         lambda: Acceptance.from_ngram(1.2, 3),
         lambda: Acceptance.from_ngram(0.5, 0.5),
         lambda: Acceptance.from_ngram(0.5, math.inf),
         lambda: Acceptance.from_alpha(0.5).survival(-1),
         lambda: Acceptance.from_alpha(0.5).survival(10**9),
-        lambda: Acceptance.from_beta(2, 2).tokens_per_iteration(1.5),
     ],
 )
 def test_acceptance_refuses_what_cannot_be(build):

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -19,14 +18,6 @@ positions = st.lists(rates, min_size=1, max_size=12)
 
 def summed(gamma: int, alpha: float) -> float:
     return math.fsum(alpha**j for j in range(gamma + 1))
-
-
-def test_lockstep_is_the_minimum_over_sequences():
-    survival = Acceptance.from_alpha(0.8).survival(3)
-    by_hand = [1 + sum(0.8 ** (j * b) for j in (1, 2, 3)) for b in (1, 4, 32)]
-    np.testing.assert_allclose(acc.lockstep_tokens_per_iteration(survival, np.array([1, 4, 32])), by_hand)
-    gained = 1 + _accepted(0.8, 3, (100_000, 4)).min(-1)
-    assert acc.lockstep_tokens_per_iteration(survival, 4) == pytest.approx(gained.mean(), rel=0.01)
 
 
 def test_static_batch_agrees_with_simulation():
@@ -79,16 +70,6 @@ def test_a_static_batch_keeps_the_shape_of_batches() -> None:
     omega = acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], batch, 50)
     assert omega.shape == (3, 1, 1)
     assert omega[0, 0, 0] == omega[2, 0, 0] == acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], 8, 50)
-
-
-@given(positions, st.integers(1, 256), st.integers(1, 60))
-def test_lockstep_is_worst_and_nothing_beats_ragged(a, batch, tokens):
-    survival = acc.survival_from_conditional(a)
-    ragged = acc.tokens_from_survival(survival)
-    static = acc.static_batch_tokens_per_iteration(survival, batch, tokens)
-    assert 1 - 1e-9 <= static <= ragged * (1 + 1e-9)
-    assert acc.lockstep_tokens_per_iteration(survival, batch) <= ragged * (1 + 1e-12)
-    assert static <= acc.static_batch_tokens_per_iteration(survival, 1, tokens) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("batch", "tokens"), [(0, 10), (4, 0), (math.nan, 10), (4, 10**9)])

@@ -84,28 +84,12 @@ def test_drafts_hold_what_is_theirs():
     assert ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b", draft_tp=1, tp=2).draft_weight_bytes == 2_471_628_800
 
 
-def test_replicated_heads_are_stored_on_every_device():
-    # 8 KV heads on 8 or on 16 devices: one each
-    assert ask(1, 1000, 0, tp=16).kv_bytes == ask(1, 1000, 0, tp=8).kv_bytes == 1001 * 16_384
-
-
-def test_more_of_anything_never_fits_better():
-    contexts = np.array([1.0, 100.0, 511.0, 512.0, 513.0, 5000.0, 1e5, 1e6])
-    for draft in DRAFTS:
-        m = ask(8, contexts[:, None], np.array([0, 1, 4, 16]), **draft)
-        assert np.all(np.diff(m.max_batch, axis=0) <= 0)
-        assert np.all(np.diff(m.max_batch, axis=1) <= 0)
-        assert np.all(np.diff(m.ar_max_batch, axis=0) <= 0)
-        assert np.all(m.max_batch[:, 0] == m.ar_max_batch[:, 0])
-        np.testing.assert_array_equal(m.fits, m.max_batch >= 8)
-
-
 def test_what_does_not_fit_is_said():
     # 72 GB less 16.06 GB of weights, 131 072 bytes for each of 100 001 tokens: 4.27 sequences
     few, many = (ask(batch, 100_000, 0, draft_kv="full") for batch in (4, 5))
     assert few.max_batch == many.max_batch == 4
-    assert few.shortage(4) == []
-    assert many.shortage(5) == ["batch 5 does not fit in 72.0 GB; the largest that does is 4"]
+    assert few.shortage(4) == ()
+    assert many.shortage(5) == ("batch 5 does not fit in 72.0 GB; the largest that does is 4",)
 
 
 def test_recurrent_states_and_windows_that_a_draft_keeps():
@@ -120,9 +104,3 @@ def test_recurrent_states_and_windows_that_a_draft_keeps():
     cached = own.draft_shard.attentions[0]
     kept = capacity.draft_stored_bytes(own.draft_shard, own.draft, 4000.0)
     assert kept == cached.layers * 4000 * cached.layout.token_bytes + states
-
-
-def test_what_cannot_fit_at_all():
-    m = ask(1, 1000, 3, model="llama-3.1-405b", tp=8)
-    assert not m.fits
-    assert (m.max_batch, m.ar_max_batch) == (0, 0)

@@ -21,19 +21,6 @@ def scenario(**flags: object) -> Scenario:
     return resolve(Query(**(asked | {"alpha": 0.8, "calibration": "ideal", "tp": 1} | flags)))  # type: ignore[arg-type]
 
 
-def test_the_target_reads_its_cache_again_and_the_draft_does_not() -> None:
-    """32 sequences of 32,000 tokens: 134 GB of cache; at --kv-reread 3 a verification of 4 tokens reads two more."""
-    once, thrice = scenario(draft_kv="full"), scenario(draft_kv="full", kv_reread=3.0)
-    cache_s = 32 * 32000 * 32 * 2 * KEY / BANDWIDTH
-    extra = float(thrice.target_pass_s(32.0, 32000.0, 4.0)) - float(once.target_pass_s(32.0, 32000.0, 4.0))
-    assert extra == pytest.approx(2 * cache_s, rel=1e-9)
-    assert thrice.target_pass_s(32.0, 32000.0) == once.target_pass_s(32.0, 32000.0)
-    for query in (1.0, 4.0):  # a level of a tree, a parallel draft
-        assert thrice.draft_pass_s(32.0, 32000.0, query) == once.draft_pass_s(32.0, 32000.0, query)
-    assert thrice.draft_machine.kv_reread is None
-    assert thrice.machine.kv_reread == 3.0
-
-
 def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
     """Quest over 32,000 tokens: the smallest and largest key of 2,000 pages of 16, then 1,024 tokens.
 
@@ -51,14 +38,6 @@ def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
     assert float(np.asarray(token).reshape(-1)[0]) == pytest.approx(float(quest.draft_pass_s(64.0, 32000.0)))
 
 
-def test_selection_stays_where_only_matrices_and_cache_are_counted() -> None:
-    """`core_ops` leaves out norms and activations, and not what the draft reads to choose."""
-    quest = replace(scenario(draft_kv="quest:1024,page=16"), core_ops=True)
-    names = [op.name for op in quest.draft_ops(64.0, 32000.0)]
-    assert "kv step (full)" in names
-    assert not {"norms", "cache upkeep"} & set(names)
-
-
 def test_an_iteration_costs_a_time_of_its_own_and_one_for_each_sequence() -> None:
     """1 ms and 10 us each; a rebuild of 512 tokens every 4 iterations is beside it."""
     plain = scenario(draft_kv="full")
@@ -69,17 +48,6 @@ def test_an_iteration_costs_a_time_of_its_own_and_one_for_each_sequence() -> Non
     rebuilt = with_calibration(scenario(draft_kv="retrieval:512,every=4"), added)
     moved = 8 * 32 * (500 * KEY + 2 * 512 * 2 * KEY) / 4
     assert float(rebuilt.overhead_s(8.0, 4000.0)) == pytest.approx(1e-3 + 8e-5 + moved / BANDWIDTH)
-
-
-@pytest.mark.parametrize("what", ["target_pass_s", "draft_pass_s", "target_step", "draft_step"])
-def test_a_pass_costs_a_time_for_each_of_its_tokens(what: str) -> None:
-    """1 ms a token: 8 sequences of 4 tokens take 32 ms more, of one token 8 ms."""
-    plain = scenario(draft="llama-3.2-1b", draft_kv="full")
-    costly = with_calibration(plain, with_values(plain.machine.calibration, {"token_s": 1e-3}))
-    for query, tokens in ((4.0, 32), (1.0, 8)):
-        times = [getattr(s, what)(8.0, 4000.0, query) for s in (plain, costly)]
-        before, after = (float(getattr(t, "predicted_s", t)) for t in times)
-        assert after - before == pytest.approx(tokens * 1e-3)
 
 
 def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
@@ -124,11 +92,3 @@ def test_a_drafted_token_costs_its_share_of_the_passes_that_make_it(draft: str) 
     one = np.asarray(asked.draft_pass_s(8.0, 4000.0, asked.draft.query(drafted)))
     assert each * gammas == pytest.approx(one * asked.draft.passes(drafted), rel=1e-12)
     assert np.all(each == 0.0) == (draft == "ngram")
-
-
-def test_only_what_speculation_alone_needs_comes_before_the_first_token() -> None:
-    """A self-draft shares the prompt's pass; Quest reads its keys once and writes the bounds, here of 2,000 tokens."""
-    assert scenario(draft_kv="full").setup_s(8.0, 2000.0) == 0.0
-    moved = 8 * 32 * (2000 * KEY + 2000 / 16 * 2 * KEY)
-    assert float(scenario(draft_kv="quest:1024,page=16").setup_s(8.0, 2000.0)) == pytest.approx(moved / BANDWIDTH)
-    assert float(scenario(draft="llama-3.2-1b", draft_kv="full").setup_s(8.0, 2000.0)) > 0

@@ -10,7 +10,7 @@ from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import speedups
-from perfmodel.speculation.two_levels import _pairs, best_two_levels, inner_rounds, memory_of_both, predict_two_levels
+from perfmodel.speculation.two_levels import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
 
 
 def scenario(**flags):
@@ -63,16 +63,6 @@ def test_one_iteration_from_its_parts() -> None:
     assert float(p.speedup) == pytest.approx(gained * float(sparse.target_pass_s(1.0, 65536.0)) / total, rel=1e-12)
 
 
-@pytest.mark.parametrize(("draft", "passes"), [("medusa:heads=4", 1), ("parallel:llama-68m", 1), ("ngram", 0)])
-def test_a_small_draft_runs_as_many_passes_as_its_kind_does(draft: str, passes: int) -> None:
-    """A round drafts 4 tokens in one pass (or none) and verifies 5 over the sparse cache."""
-    small, (_, sparse) = scenario(draft=draft, alpha=0.5), levels()
-    found = predict_two_levels(small, sparse, 2.0, 65536.0, 4, 1)
-    drafting = passes * float(small.draft_pass_s(2.0, 65536.0, 4.0)) if passes else 0.0
-    verifying = float(sparse.draft_pass_s(2.0, 65536.0, 5.0))
-    assert float(found.draft_s) == pytest.approx(found.rounds * (drafting + verifying), rel=1e-12)
-
-
 def test_lengths_left_open_go_as_far_as_the_draft_and_the_rates() -> None:
     medusa, (small, sparse) = scenario(draft="medusa:heads=2", alpha=0.95), levels()
     assert best_two_levels(medusa, sparse, 1.0, 65536.0, None, None, 16).gamma_1 <= 2
@@ -86,32 +76,6 @@ def test_lengths_left_open_go_as_far_as_the_draft_and_the_rates() -> None:
             best_two_levels(by_position, known, 1.0, 65536.0, (one,), (two,), 16)
     with pytest.raises(InputError, match="--gamma-1: must be at most 2 with medusa, given 3"):
         best_two_levels(medusa, sparse, 1.0, 65536.0, (3,), None, 16)
-
-
-def test_pairs_of_lengths_that_are_tried() -> None:
-    """Six by twelve; as far as a draft's heads and its measured positions go; both within what is known in sum."""
-    (small, sparse), medusa = levels(), scenario(draft="medusa:heads=2", alpha=0.95)
-    assert _pairs(small, sparse, None, None) == [(one, two) for one in range(1, 7) for two in range(1, 13)]
-    assert _pairs(small, sparse, (5,), (7, 9)) == [(5, 7), (5, 9)]
-    assert {one for one, _ in _pairs(medusa, sparse, None, (1,))} == {1, 2}
-    rates = Acceptance.from_positions((0.9, 0.9, 0.9))
-    assert {one for one, _ in _pairs(replace(small, acceptance=rates), sparse, None, (1,))} == {1, 2, 3}
-    known = replace(sparse, acceptance=rates)
-    assert _pairs(small, known, None, None) == [(1, 1), (1, 2), (2, 1)]
-    assert _pairs(small, known, (2, 9), None) == [(2, 1)]
-    assert _pairs(small, known, (2,), (2,)) == [(2, 2)]  # as asked, to be refused by name
-
-
-def test_rounds_of_the_shortest_and_longest_drafts() -> None:
-    """One certain token a round and one of its own: 256 tokens take 128 rounds, and one token one round."""
-    certain = Acceptance.from_alpha(1.0)
-    assert inner_rounds(certain, 1, 256).expected == 128
-    assert inner_rounds(certain, 1, 256).drafted.tolist() == [1, 0]
-    assert inner_rounds(certain, 256, 1).expected == 1
-    assert inner_rounds(certain, 256, 1).drafted.tolist() == [0] * 256 + [1]
-    for one, two in ((257, 1), (1, 257), (1, 0)):
-        with pytest.raises(InputError, match="from 1 to 256"):
-            inner_rounds(certain, one, two)
 
 
 def test_memory_holds_both_drafts() -> None:

@@ -20,18 +20,23 @@ from perfmodel.specs.shape import ModelSpec
 __all__ = ["SUPPORTED", "from_config"]
 
 
-def from_config(data: dict[str, Any], where: str, beside: dict[str, Any] | None = None) -> ModelSpec:
+def from_config(
+    data: dict[str, Any], where: str, beside: dict[str, Any] | None = None, family: Family | None = None
+) -> ModelSpec:
     """Read one config. `where` is its path; it names the model. beside: the ``hf_quant_config.json`` of its folder.
+
+    family: read as this one, whatever `model_type` says (the layers of a drafting head).
 
     Raises InputError naming file and key.
     """
-    keys = _language_model(data, where)
-    shape = _shape(keys, FAMILIES[keys.data["model_type"]])
+    keys = _language_model(data, where) if family is None else Keys(data, where)
+    family = family or FAMILIES[keys.data["model_type"]]
+    shape = _shape(keys, family)
     refuse_unread(keys)
     quantised = Keys(data, where) if "quantization_config" in data else keys
     sidecar = Keys(beside, str(Path(where).with_name("hf_quant_config.json"))) if beside else None
-    modules = FAMILIES[keys.data["model_type"]].modules
-    return files.parse(ModelSpec, shape | formats_of(quantised, sidecar, _gemm_layers(keys, shape), modules), where)
+    formats = formats_of(quantised, sidecar, _gemm_layers(keys, shape), family.modules)
+    return files.parse(ModelSpec, shape | formats, where)
 
 
 def _language_model(data: dict[str, Any], where: str) -> Keys:

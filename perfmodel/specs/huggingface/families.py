@@ -100,6 +100,11 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl_text": _QWEN3,
 }
 
+HEAD_OF_BLOCKS = Family((layers.block_head,), _QK_NORM, "config")
+"""Layers of DFlash and DSpark: Qwen3's, whatever family the file says."""
+LATENT_HEAD = Family((layers.latent,), bias="none", heads_are_kv_heads=True)
+"""An EAGLE-3 head with latent attention (DeepSeek's) and a dense MLP."""
+
 # Files with vision or audio beside a language model, which is under `text_config`: its `model_type` where it has none.
 WRAPPERS = {
     "gemma3": "gemma3_text",

@@ -1,16 +1,20 @@
-"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, DFlash and DSpark, as their makers or speculators write it.
+"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash and DSpark, as their makers or speculators
+write it.
 
 The keys are those that vLLM reads: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
-configs/speculators/algos.py.
+configs/speculators/algos.py. A head's layers are dense, whatever its file still says of the target that it was made
+from; what its own class reads and this module does not is refused by name.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perfmodel.specs import files
 from perfmodel.specs.huggingface import from_config
+from perfmodel.specs.huggingface.families import FAMILIES, HEAD_OF_BLOCKS, LATENT_HEAD, Family
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.parts import MAX_LAYERS
 from perfmodel.specs.shape import ModelSpec
@@ -28,11 +32,30 @@ _OWN = (
     "markov_rank",
     "num_aux_hidden_states",
     "num_target_layers",
+    "quantization_config",
     "target_hidden_size",
     "target_layer_ids",
+    "target_num_hidden_layers",
     "vocab_size",
 )
 """Keys of a head that its layers' reader must not see."""
+_LEFT_OVER = re.compile(
+    r"attention_head_dim|cla_share_factor|decoder_sparse_step|dense_list|first_k_dense_replace|interleave_moe\w*"
+    r"|max_window_layers|mlp_only_layers|moe_\w+|no_rope_layer\w*|num_experts\w*|num_local_experts|n_routed_experts"
+    r"|n_shared_experts|num_nextn_predict_layers|num_anchors|rope_local_base_freq|shared_expert\w*|v_head_dim|use_mla"
+)
+"""Keys of the target that files of heads carry along and that no layer of a head reads."""
+_DENSE = ("llama", "mistral", "qwen2", "qwen3")
+"""Families of an EAGLE head's layer, named in its file; else Llama's."""
+_BLOCK_KEYS = re.compile(
+    r"attention_(mode|value_scale|sink_bias)|block_size|causal|confidence_\w+|enable_confidence_head|kv_fake_quant|loss_\w+"
+    r"|markov_\w+|mask_token_id|num_anchors|target_layer_ids"
+)
+"""Keys of `dflash_config` that are read, or move no byte."""
+_MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
+"""Keys of an EAGLE head, one of them, that drafts all of its tokens in one pass over masks (vLLM, spec_decode)."""
+BLOCK = 16
+"""Positions of DFlash's published blocks (arXiv 2602.06036), where a file does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +70,85 @@ class Head:
     options: dict[str, int]
 
 
-def load_head(name: str) -> Head | None:
-    """The head in a ``config.json`` or in a folder that holds one; None where it is a whole model, or no file."""
+def load_head(name: str, target: ModelSpec | None = None) -> Head | None:
+    """The head in a ``config.json`` or in a folder that holds one; None where it is a whole model, or no file.
+
+    target: of it are the vocabulary and the longest context where the file leaves them out.
+    """
     path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
     if path.suffix != ".json" or not path.is_file():
         return None
     data = files.read_mapping(path, infinity=True)
     kind = _kind(data)
-    return _read(kind, data, str(path)) if kind else None
+    return _read(kind, Keys(data, str(path)), target) if kind else None
 
 
 def _kind(data: dict[str, Any]) -> str | None:
+    """dspark, dflash or eagle; None for a whole model."""
     names = data.get("architectures")
     words = [data.get("speculators_model_type"), *(names if isinstance(names, list) else ())]
     said = " ".join(word.lower() for word in words if isinstance(word, str))
-    found = next((kind for kind in ("dspark", "dflash", "eagle") if kind in said), None)
+    found = next((kind for kind in ("dspark", "dflash", "dflare", "domino", "eagle") if kind in said), None)
+    if found is None and {"block_size", "target_layer_ids"} <= data.keys():
+        found = "dflash"
     return found or ("eagle" if "draft_vocab_size" in data else None)
 
 
-def _read(kind: str, data: dict[str, Any], where: str) -> Head:
-    keys = Keys(data, where)
+def _read(kind: str, keys: Keys, target: ModelSpec | None) -> Head:
+    if kind in ("dflare", "domino"):
+        raise keys.bad("architectures", "of EAGLE, P-EAGLE, DFlash or DSpark: what another head runs is not modelled")
     nested = keys.mapping("transformer_layer_config")
-    inner = nested.data if nested else data
-    vocab = keys.integer("draft_vocab_size", (nested or keys).integer("vocab_size"))
-    layers = {key: inner[key] for key in inner if key not in _OWN}
-    model = from_config({"model_type": "llama", **layers, "vocab_size": vocab}, where)
-    options = {"features": _features(kind, keys), "vocab": vocab}
+    inner = dict(nested.data if nested else keys.data)
+    if target:
+        inner = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings} | inner
+    vocab = keys.integer("draft_vocab_size", Keys(inner, keys.where).integer("vocab_size"))
+    model = from_config(_layers(inner, kind) | {"vocab_size": vocab}, keys.where, family=_family(kind, inner))
+    options = {"features": _features(kind, keys)}
+    if kind == "eagle" or keys.data.get("draft_vocab_size") is not None:
+        own = kind != "eagle" or options["features"] > 1 or keys.data.get("draft_vocab_size") is not None
+        options["vocab"] = vocab if own else 0
     if (width := keys.integer("target_hidden_size", model.hidden_size)) != model.hidden_size:
         options["target_width"] = width
-    if kind != "eagle":
-        flash = keys.mapping("dflash_config")
-        block = (flash if flash and "block_size" in flash.data else keys).integer("block_size")
-        options |= {"layers": model.num_hidden_layers, "block": block}
-    if kind == "dspark":
-        options["rank"] = keys.integer("markov_rank")
+    if kind == "eagle":
+        said = f"{keys.data.get('speculators_model_type')} {keys.data.get('architectures')}".lower()
+        if "peagle" in said or any(keys.data.get(key) is not None for key in _MASKS):
+            options["parallel"] = 1
+    else:
+        options |= {"layers": model.num_hidden_layers} | _block(kind, keys)
     return Head(kind, model.model_copy(update={"num_nextn_predict_layers": None}), options)
+
+
+def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
+    """What the reader of its layers sees: no key of the head itself, and none that is left over from the target."""
+    left = _LEFT_OVER.pattern if kind == "eagle" else _LEFT_OVER.pattern.replace("|v_head_dim", "")
+    if "kv_lora_rank" in inner:
+        left = left.replace("|v_head_dim", "")
+    kept = {key: value for key, value in inner.items() if key not in _OWN and not re.fullmatch(left, key)}
+    if inner.get("use_sliding_window") is False:
+        kept.pop("sliding_window", None)
+    return {"model_type": "llama"} | kept
+
+
+def _family(kind: str, inner: dict[str, Any]) -> Family:
+    """Layers of a block (Qwen3's), of a latent cache, or the family that the file names, else Llama's."""
+    if kind != "eagle":
+        return HEAD_OF_BLOCKS
+    if inner.get("kv_lora_rank"):
+        return LATENT_HEAD
+    return FAMILIES[named if (named := str(inner.get("model_type"))) in _DENSE else "llama"]
+
+
+def _block(kind: str, keys: Keys) -> dict[str, int]:
+    """Positions of a block, and of DSpark the width of its transitions; beside `dflash_config` or in it."""
+    flash = keys.mapping("dflash_config") or keys
+    for key in flash.data if flash is not keys else ():
+        if not _BLOCK_KEYS.fullmatch(key) and (key, flash.data[key]) not in (("projector_type", kind),):
+            raise flash.bad(key, f"absent for {kind}: what it changes is not modelled")
+
+    def stated(key: str, *default: int) -> int:
+        return (flash if flash.data.get(key) is not None else keys).integer(key, *default)
+
+    return {"block": stated("block_size", BLOCK)} | ({"rank": stated("markov_rank")} if kind == "dspark" else {})
 
 
 def _features(kind: str, keys: Keys) -> int:

@@ -78,6 +78,15 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
     return sizes[0]
 
 
+def block_head(keys: Keys, layers: int) -> Fields:
+    """DFlash: layers slide where `layer_types` says so; a width of value heads may be given."""
+    keys.ignore("max_window_layers", "sliding_window", "add_swa_attention_sink_bias")
+    dims = {"value_head_dim": keys.integer("v_head_dim")} if keys.data.get("v_head_dim") else {}
+    slides = keys.flag("use_sliding_window", True) and keys.data.get("sliding_window") is not None
+    window = keys.integer("sliding_window", high=MAX_TOKENS) if slides else None
+    return _windowed(window, _sliding(keys, layers, [False] * layers)) | dims
+
+
 def qwen(keys: Keys, layers: int) -> Fields:
     keys.ignore("sliding_window", "max_window_layers")
     if not keys.flag("use_sliding_window", False):
