@@ -11,7 +11,7 @@ from perfmodel.cli.catalogue import Catalogue
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
-from perfmodel.validate.records import plan, schema
+from perfmodel.validate.records import grid, plan, schema
 
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
 CATALOGUES = (
@@ -103,7 +103,7 @@ SECTIONS: dict[type[BaseModel], type[BaseModel] | None] = {
     schema.Environment: None,
     schema.Device: None,
     schema.RecordedPlan: None,
-    plan.Block: None,
+    grid.GridBlock: None,
     plan.Protocol: None,
     plan.Precisions: None,
     plan.Micro: None,

@@ -1,9 +1,9 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`, `hierarchy`,
-`moe`, `serving`, `compare`. Turned round: `inverse`, `inflection`. Every function takes the arguments that the command
-line has flags for, as numbers or as text (``context="32k"``), or a `Query` with some of them changed. Everything is
-loaded when it is asked for.
+`moe`, `traffic`, `serving`, `compare`. Turned round: `inverse`, `inflection`. Every function takes the arguments that
+the command line has flags for, as numbers or as text (``context="32k"``), or a `Query` with some of them changed.
+Everything is loaded when it is asked for.
 """
 
 from importlib import import_module
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perfmodel.answers.sensitivity import sensitivity
     from perfmodel.answers.serving import serving
     from perfmodel.answers.sweep import sweep
+    from perfmodel.answers.traffic import traffic
     from perfmodel.answers.tree import tree
     from perfmodel.answers.whatif import whatif
     from perfmodel.errors import InputError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from perfmodel.specs.published import published_points
 
 _ANSWERS = ("whatif", "sweep", "ops", "sensitivity", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy",
-            "moe", "serving", "compare")  # fmt: skip
+            "moe", "traffic", "serving", "compare")  # fmt: skip
 _PLACES = {name: (f"answers.{name}", name) for name in _ANSWERS} | {
     "Query": ("answers.query", "Query"),
     "InputError": ("errors", "InputError"),
@@ -49,7 +50,7 @@ _PLACES = {name: (f"answers.{name}", name) for name in _ANSWERS} | {
 """Name -> the module that has it, and its name there."""
 
 __all__ = ["whatif", "sweep", "ops", "sensitivity", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy",
-           "moe", "serving", "compare", "Query", "InputError", "load_model", "load_gpu", "load_calibration",
+           "moe", "traffic", "serving", "compare", "Query", "InputError", "load_model", "load_gpu", "load_calibration",
            "published_acceptance", "published_points", "to_frame", "plots"]  # fmt: skip
 
 

@@ -54,6 +54,12 @@ def published_acceptance(model: str, draft: Draft, task: str | None = None) -> A
     )
 
 
+def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
+    """Hugging Face id of the head whose figures an acceptance of the library is; None for any other."""
+    heads = (row.head for row in library() if (row.target, row.draft) == (short_name(model), library_word(draft)))
+    return next((head for head in heads if head and acceptance.source.startswith(f"{head}, ")), None)
+
+
 def library_word(draft: Draft) -> str:
     """A draft as the library has it: a model by its short name, EAGLE-3 apart from EAGLE, else the kind."""
     return short_name(draft.model.name) if draft.kind == "model" else draft.name

@@ -5,22 +5,30 @@ time per token is out. The best by the objective is answered with its runner-up,
 throughput against time per token, the term that decides, and how far it would carry.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.candidates import AdviseQuery, Skip, find_candidates
+from perfmodel.answers.draft_lengths import LengthTable, Range
+from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export
 from perfmodel.answers.prices import Fronts, Priced, PricedPoint, best, fits, front, price
+from perfmodel.answers.query import UNUSED, resolve
 from perfmodel.answers.text import times
 from perfmodel.answers.unmeasured import BreakEven, break_evens
-from perfmodel.answers.verdict import SENTENCES, Calibrated, reason, warnings
+from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import hub_id
+from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import Prediction, predict
-from perfmodel.speculation.uncertainty import speedup_interval
+from perfmodel.speculation.uncertainty import interval_of, log_error, speedup_interval
 from perfmodel.speculation.workload import Workload
 
 UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per million tokens"}
@@ -38,6 +46,7 @@ class Aim:
 class Pick:
     """One configuration; draft, draft_kv and draft_tp are None for the baseline, tree_levels for a chain.
 
+    runs_in: which engine runs the draft, in words; None for the baseline, and where the stack is no serving engine.
     `speedup` is over the baseline at the same batch and degree; `objective` the value of what was looked for.
     """
 
@@ -55,6 +64,7 @@ class Pick:
     speedup: float
     tokens_per_iteration: float
     acceptance_source: str | None
+    runs_in: str | None
     objective: float
 
 
@@ -77,18 +87,21 @@ class Robustness:
 
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
-    """The best configuration, what it was chosen from, and why; None where nothing is possible.
+    """The best configuration that the engine runs, what it was chosen from, and why; None where nothing is possible.
 
+    not_run: what would be better still but the engine does not run it. serve: the engine's line for what was chosen.
     unmeasured: where no draft with a known acceptance is allowed, the alpha from which each of the others would pay.
     """
 
     query: AdviseQuery
-    verdict: Literal["speculate", "do_not_speculate", "infeasible"]
+    verdict: Literal["speculate", "too_close_to_call", "do_not_speculate", "unknown_acceptance", "infeasible"]
     reason: str
     objective: Aim
     chosen: Pick | None
     runner_up: Pick | None
     baseline: Pick | None
+    not_run: Pick | None
+    serve: Export | None
     robustness: Robustness | None
     pareto: Fronts
     candidates: int
@@ -106,7 +119,7 @@ class Advice(Answer):
 
     def headline(self) -> str:
         """See `Answer.headline`."""
-        if (p := self.chosen) is None:
+        if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
             return f"{SENTENCES[self.verdict]}: {self.reason}"
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
         gain = self.gain(p)
@@ -124,29 +137,74 @@ def advise(question: AdviseQuery) -> Advice:
     """
     alone, candidates, skips = find_candidates(question)
     baseline, drafted = price(alone, candidates, question)
-    ranked = [p for p in (best(x, question) for x in (*baseline, *drafted)) if p is not None]
+    ranked = [point for x in (*baseline, *drafted) if (point := best(x, question)) is not None]
     ranked.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
-    best_baseline = next((p for p in ranked if p.gamma == 0), None)
-    chosen = ranked[0] if ranked else None
-    would_pay = break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in ranked) else ()
+    allowed = [p for p in ranked if question.may_choose(p.candidate.runs)]
+    best_baseline = next((p for p in allowed if p.gamma == 0), None)
+    chosen = allowed[0] if allowed else None
+    would_pay = break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in allowed) else ()
+    better = next((p for p in ranked if chosen is not None and p.value > chosen.value), None)
+    searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
+    robustness = None if chosen is None else _robustness(question, chosen, allowed, best_baseline, searched)
     return Advice(
         query=question,
-        verdict="infeasible" if chosen is None else "speculate" if chosen.gamma else "do_not_speculate",
+        verdict=_verdict(question, allowed, robustness, would_pay),
         reason=_infeasible(question, baseline, drafted)
         if chosen is None
-        else _reason(question, chosen, ranked, would_pay),
+        else _reason(question, chosen, allowed, would_pay),
         objective=Aim(question.objective, UNITS[question.objective]),
-        chosen=None if chosen is None else _pick(chosen, question),
-        runner_up=_pick(ranked[1], question) if len(ranked) > 1 else None,
-        baseline=None if best_baseline is None else _pick(best_baseline, question),
-        robustness=None if chosen is None else _robustness(question, chosen, ranked, best_baseline),
-        pareto=Fronts(front(baseline, question.batches), front(drafted, question.batches)),
+        chosen=_pick(chosen, question),
+        runner_up=_pick(allowed[1], question) if len(allowed) > 1 else None,
+        baseline=_pick(best_baseline, question),
+        not_run=_pick(better, question),
+        serve=None if chosen is None else _serve(question, chosen),
+        robustness=robustness,
+        pareto=Fronts(front(baseline, question.batches), front(searched, question.batches)),
         candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
         skipped=tuple(skips),
         unmeasured=would_pay,
         calibration=Calibrated.of(alone[0].scenario) if alone else None,
         warnings=() if chosen is None else _warnings(chosen, question),
     )
+
+
+def _verdict(
+    query: AdviseQuery, allowed: list[PricedPoint], robustness: Robustness | None, would_pay: tuple[BreakEven, ...]
+) -> Any:
+    """Of the choice: a draft must pay at its own batch, as `whatif` asks, and beat the best baseline."""
+    if not allowed or robustness is None:
+        return "infeasible"
+    rival = next((p for p in allowed if p.gamma), None)
+    if rival is None:
+        return "unknown_acceptance" if would_pay else "do_not_speculate"
+    at_its_batch = _point_verdict(query, rival)
+    if not allowed[0].gamma:
+        return "too_close_to_call" if at_its_batch == "too_close_to_call" else "do_not_speculate"
+    interval = robustness.gain_over_baseline_interval
+    return "speculate" if at_its_batch == "pays" and (interval is None or interval[0] > 1) else "too_close_to_call"
+
+
+def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
+    """What `whatif` says of the point, against the baseline at the same batch."""
+    s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
+    speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
+    if not point.levels:
+        return verdict(speedup, speedup_interval(s, batch, context, point.gamma, speedup), point.gamma)
+    error = log_error(s, np.asarray(batch), np.asarray(context), np.array([point.gamma]))
+    sure = None if error is None else interval_of(speedup, float(error[..., 0]))
+    return verdict(speedup, sure, point.gamma)
+
+
+def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
+    """Lines for the choice where its engine has any: one draft length for all batches up to the chosen one."""
+    s = chosen.candidate.scenario
+    if chosen.levels or engine_of(s.machine.calibration) not in ("vllm", "sglang"):
+        return None
+    context, gain = int(query.context), 1.0
+    ranges = (Range(1, chosen.batch, chosen.gamma, gain),)
+    table = LengthTable(ranges, context, context, gain, chosen.gamma, gain, (gain,))
+    path = draft_source(s.draft.name, query.model, s) if chosen.gamma else None
+    return export(table, s.draft, ServedTarget.of(query, hub_id(query.model), s), path)
 
 
 def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
@@ -160,7 +218,9 @@ def _gain(a: PricedPoint, b: PricedPoint, query: AdviseQuery) -> float:
     return a.value / b.value if query.objective == "throughput" else b.value / a.value
 
 
-def _pick(point: PricedPoint, query: AdviseQuery) -> Pick:
+def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
+    if point is None:
+        return None
     s, tp = point.candidate.scenario, point.candidate.tp
     baseline = float(s.target_pass_s(float(point.batch), float(query.context)))
     throughput = point.batch / point.tpot_s
@@ -179,6 +239,7 @@ def _pick(point: PricedPoint, query: AdviseQuery) -> Pick:
         speedup=baseline / point.tpot_s,
         tokens_per_iteration=point.gained,
         acceptance_source=s.acceptance.source if point.gamma else None,
+        runs_in=None if not point.gamma or point.candidate.runs is None else point.candidate.runs.text,
         objective=point.value if query.objective == "throughput" else -point.value,
     )
 
@@ -192,7 +253,7 @@ def _reason(
         return f"{reason(_prediction(chosen, query), limiter)}; {stops}"
     rival = next((p for p in ranked if p.gamma), None)
     if rival is None:
-        return f"no candidate draft with a known acceptance is allowed here; {stops}{_would_pay(would_pay)}"
+        return f"no acceptance is known for {query.model}{_would_pay(would_pay)}; {stops}"
     why = reason(_prediction(rival, query), limiter)
     draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
@@ -202,16 +263,15 @@ def _reason(
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
-    """The drafts that need the least acceptance, the target itself among them, and how to say what was measured."""
+    """The drafts that need the least acceptance, and how to say what was measured."""
     if not would_pay:
-        return ""
-    shown = [*would_pay[:2], *(b for b in would_pay[2:] if b.draft == "self")]
+        return ", and no draft would pay at any"
     needs = [
-        f"{b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]} from alpha "
-        f"{b.smallest_alpha:.2f} (gamma {b.gamma}, batch {b.batch})"
-        for b in shown
+        f"{b.smallest_alpha:.2f} ({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
+        f", gamma {b.gamma}, batch {b.batch})"
+        for b in would_pay[:3]
     ]
-    return f". Speculation would pay with {', '.join(needs)}: give a measured one as --rate DRAFT=ALPHA or --acceptance"
+    return f". Pays from alpha {', '.join(needs)}: give a measured one as --rate DRAFT=ALPHA or --acceptance"
 
 
 def _prediction(point: PricedPoint, query: AdviseQuery) -> Prediction:
@@ -248,26 +308,59 @@ def _stops(query: AdviseQuery, chosen: PricedPoint) -> str:
 
 
 def _robustness(
-    query: AdviseQuery, chosen: PricedPoint, ranked: list[PricedPoint], baseline: PricedPoint | None
+    query: AdviseQuery,
+    chosen: PricedPoint,
+    ranked: list[PricedPoint],
+    baseline: PricedPoint | None,
+    searched: list[Priced],
 ) -> Robustness:
-    s = chosen.candidate.scenario
     gain = None if baseline is None else _gain(chosen, baseline, query)
-    alpha = least = interval = None
-    if chosen.gamma and not chosen.levels:
-        alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
-    if chosen.gamma and gain is not None:
+    alpha = smallest = fewest = interval = None
+    if chosen.gamma and gain is not None and baseline is not None:
+        fewest = max(chosen.gained / gain, 1.0)
+        if query.max_tpot_s is not None:  # fewer tokens make each take longer, and the bound holds for them too
+            fewest = max(fewest, chosen.gained * chosen.tpot_s / query.max_tpot_s)
+        priced = next(x for x in searched if x.candidate is chosen.candidate)
+        interval = _gain_interval(query, chosen, baseline, priced)
         if not chosen.levels:
-            least = float(alpha_from_tokens_per_iteration(max(chosen.gained / gain, 1.0), chosen.gamma))
-        interval = speedup_interval(s, float(chosen.batch), float(query.context), chosen.gamma, gain)
+            alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
+            smallest = float(alpha_from_tokens_per_iteration(fewest, chosen.gamma))
     return Robustness(
         gain_over_baseline=gain,
-        gain_over_baseline_interval=None if interval is None else (interval.low, interval.high),
+        gain_over_baseline_interval=interval,
         gain_over_runner_up=_gain(chosen, ranked[1], query) if len(ranked) > 1 else None,
         alpha=alpha,
-        smallest_alpha=least,
-        smallest_tokens_per_iteration=chosen.gained / gain if chosen.gamma and gain is not None else None,
-        robust=None if interval is None else bool(interval.low > 1),
+        smallest_alpha=smallest,
+        smallest_tokens_per_iteration=fewest,
+        robust=None if interval is None else interval[0] > 1,
     )
+
+
+def _gain_interval(
+    query: AdviseQuery, chosen: PricedPoint, baseline: PricedPoint, priced: Priced
+) -> tuple[float, float] | None:
+    """The gain over the best baseline where the draft is slower or faster by the point's error.
+
+    The batch follows: a bound on the time per token holds at both ends. No verification is faster than a baseline step.
+    None where the calibration states no error.
+    """
+    s, context = chosen.candidate.scenario, float(query.context)
+    error = log_error(s, np.asarray(float(chosen.batch)), np.asarray(context), np.array([chosen.gamma]))
+    if error is None:
+        return None
+    factor = interval_of(1.0, float(error[..., 0])).high
+    column = int(np.flatnonzero((priced.drafted == chosen.gamma) & (priced.levels == chosen.levels))[0])
+    least_s = np.asarray(s.target_pass_s(query.batches, context)) / chosen.gained
+    usual_s, gains = priced.tpot_s[:, column], []
+    for tpot_s in (usual_s * factor, np.maximum(usual_s / factor, np.minimum(least_s, usual_s))):
+        changed = replace(
+            priced,
+            tpot_s=np.where(priced.fits[:, [column]], tpot_s[:, None], np.inf),
+            allowed=(priced.fits[:, [column]] & (tpot_s[:, None] <= (query.max_tpot_s or np.inf))),
+        )
+        point = best(changed, query)
+        gains.append(_gain(point, baseline, query) if point is not None else _gain(chosen, baseline, query) / factor)
+    return gains[0], gains[1]
 
 
 def _infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
@@ -282,6 +375,29 @@ def _infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced
             return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
         weights = min(float(x.candidate.scenario.target_shard.stored_weight_bytes) for x in baseline) / 1e9
         have = float(room[0].available_bytes) / 1e9
-        return f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
+        needs = f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
+        return f"{needs}{_would_fit(query, float(room[0].available_bytes))}"
     bound, least_ms = float(query.max_tpot_ms or 0.0), min(fitting) * 1e3
     return f"the bound of {bound:g} ms per token is below the least reachable, {least_ms:.2f} ms"
+
+
+def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
+    """The least change of each kind, degree, weights or device, with which one sequence would fit."""
+
+    def fits_with(**changes: Any) -> bool:
+        asked = {"batch": 1, "tp": max(query.degrees), "draft": "self", "draft_kv": "full", "draft_tp": None} | changes
+        try:
+            scenario = resolve(query.query(**asked), UNUSED)
+        except InputError:
+            return False
+        return bool(memory_of(scenario, 1.0, float(query.context), 0.0, float(query.memory_fraction)).fits)
+
+    degrees = [tp for tp in (2, 4, 8, 16) if tp > max(query.degrees) and fits_with(tp=tp)]
+    formats = [name for name in ("fp8", "int4-g128") if fits_with(weights=name)]
+    sizes = {name: gpu.memory_bytes for name in files.bundled_names("gpus") if (gpu := load_gpu(name)).memory}
+    enough = available_bytes / float(query.memory_fraction)
+    larger = sorted((size, name) for name, size in sizes.items() if size > enough)
+    device = next((f"on {name}" for _, name in larger if fits_with(hardware=name)), None)
+    ways = [*(f"with --tp {tp}" for tp in degrees[:1]), *(f"with --weights {f}" for f in formats[:1])]
+    ways += [device] if device else []
+    return f"; it would fit {', '.join(ways[:-1])}{' or ' * (len(ways) > 1)}{ways[-1]}" if ways else ""

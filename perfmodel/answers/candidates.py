@@ -3,17 +3,20 @@
 A candidate without a measured acceptance is skipped and says so; no rate is ever made up.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
 from perfmodel.answers import arguments as arg
+from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.answers.arguments import counts, methods, number
 from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
+from perfmodel.answers.runs_in import RunsIn, runs_in
 from perfmodel.drafts import kinds, make_draft
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, names, parse_kv
 from perfmodel.kv import methods as kv_methods
@@ -21,8 +24,9 @@ from perfmodel.operations import Array
 from perfmodel.parse import items, parse_text
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows
+from perfmodel.specs.acceptance_rows import AcceptanceRow
 from perfmodel.specs.model import ModelSpec, load_model, precision_of
+from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 from perfmodel.speculation.scenario import Scenario
@@ -95,6 +99,10 @@ class AdviseQuery(CommonOptions):
         ),
     ] = field(default_factory=dict)
     acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
+    any_draft: Annotated[
+        bool, arg.Argument("Choose also among drafts that the engine does not run.", read=arg.as_given)
+    ] = False
     objective: Annotated[str, arg.Argument("What to look for.", "|".join(get_args(Objective)))] = "throughput"
     max_tpot_ms: Annotated[
         arg.Number | None, arg.Argument("Bound on the time per output token.", "MS", read=number)
@@ -138,6 +146,10 @@ class AdviseQuery(CommonOptions):
         assert isinstance(self.rate, Mapping)
         return self.rate
 
+    def may_choose(self, runs: RunsIn | None) -> bool:
+        """Whether a draft that runs so may be recommended."""
+        return self.any_draft or runs is None or runs.runs
+
     @property
     def max_tpot_s(self) -> float | None:
         """The bound in seconds."""
@@ -160,10 +172,14 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """All of a configuration but its batch and draft length. tree: its acceptance where it drafts trees, not chains."""
+    """All of a configuration but its batch and draft length. tree: its acceptance where it drafts trees, not chains.
+
+    runs: whether the engine asked for runs the draft; None for the baseline, and where that is no serving engine.
+    """
 
     scenario: Scenario
     tree: TreeAcceptance | None = None
+    runs: RunsIn | None = None
 
     @property
     def tp(self) -> int:
@@ -182,13 +198,10 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
     """
     named = Named.of(query.model, query.hardware, query.engine, query.calibration)
-    precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
-    named.gpu.check_peaks(precision.weights.computes)
+    rates = _Rates(named, query)
+    named.gpu.check_peaks(rates.precision.weights.computes)
     if named.gpu.memory is None:
         raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
-    rates = _Rates(named.target, query)
-    for name, kv in rates.pairs:
-        make_draft(name, named.target, precision, 1, kv)  # an unknown name is a mistake, not a skip
     baseline, candidates, skips = [], [], list[Skip]()
     for tp in query.degrees:
         try:
@@ -209,7 +222,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
 
 def unmeasured(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
     """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
-    return tuple(_Rates(load_model(query.model), query).unknown)
+    return tuple(_Rates(Named.of(query.model, query.hardware, query.engine, query.calibration), query).unknown)
 
 
 def _candidate(
@@ -230,25 +243,26 @@ def _candidate(
     scenario.draft_pass_s(1.0, 1.0)
     if tree is not None:
         check_draftable(scenario, 2)
-    return Candidate(scenario, tree)
+    return Candidate(scenario, tree, runs_in(engine_of(named.calibration), scenario.draft, tree is not None))
 
 
 class _Rates:
     """Which drafts have an acceptance: `known` (draft, method, acceptance) in order, `unknown` and the skips."""
 
-    def __init__(self, target: ModelSpec, query: AdviseQuery) -> None:
-        self.target, self.query = target, query
-        self.rows: Iterable[AcceptanceRow] = (
-            read_acceptance(query.acceptance) if query.acceptance is not None else published_rows()
-        )
+    def __init__(self, named: Named, query: AdviseQuery) -> None:
+        self.target, self.query = named.target, query
+        self.precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
+        self.rows = None if query.acceptance is None else read_acceptance(query.acceptance)
         self.given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rates.items()}
         self.known: list[tuple[str, KVMethod, Acceptance | TreeAcceptance]] = []
         self.unknown: list[tuple[str, KVMethod]] = []
         self.skips: list[Skip] = []
         self.pairs = tuple(dict.fromkeys(self._pairs()))
-        for name, kv in self.pairs:
+        # an unknown name is a mistake, not a skip
+        drafts = [make_draft(name, self.target, self.precision, 1, kv) for name, kv in self.pairs]
+        for (name, kv), draft in zip(self.pairs, drafts, strict=True):
             try:
-                self.known.append((name, kv, self._of(name, kv)))
+                self.known.append((name, kv, self._of(name, draft)))
             except InputError as error:
                 self.unknown.append((name, kv))
                 why = f"{as_names(error.as_flags).partition('; give ')[0]}; give a rate or an acceptance file"
@@ -257,12 +271,11 @@ class _Rates:
     def _pairs(self) -> Iterator[tuple[str, KVMethod]]:
         for key in self.query.rates:
             yield _split(key)
-        if self.query.acceptance is not None:
-            for row in self.rows:
-                if row.target == self.target.name:
-                    yield row.draft, _method(row)
+        for row in self.rows or ():
+            if row.target == self.target.name:
+                yield row.draft, _method(row)
         named, kvs = self.query.draft, self.query.draft_kv
-        if named is None and (self.query.rates or self.query.acceptance is not None):
+        if named is None and (self.query.rates or self.rows is not None):
             return  # what was measured names the candidates
         methods_asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
         for name in named if named is not None else _all_drafts(self.target):
@@ -274,12 +287,11 @@ class _Rates:
                     (name, kv) for kv in methods_asked or (_all_methods() if word == "self" else (parse_kv("full"),))
                 )
 
-    def _of(self, name: str, kv: KVMethod) -> Acceptance | TreeAcceptance:
-        if (given := self.given.get(_key(name, kv))) is not None:
+    def _of(self, name: str, draft: Draft) -> Acceptance | TreeAcceptance:
+        if (given := self.given.get(_key(name, draft.kv))) is not None:
             return given
-        context = float(self.query.context)
-        row = find_acceptance(self.target.name, name, kv.name, kv.budget, context, self.rows, flag="acceptance")
-        return Acceptance.from_row(row)
+        q = self.query
+        return measured_acceptance(q.model, self.target, draft, float(q.context), self.rows, q.task, "acceptance")
 
 
 def _split(key: str) -> tuple[str, KVMethod]:
@@ -313,9 +325,10 @@ def _all_methods() -> tuple[KVMethod, ...]:
 
 
 def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
-    """Every kind, and every bundled model that can draft for the target."""
-    heads = [word for word, kind in kinds().items() if word not in ("self", "model", "parallel") and kind.suits(target)]
-    return ("self", *smaller_models(target), *heads)
+    """Every kind, EAGLE as its third version, and every bundled model that can draft for the target."""
+    others = ("self", "model", "parallel")
+    heads = [word for word, kind in kinds().items() if word not in others and kind.suits(target)]
+    return ("self", *smaller_models(target), *("eagle3" if word == "eagle" else word for word in heads))
 
 
 def smaller_models(target: ModelSpec) -> tuple[str, ...]:

@@ -11,14 +11,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from perfmodel.answers.acceptance_of import published_head
 from perfmodel.answers.draft_lengths import LengthTable
+from perfmodel.answers.query import CommonOptions
 from perfmodel.answers.runs_in import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs.engine_config import CHECKED, LOOKUP, AdaptiveConfig, ContextTable, SGLangFlags, VLLMConfig
+from perfmodel.specs.model import hub_id
 from perfmodel.specs.serving import serving_engines
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.speculation.scenario import Scenario
 
 NO_SPARSE = (
     "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
@@ -70,6 +74,19 @@ class ServedTarget:
     lookup: tuple[int, int] = LOOKUP
     """Fewest and most tokens that an n-gram draft matches."""
 
+    @classmethod
+    def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario, **more: Any) -> "ServedTarget":
+        """What a question asks for; a checkpoint's own formats need no flag."""
+        return cls(
+            model_id,
+            scenario.machine.tensor_parallel,
+            "bf16" if question.weights is None else scenario.precision.weights.name,
+            "bf16" if question.kv_dtype is None else scenario.precision.kv.name,
+            float(question.memory_fraction),
+            scenario.target.vocab_size,
+            **more,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Export:
@@ -92,25 +109,36 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
     Raises InputError where a check of ours fails.
     """
     notes: list[str] = []
-    if table.max_tokens == 0:
-        return Export(None, None, None, None, ("no range gains from speculation: leave it off",))
     if served.model_id is None:
         return Export(None, None, None, None, ("which checkpoint is served is yours to say: give --model-path",))
-    vllm = _vllm(table, draft, served, draft_path, notes)
-    flags, adaptive = _sglang(table, draft, served, draft_path, notes)
+    vllm = flags = adaptive = None
+    off = table.max_tokens == 0
+    if off:
+        notes.append("no range gains from speculation: leave it off")
+    else:
+        vllm = _vllm(table, draft, served, draft_path, notes)
+        flags, adaptive = _sglang(table, draft, served, draft_path, notes)
     vllm_line = sglang_line = None
-    if vllm is not None:
+    if off or vllm is not None:
         words = ["vllm", "serve", served.model_id, *_arguments("vLLM", VLLM_FLAGS, table, served, notes)]
-        vllm_line = shlex.join([*words, "--speculative-config", json.dumps(vllm)])
-    if flags is not None:
+        vllm_line = shlex.join(words if vllm is None else [*words, "--speculative-config", json.dumps(vllm)])
+    if off or flags is not None:
         words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
-        sglang_line = shlex.join([*words, *_arguments("SGLang", SGLANG_FLAGS, table, served, notes), *flags])
+        sglang_line = shlex.join([*words, *_arguments("SGLang", SGLANG_FLAGS, table, served, notes), *(flags or ())])
     if (vllm_line or sglang_line) and served.weights not in ("bf16", "fp8"):
         notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
     taken = [f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line]
     if taken:
         notes.append(f"lines of this form were taken by the parsers of {' and '.join(taken)}")
     return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
+
+
+def draft_source(named: str, model: str, scenario: Scenario) -> str | None:
+    """Where an engine finds the draft: the id of a model of its own, or of the published head that was looked up."""
+    draft = scenario.draft
+    if draft.kind in ("model", "parallel"):
+        return hub_id(named.removeprefix("parallel:"), "--draft")
+    return published_head(model, draft, scenario.acceptance)
 
 
 def _arguments(engine: str, flags: Flags, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:

@@ -15,12 +15,11 @@ from perfmodel.answers.draft_lengths import (
     length_table,
     length_tables,
 )
-from perfmodel.answers.engine_lines import Export, ServedTarget, export, five_item_rows
+from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
-from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_count
 from perfmodel.specs.engine_config import LOOKUP
@@ -163,16 +162,10 @@ def schedule(question: ScheduleQuery) -> Schedule:
     scenario = resolve(query, _acceptance(question))
     most = _fitting(scenario, contexts[-1], query) if question.max_batch is None else int(query.batch)
     tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
-    served = ServedTarget(
-        question.model_path or hub_id(query.model),
-        int(query.tp),
-        "bf16" if query.weights is None else scenario.precision.weights.name,  # the checkpoint's own needs no flag
-        "bf16" if query.kv_dtype is None else scenario.precision.kv.name,
-        float(query.memory_fraction),
-        scenario.target.vocab_size,
-        _lookup(question.lookup, "--lookup"),
+    served = ServedTarget.of(
+        question, question.model_path or hub_id(query.model), scenario, lookup=_lookup(question.lookup, "--lookup")
     )
-    draft_path = question.draft_path or _draft_id(query.draft, scenario.draft)
+    draft_path = question.draft_path or draft_source(query.draft, query.model, scenario)
     missed = int(question.missed)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
@@ -194,12 +187,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
         calibration=Calibrated.of(scenario),
         warnings=(*assumed(query), *_warnings(scenario, query, tables)),
     )
-
-
-def _draft_id(named: str, draft: Draft) -> str | None:
-    """The Hugging Face id of a draft that is a model of its own."""
-    own = draft.name.removeprefix("parallel:") == draft.model.name
-    return hub_id(named.removeprefix("parallel:"), "--draft") if own else None
 
 
 def _acceptance(question: ScheduleQuery) -> Acceptance | None:

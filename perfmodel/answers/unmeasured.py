@@ -27,7 +27,8 @@ class BreakEven:
 def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, ...]:
     """One for each draft without an acceptance, with the KV method that needs the least; the least alpha first.
 
-    On as many devices as the best baseline has. A draft that would not pay at alpha 1 is left out.
+    Of those that the engine runs, unless any may be chosen; on as many devices as the best baseline has. A draft that
+    would not pay at alpha 1 is left out.
     """
     rates = {f"{name}@{kv.label()}": "1" for name, kv in unmeasured(query)}
     if not rates:
@@ -38,7 +39,7 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
         query, rate=rates, draft=None, draft_kv=None, acceptance=None, batch=batches, tp=(baseline.candidate.tp,)
     )
     alone, candidates, _ = find_candidates(accepted)
-    _, drafted = price(alone, candidates, accepted)
+    _, drafted = price(alone, [c for c in candidates if query.may_choose(c.runs)], accepted)
     least: dict[str, BreakEven] = {}
     reachable = [even for x in drafted if (even := _break_even(x, accepted, baseline)) is not None]
     for even in sorted(reachable, key=lambda even: even.smallest_alpha):

@@ -4,7 +4,7 @@ The only place where verdicts are worded: the command line, the explorer and the
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,12 +12,13 @@ import numpy as np
 
 from perfmodel.answers.text import seconds
 from perfmodel.costs.roofline import LIMITERS
+from perfmodel.specs.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.formats import weight_format
 from perfmodel.speculation.capacity import Memory
 from perfmodel.speculation.chain import Prediction
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import Interval, is_transferred
+from perfmodel.speculation.uncertainty import Interval, doublings, is_transferred, widening
 
 Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "does_not_fit"]
 SENTENCES: dict[str, str] = {
@@ -27,6 +28,7 @@ SENTENCES: dict[str, str] = {
     "does_not_fit": "Does not fit in memory",
     "speculate": "Speculate",
     "do_not_speculate": "Do not speculate",
+    "unknown_acceptance": "Undecided",
     "infeasible": "Nothing is possible here",
 }
 """Verdict of a point, or of `advise` -> how it is said."""
@@ -39,6 +41,8 @@ _WOULD = {
 }
 
 
+STRETCHED = math.log(3)
+"""How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
 RESTS_ON: dict[Relation, str] = {
     "seen": "steps of this model on this device",
     "model": "steps of other models on this device",
@@ -127,16 +131,25 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
         notes.append(f"context_std changes nothing: {c.name} does not say how long the longest sequence takes")
     if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
         notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
-    if gamma and draft.model.vocab_size != target.vocab_size:
+    if gamma and draft.kind in ("model", "parallel") and draft.model.vocab_size != target.vocab_size:
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
         )
+    if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
+        longest = max(scenario.acceptance.measured_at)
+        notes.append(
+            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over {gamma}: later "
+            "positions mostly accept less; give it by position (--rate, --acceptance)"
+        )
+    if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
+        notes.append(f"the acceptance was printed for short prompts; at {context:.0f} tokens a head may accept less")
     if scenario.machine.over_host and scenario.machine.gpu.link:
         gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
         reach = gpu.link.devices if gpu.link else 1
         notes.append(f"{gpu.name}: its link joins {reach} devices, so {tp} talk over PCIe, whose boxes differ")
     if gamma and draft.tensor_parallel < scenario.machine.tensor_parallel and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {scenario.machine.tensor_parallel} devices")
+    notes += unlike_measured(scenario, batch, context, gamma)
     if is_transferred(scenario):
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
@@ -145,6 +158,26 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
             factor = math.exp(error.log_rms)
             notes.append(f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}")
     return tuple(notes)
+
+
+def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """What of a question lies beyond the rows that an engine's own calibration was fitted to."""
+    held = scenario.machine.calibration.measured
+    if held is None:
+        return
+    draft, kv = scenario.draft.name, scenario.draft.kv.label()
+    wider = np.ravel(widening(scenario, np.asarray(batch), np.asarray(context), np.array([gamma])))[0]
+    timed = f"{scenario.machine.calibration.name} was timed"
+    so = f"intervals are {wider:.1f} times as wide"
+    if scenario.target.name != held.model:
+        yield f"{timed} serving {held.model}, not {scenario.target.name}: {so}"
+    if gamma and (draft, kv) != (held.draft, held.draft_kv):
+        yield f"{timed} with draft {held.draft} ({held.draft_kv}), not {draft} ({kv}): {so}"
+    places = (("batch", batch, held.batch), ("context", context, held.context), ("gamma", float(gamma), held.gamma))
+    for name, value, (low, high) in places:
+        shift = float(name == "gamma")
+        if (gamma or not shift) and doublings(value + shift, (low + shift, high + shift)):
+            yield f"{timed} at {name} {low:g} to {high:g}, not {value:g}: {so}"
 
 
 def beyond(scenario: Scenario, context: float, gamma: int) -> tuple[str, ...]:

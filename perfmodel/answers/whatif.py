@@ -11,6 +11,7 @@ from perfmodel.answers.best import Best, best_batch
 from perfmodel.answers.inflection import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.answers.measured import Measured, measured
 from perfmodel.answers.query import NO_ACCEPTANCE, Query, assumed, resolve
+from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
@@ -61,7 +62,8 @@ class WhatIf(Answer):
 
     Times are calibrated seconds of the whole tensor-parallel group, `*_step` of one pass; bytes are per device,
     throughput is of the group, lengths are tokens. None where there is none. `query` has all names and defaults
-    resolved, `measured` what was published of exactly this question, `best` what has the most tokens per second here.
+    resolved, `measured` what was published of exactly this question, `best` what has the most tokens per second here,
+    `runs_in` which serving engine runs the draft, or that none does.
     """
 
     query: Query
@@ -90,6 +92,7 @@ class WhatIf(Answer):
     break_even_new_tokens: int | None
     memory: Memory[float]
     calibration: Calibrated
+    runs_in: str | None
     warnings: tuple[str, ...]
     measured: tuple[Measured, ...] = ()
     best: Best | None = None
@@ -148,7 +151,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     passes, gained = point_passes(scenario, batch, context, gamma)
     target, draft = passes.steps(scenario)
     target_step, verify_step = target.at(0), target.at(-1)
-    ratio, step_off = ratio_log_error(scenario, passes, gained), step_log_error(scenario, target_step)
+    ratio, step_off = ratio_log_error(scenario, passes, gained), step_log_error(scenario, target_step, batch, context)
     interval = interval_of_speedup(scenario, gamma, float(p.speedup), ratio, float(p.tokens_per_iteration))
     ar_tpot = iteration = None
     if step_off is not None:
@@ -160,6 +163,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     said = _reason(scenario, p, context, str(target_step.limiter))
     if not room.fits:
         said = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {said}"
+    engine = engine_of(scenario.machine.calibration)
     return WhatIf(
         query=_resolved(query, scenario, gamma),
         verdict=verdict(float(p.speedup), interval, gamma, room.fits),
@@ -187,6 +191,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
         memory=room,
         calibration=Calibrated.of(scenario),
+        runs_in=None if not gamma or (runs := runs_in(engine, scenario.draft)) is None else runs.text,
         best=best_batch(scenario, context, int(query.max_gamma), float(query.memory_fraction)),
         warnings=(*(assumed(query) if query.gamma != 0 else ()), *warnings(scenario, batch, context, gamma, room)),
     )

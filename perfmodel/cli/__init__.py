@@ -26,6 +26,7 @@ COMMANDS = {
     "tree": ("perfmodel.cli.tree", "Which tree of drafted tokens, for each batch and context."),
     "hierarchy": ("perfmodel.cli.hierarchy", "Two levels: a small model before the sparse self-draft."),
     "moe": ("perfmodel.cli.moe", "Mixtures of experts: what verification reads, where speculation peaks."),
+    "traffic": ("perfmodel.cli.traffic", "A request rate: latency, saturation and replicas, with and without a draft."),
     "serving": ("perfmodel.cli.serving", "A served batch: mixed contexts and acceptances, graphs, stragglers."),
     "compare": ("perfmodel.cli.compare", "Speculation or batching, and how both compose."),
     "plot": ("perfmodel.cli.plot", "Pictures of the answers, as .png or .svg (matplotlib)."),
@@ -39,7 +40,7 @@ COMMANDS = {
 
 GROUPS = {
     "Ask": ("whatif", "sweep", "ops", "inflection", "inverse"),
-    "Decide": ("advise", "schedule", "tree", "hierarchy", "moe", "serving", "compare"),
+    "Decide": ("advise", "schedule", "tree", "hierarchy", "moe", "traffic", "serving", "compare"),
     "Explore": ("explore", "plot"),
     "Data": ("gpus", "models", "kv", "calibrations"),
     "Measure": ("validate",),

@@ -10,11 +10,14 @@ from perfmodel.answers.prices import FrontPoint
 from perfmodel.answers.text import seconds, times
 from perfmodel.answers.verdict import SENTENCES
 from perfmodel.cli.options import App, Json, Verbose, takes
-from perfmodel.cli.output import Column, say, show, table, warn
+from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
 
 app = App()
-COLOURS = {"speculate": "green", "do_not_speculate": "red", "infeasible": "red"}
+COLOURS = {
+    "speculate": "green", "do_not_speculate": "red", "infeasible": "red", "too_close_to_call": "yellow",
+    "unknown_acceptance": "yellow",
+}  # fmt: skip
 DRAFT = Column("draft", left=True)
 
 
@@ -23,7 +26,8 @@ DRAFT = Column("draft", left=True)
 def advise(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
     """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the baseline?
 
-    Only drafts whose acceptance was measured are searched: by --rate, by a file, or in the bundled rows.
+    Only drafts whose acceptance was measured are searched: by --rate, by a file, or among published figures; chosen
+    is what the engine runs.
     """
     show(answer(question), json, partial(_print, verbose=verbose))
 
@@ -32,13 +36,19 @@ def _print(a: Advice, verbose: bool) -> None:
     q = a.query
     say(f"{q.model} on {q.hardware}, context {q.context:g}, for {a.objective.name}", "bold")
     say(f"{SENTENCES[a.verdict]}{_in_short(a)}", f"bold {COLOURS[a.verdict]}")
-    say(f"{a.reason[0].upper()}{a.reason[1:]}.")
+    if a.verdict != "unknown_acceptance":
+        say(f"{a.reason[0].upper()}{a.reason[1:]}.")
     if a.chosen is not None and a.robustness is not None:
         price = (Column("$/Mtok", spare=1),) if q.price is not None else ()
         columns = ("", Column("tp", spare=2), DRAFT, "gamma", "batch", "TPOT", "tokens/s", *price, "over baseline")
         table(columns, [(name, *_row(a, p)) for name, p in _picks(a)])
         if told := _robust(a):
             say(f"{told[0].upper()}{told[1:]}.")
+        if a.chosen.runs_in is not None:
+            say(f"Runs in: {a.chosen.runs_in}.")
+        if (p := a.not_run) is not None:
+            beyond = f"gamma {_length(p)}, batch {p.batch}, {times(a.gain(p) or p.speedup)} the best baseline"
+            say(f"Better, but not to be had: {_draft(p)}, {beyond}: {p.runs_in}; --any-draft chooses among all.")
         say(_searched(a), "dim")
     if verbose:
         _front(a)
@@ -47,6 +57,12 @@ def _print(a: Advice, verbose: bool) -> None:
     elif a.skipped:
         say(f"{len(a.skipped)} more were skipped, mostly for want of an acceptance: --verbose lists them", "dim")
     warn(a.warnings)
+    if a.serve is not None:
+        line = a.serve.sglang_line if a.calibration and a.calibration.stack.startswith("sglang") else a.serve.vllm_line
+        if line is not None:
+            say_whole(line)
+        else:
+            say("; ".join(a.serve.notes), "dim")
 
 
 def _in_short(a: Advice) -> str:
@@ -55,8 +71,8 @@ def _in_short(a: Advice) -> str:
         return ""
     p, gain, interval = a.chosen, a.gain(a.chosen), a.robustness.gain_over_baseline_interval
     if not p.gamma:
-        return f": the baseline, batch {p.batch}"
-    sure = "" if interval is None else " ({:.2f} to {:.2f} by the calibration's scatter)".format(*interval)
+        return f": {a.reason}" if a.verdict == "unknown_acceptance" else f": the baseline, batch {p.batch}"
+    sure = "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
     return f": {_draft(p)}, gamma {_length(p)}, batch {p.batch}{over}"
 

@@ -15,6 +15,8 @@ EXAMPLES = {
     "hierarchy": f"{EIGHT} --batch 1 --context 64k --draft-kv streamingllm:2k --small llama-3.2-1b --small-rate 0.7 "
     "--alpha 0.9",
     "moe": "--model qwen3-30b-a3b --hardware h100 --context 4k --gamma 3 --draft mtp --alpha 0.8",
+    "traffic": "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 1,2 "
+    "--draft eagle:features=3 --gamma 0,3 --alpha 0.6 --slo ttft:2000,tpot:30",
     "serving": f"{EIGHT} --batch 8 --context 4k,32k --alpha 0.6,0.9",
     "compare": f"{EIGHT} --context 32k --gamma 3 --alpha 0.8",
     "plot roofline": f"{EIGHT} --batch 8 --context 32k --gamma 3 --output roofline.svg",

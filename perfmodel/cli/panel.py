@@ -167,8 +167,9 @@ def _carried(a: Accepted) -> str:
 
 
 def engine(a: WhatIf) -> str:
-    """The serving engine, or other stack, that the numbers are of."""
-    return ENGINES[a.query.engine] if a.query.engine else a.calibration.stack
+    """The serving engine, or other stack, that the numbers are of, and which one runs the draft."""
+    name = ENGINES[a.query.engine] if a.query.engine else a.calibration.stack
+    return name if a.runs_in is None else f"{name}; the draft runs in: {a.runs_in}"
 
 
 def _memory_bound(context: float | None) -> str:

@@ -19,6 +19,8 @@ from perfmodel.specs import PACKAGE
 from perfmodel.specs.model import hub_id, load_model
 
 DEFAULT_TASK = "chat"
+SHORT, SHORT_TOKENS = "at short contexts", 4096
+"""How a source says that its prompts were short, and to where that is taken to hold."""
 COLUMNS = (
     "target", "draft", "head", "task", "thinking", "temperature", "engine", "drafted", "tokens_per_iteration",
     "positions", "spread", "figures", "source",
@@ -128,7 +130,7 @@ class LibraryEntry:
         what = dict.fromkeys(row.task + (f", thinking {row.thinking}" if row.thinking else "") for row in self.rows)
         head = f"{self.head}, " if self.head else ""
         places = dict.fromkeys(place for row in self.rows for place in row.source.split("; "))
-        return f"{head}{' and '.join(what)} text at short contexts: {'; '.join(places)}"
+        return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}"
 
 
 def find_published(target: str, draft: str, task: str | None = None, head: str | None = None) -> LibraryEntry | None:
@@ -153,9 +155,10 @@ def find_published(target: str, draft: str, task: str | None = None, head: str |
 
 
 def _between_tasks(rows: Iterable[LibraryRow]) -> float:
-    """Standard deviation over the tasks of one head of ln tokens per iteration; the typical one below three tasks."""
-    last = {row.task: math.log(row.tokens_per_iteration[-1]) for row in rows}
-    return stdev(last.values()) if len(last) > 2 else _typical()[1]
+    """Standard deviation over the tasks of one head of ln tokens per iteration; what is typical counts as one task."""
+    last = [math.log(tokens) for tokens in {row.task: row.tokens_per_iteration[-1] for row in rows}.values()]
+    own = (len(last) - 1) * stdev(last) ** 2 if len(last) > 1 else 0.0
+    return math.sqrt((own + _typical()[1] ** 2) / len(last))
 
 
 @cache

@@ -12,7 +12,7 @@ from perfmodel.specs import files
 from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Sought
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of
-from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 
@@ -25,7 +25,8 @@ class Calibration(EngineConstants):
 
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
     the speedup where this calibration was used for another device. errors: of an engine's, by what was held out;
-    measured_models, speculating_models: those with steps, or iterations, of this engine on this device.
+    measured: what an engine served while its own rows were timed; measured_models, speculating_models: those with
+    steps, or iterations, of this engine on this device.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Calibration(EngineConstants):
     ] = ABSENT
     shards_lm_head: bool = True
     fit: StatedFit | None = None
+    measured: MeasuredRange | None = None
     observed_error: dict[Quantity, Scatter] = Field(default_factory=dict)
     transfer_error: Scatter | None = None
     measured_models: tuple[str, ...] = ()

@@ -57,6 +57,20 @@ def square(rows: tuple[tuple[float, ...], ...]) -> Array:
     return lower + np.tril(lower, -1).T
 
 
+class MeasuredRange(Frozen):
+    """What an engine served while the rows of its calibration were timed; batch, context and gamma: (least, most).
+
+    A question outside of it, of another model or draft, is answered with a warning and a wider interval.
+    """
+
+    model: str
+    draft: str
+    draft_kv: str
+    batch: tuple[float, float]
+    context: tuple[float, float]
+    gamma: tuple[int, int]
+
+
 class Scatter(Frozen):
     """An observed error: root mean square of the logarithms of predicted over measured, and over which rows.
 

@@ -27,7 +27,7 @@ RATES = {"self@streamingllm:512": "0.8", "eagle": "0.75/0.65/0.5", "ngram": "0.4
 
 def request(**given) -> AdviseQuery:
     asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "context": 16384, "batch": (1, 4, 16, 27)}
-    return AdviseQuery(**(asked | {"rate": RATES} | given))
+    return AdviseQuery(**(asked | {"rate": RATES, "any_draft": True} | given))
 
 
 @pytest.mark.parametrize("objective", ["throughput", "latency", "cost"])
@@ -74,7 +74,7 @@ def test_runner_up_and_plain_are_other_candidates_and_no_better() -> None:
 
 
 def test_do_not_speculate_where_nothing_is_accepted() -> None:
-    a = advise(request(rate={"self@streamingllm:512": "0.05", "eagle": "0.02"}))
+    a = advise(request(rate={"self@streamingllm:512": "0", "eagle": "0"}))
     assert a.verdict == "do_not_speculate"
     assert a.chosen == a.baseline
     assert a.chosen.draft is None
@@ -96,27 +96,26 @@ def test_the_smallest_alpha_does_and_a_lower_one_does_not() -> None:
     [{"objective": "throughput"}, {"objective": "latency"}, {"objective": "cost", "price": 2.0, "max_tpot_ms": 20}],
 )
 def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(asked: dict[str, object]) -> None:
-    given = {"model": "qwen3-8b", "batch": (1, 4, 9, 10, 11), "context": 32768, "rate": {}, "max_gamma": 6} | asked
+    given = {"model": "qwen2.5-7b", "batch": (1, 4, 9, 10, 11), "context": 32768, "rate": {}, "max_gamma": 6} | asked
     a = advise(request(**given))
-    assert (a.verdict, a.chosen.gamma) == ("do_not_speculate", 0)
+    assert (a.verdict, a.chosen.gamma) == ("unknown_acceptance", 0)
     alphas = [one.smallest_alpha for one in a.unmeasured]
     assert alphas == sorted(alphas)
-    assert f"from alpha {alphas[0]:.2f} (gamma" in a.reason
+    assert f"no acceptance is known for qwen2.5-7b. Pays from alpha {alphas[0]:.2f} (" in a.reason
     assert "--rate" in a.reason
     assert "--acceptance" in a.reason
     itself = next(one for one in a.unmeasured if one.draft == "self")
     for one in (a.unmeasured[0], itself):
-        for alpha, verdict in ((one.smallest_alpha + 1e-4, "speculate"), (one.smallest_alpha - 1e-4, a.verdict)):
+        for alpha, verdict in ((one.smallest_alpha + 1e-4, True), (one.smallest_alpha - 1e-4, False)):
             rate = {f"{one.draft}@{one.draft_kv}": alpha}
-            assert advise(request(**given | {"rate": rate})).verdict == verdict, one
-    assert f"self through {itself.draft_kv.partition(',')[0]} from" in a.reason
+            assert (advise(request(**given | {"rate": rate})).chosen.gamma > 0) is verdict, one
 
 
 def test_no_alpha_is_named_where_a_known_draft_is_compared() -> None:
     assert advise(request(rate={"eagle": "0.02"})).unmeasured == ()
     no_room = advise(request(rate={}, draft="llama-3.1-8b", draft_kv="full", batch=(25,), max_gamma=2))
     assert (no_room.verdict, no_room.unmeasured) == ("do_not_speculate", ())
-    assert "would pay" not in no_room.reason
+    assert "Pays from" not in no_room.reason
 
 
 def test_the_choice_comes_with_whatif_s_warnings() -> None:
@@ -143,17 +142,88 @@ def test_nothing_fits_and_the_bound_cannot_be_met() -> None:
 
 
 def test_no_acceptance_no_candidate() -> None:
-    """Everything is searched by default; only what was measured at this context is priced, all else says why not."""
-    a = advise(request(model="llama-3.1-8b", hardware="a100-sxm-80gb", tp=(8,), rate={}))
-    assert a.chosen.draft_kv.startswith("streamingllm:512")
+    """Everything is searched by default; only what was measured or published is priced, all else says why not."""
+    a = advise(request(tp=(8,), rate={}))
     skipped = {(s.draft, s.draft_kv): s.reason for s in a.skipped}
     assert ("self", "snapkv:1024") in skipped
-    assert {"eagle", "medusa", "mtp", "ngram", "llama-3.2-1b"} <= {draft for draft, _ in skipped}
+    assert {"medusa", "mtp", "llama-3.2-1b"} <= {draft for draft, _ in skipped}
     assert all(reason.endswith("give a rate or an acceptance file") for reason in skipped.values())
     assert all("no acceptance measured" in reason or "measured at" in reason for reason in skipped.values())
-    a = advise(request(model="qwen3-8b", rate={}))
-    assert a.verdict == "do_not_speculate"
-    assert a.pareto.speculating == ()
+    none = advise(request(model="qwen2.5-7b", rate={}))
+    assert (none.verdict, none.pareto.speculating) == ("unknown_acceptance", ())
+    assert none.headline().startswith("Undecided: no acceptance is known for qwen2.5-7b. Pays from alpha ")
+
+
+# What the engine runs comes first.
+
+
+def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
+    rates = {"self@streamingllm:512": "0.9", "eagle": "0.2"}
+    asked = request(rate=rates, context=65536, batch=(1, 4), any_draft=False)
+    a, every = advise(asked), advise(asked, any_draft=True)
+    assert every.chosen.draft == "self"
+    assert (every.not_run, every.serve.vllm_line) == (None, None)
+    assert a.chosen.draft == "eagle"
+    assert a.chosen.runs_in == "vLLM >= 0.9"
+    assert a.not_run == every.chosen
+    assert a.not_run.runs_in == "no engine yet (open RFC vllm#47351)"
+    research = advise(asked, engine="magicdec")
+    assert (research.chosen.draft, research.chosen.runs_in) == ("self", None)
+
+
+@pytest.mark.parametrize(
+    ("engine", "draft", "kv", "says"),
+    [
+        ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
+        ("vllm", "medusa", "full", "vLLM 0.9 to 0.32 only"),
+        ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
+        ("sglang", "parallel:llama-3.2-1b", "full", "not in SGLang; in vLLM >= 0.16"),
+        ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
+        ("magicdec", "self", "streamingllm:512", None),
+    ],
+)
+def test_where_a_draft_runs(engine: str, draft: str, kv: str, says: str | None) -> None:
+    a = whatif("llama-3.1-8b", "h100", 4, 4096, 2, draft=draft, draft_kv=kv, alpha=0.7, engine=engine)
+    assert a.runs_in == says
+
+
+def test_the_recommendation_comes_with_its_head_and_its_line() -> None:
+    a = advise("qwen3-32b", "h100", 8192)
+    assert a.verdict == "speculate"
+    assert a.chosen.draft == "eagle3"
+    assert "RedHatAI/Qwen3-32B-speculator.eagle3" in a.chosen.acceptance_source
+    assert a.serve.vllm_line.startswith(f"vllm serve Qwen/Qwen3-32B --max-num-seqs {a.chosen.batch} ")
+    assert a.serve.vllm["model"] == "RedHatAI/Qwen3-32B-speculator.eagle3"
+    assert a.serve.vllm["num_speculative_tokens"] == a.chosen.gamma
+    plain = advise("qwen2.5-7b", "h100", 8192)
+    assert plain.serve.vllm_line == f"vllm serve Qwen/Qwen2.5-7B --max-num-seqs {plain.chosen.batch}"
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2, 0.3, 0.7])
+def test_whatif_says_the_same_of_the_same_point(alpha: float) -> None:
+    a = advise(request(rate={"eagle": str(alpha)}, batch=(8,), max_gamma=3))
+    same = {"pays": "speculate", "too_close_to_call": "too_close_to_call", "does_not_pay": "do_not_speculate"}
+    gamma = a.chosen.gamma or next(p.gamma for p in a.pareto.speculating)
+    point = whatif("llama-3.1-8b", "h100-sxm-80gb", 8, 16384, gamma, draft="eagle", alpha=alpha)
+    assert a.verdict == same[point.verdict]
+
+
+def test_interval_and_break_even_keep_the_bound() -> None:
+    """At the least alpha the chosen batch and gamma take just the bound; slower drafts take a smaller batch."""
+    asked = request(rate={"eagle": "0.7"}, context=32768, batch="1..16", max_tpot_ms=12)
+    a = advise(asked)
+    r, p = a.robustness, a.chosen
+    assert p.tpot_s * p.tokens_per_iteration / r.smallest_tokens_per_iteration == pytest.approx(0.012)
+    low, high = r.gain_over_baseline_interval
+    assert low < r.gain_over_baseline < high
+    free = advise(asked, max_tpot_ms=None).robustness
+    assert free.smallest_alpha < r.smallest_alpha
+
+
+def test_where_nothing_fits_it_says_what_would() -> None:
+    assert "it would fit with --tp 16" in advise("llama-3.1-405b", "h100", 8192).reason
+    says = advise("llama-3.1-70b", "h100", 8192).reason
+    assert says.endswith("it would fit with --tp 2, with --weights int4-g128 or on b200-sxm-180gb")
 
 
 def test_an_impossible_degree_is_skipped() -> None:

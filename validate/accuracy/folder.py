@@ -13,7 +13,7 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.engine.calibrate import speedup_pairs
-from perfmodel.validate.engine.fit import Rows
+from perfmodel.validate.engine.fit import EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.store import beside, read_record, withdrawn
@@ -132,12 +132,12 @@ def _engine(path: Path, calibration: str | None) -> list[Figure]:
     return found
 
 
-def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> Rows:
+def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
     asked = {key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")}
     asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
     longest = max(timing.gamma for timing in timings)
     query = Query(batch=1, context=1, alpha=0.5, calibration="ideal", **asked)  # only seconds are predicted
-    return Rows(tuple(timings), with_calibration(resolve(replace(query, gamma=longest or None)), used))
+    return EngineRows(tuple(timings), with_calibration(resolve(replace(query, gamma=longest or None)), used))
 
 
 def _made_from(path: Path, record: EngineRecord) -> Calibration:

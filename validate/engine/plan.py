@@ -24,7 +24,7 @@ SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ng
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlanRequest:
     """What the plan is for."""
 
     model: str
@@ -38,7 +38,7 @@ class Asked:
     new_tokens: int = NEW_TOKENS
 
 
-def loads(asked: Asked) -> list[Load]:
+def loads(asked: PlanRequest) -> list[Load]:
     """The points of one server: every batch at the shorter prompt, the ends at the longer."""
     short, *longer = asked.prompts
     found = [Load(batch, short, asked.new_tokens) for batch in asked.batches]
@@ -46,7 +46,7 @@ def loads(asked: Asked) -> list[Load]:
     return found + [Load(batch, prompt, asked.new_tokens) for prompt in longer for batch in ends]
 
 
-def commands(asked: Asked) -> list[str]:
+def commands(asked: PlanRequest) -> list[str]:
     """Lines for a shell: for each draft length (and none) a server and the runs against it."""
     makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
     if asked.engine not in makers:
@@ -55,7 +55,7 @@ def commands(asked: Asked) -> list[str]:
     return [REPEATS, *lines] if asked.method == "ngram" and asked.engine == "vllm" else lines
 
 
-def _vllm(asked: Asked, gamma: int) -> list[str]:
+def _vllm(asked: PlanRequest, gamma: int) -> list[str]:
     words = ["vllm", "serve", asked.model, "--no-enable-prefix-caching"]
     words += ["--tensor-parallel-size", str(asked.tp)] if asked.tp > 1 else []
     if gamma:
@@ -71,7 +71,7 @@ def _vllm(asked: Asked, gamma: int) -> list[str]:
     ]
 
 
-def _bench(asked: Asked, gamma: int, prompt: int, batch: str) -> str:
+def _bench(asked: PlanRequest, gamma: int, prompt: int, batch: str) -> str:
     """One run of vLLM's client. As many prompts as places: nobody is held up by another's prompt."""
     return (
         f"vllm bench serve --model {shlex.quote(asked.model)} --dataset-name random --random-input-len {prompt} "
@@ -81,7 +81,7 @@ def _bench(asked: Asked, gamma: int, prompt: int, batch: str) -> str:
     )
 
 
-def _sglang(asked: Asked, gamma: int) -> list[str]:
+def _sglang(asked: PlanRequest, gamma: int) -> list[str]:
     words = ["python", "-m", "sglang.launch_server", "--model-path", asked.model, "--disable-radix-cache"]
     words += ["--tp", str(asked.tp)] if asked.tp > 1 else []
     if gamma:
@@ -101,7 +101,7 @@ def _sglang(asked: Asked, gamma: int) -> list[str]:
     ]
 
 
-def _llama_cpp(asked: Asked, gamma: int) -> list[str]:
+def _llama_cpp(asked: PlanRequest, gamma: int) -> list[str]:
     if gamma == 0:
         batches, prompts = ",".join(map(str, asked.batches)), ",".join(map(str, asked.prompts))
         return [

@@ -25,7 +25,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Subject(_Frozen):
+class EngineSubject(_Frozen):
     """What was served, in the words of a question. weights and kv_dtype None: the checkpoint's own."""
 
     model: str
@@ -42,7 +42,7 @@ class Subject(_Frozen):
     engine_version: str = Field(pattern=WORD)
 
     @classmethod
-    def of(cls, query: Query, engine: str, version: str) -> "Subject":
+    def of(cls, query: Query, engine: str, version: str) -> "EngineSubject":
         """The parts of a question that say what is served."""
         said = {name: getattr(query, name) for name in cls.model_fields if hasattr(query, name)}
         said |= {"draft_kv": draft_kv(query), "engine": engine, "engine_version": version}
@@ -90,7 +90,7 @@ class EngineRecord(_Frozen):
     hardware: str
     date: datetime.datetime
     perfmodel_version: str
-    subject: Subject
+    subject: EngineSubject
     sources: tuple[str, ...] = ()
     points: tuple[EnginePoint, ...] = Field(min_length=1)
 
@@ -100,7 +100,7 @@ def stamp() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-def header(machine: str, subject: Subject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
+def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
     """All of a record but its points."""
     from importlib.metadata import version
 

@@ -14,7 +14,7 @@ from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
-from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml
 from perfmodel.validate.records.store import RESULTS, latest, records
 from tests.validate.engine.test_published_run import PATH, QUERY, timings
@@ -165,8 +165,8 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
 ) -> None:
     """Times per token, plain and speculating, and the speedup of the two, by hand; a foreign calibration is worse."""
     query = Query(**QUERY.as_dict() | {"calibration": None})
-    subject = Subject.of(query, "vllm", "0.22")
-    made = calibrate(timings(), query, load_calibration("ideal"), subject, (PATH.name,))
+    subject = EngineSubject.of(query, "vllm", "0.22")
+    made = calibrate(timings(), query, [load_calibration("ideal")], subject, (PATH.name,))
     path = write_yaml(made.calibration, tmp_path / f"{made.calibration.name}.yaml", "a test")
     record = path.with_suffix(".json")
     record.write_text(record_text(made, "h200-1", subject, (PATH.name,)))

@@ -1,0 +1,307 @@
+"""A server under a request rate: latency, throughput and replicas with and without a draft. docs/traffic.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.arguments import asks
+from perfmodel.answers.query import UNUSED, Query, assumed, resolve
+from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.sweep import pandas
+from perfmodel.answers.text import devices
+from perfmodel.answers.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.traffic_replay import replayed
+from perfmodel.answers.traffic_rows import TrafficRow, flat, rows_of
+from perfmodel.answers.verdict import Calibrated
+from perfmodel.errors import InputError, refuse
+from perfmodel.serving.chain import capacity
+from perfmodel.serving.closed import mean_tpot_s
+from perfmodel.serving.load import Limits, Load
+from perfmodel.serving.steps import StepTimes, by_batch, step_times
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SCANNED = 24
+"""Rates at which the point where speculation stops paying is looked for."""
+PRECISE = 1e-4
+"""Of tokens an iteration, in the search for the acceptance that breaks even."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficVerdict:
+    """What to do at one load. gamma: the length that serves most within the SLO, on a tie with the lowest TPOT.
+
+    speedup: of its mean TPOT over the baseline's. dollars_per_million_tokens: of output, on the replicas it takes.
+    """
+
+    request_rate: float | None
+    concurrency: int | None
+    gamma: int | str
+    speedup: float
+    replicas: int | None
+    dollars_per_million_tokens: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DraftLimits:
+    """One draft length: the rate of saturation, and the load from which on it is slower than the baseline (or None).
+
+    break_even_alpha: where none is known, the acceptance at which it equals the baseline at each load; None where none
+    does.
+    table: [batch from, batch to, tokens] of ``table``.
+    """
+
+    gamma: int | str
+    saturation_rate: float | None
+    stops_paying_at: float | None
+    break_even_alpha: tuple[float | None, ...] | None
+    table: tuple[tuple[int, int, int], ...] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Traffic(Answer):
+    """A row for each load and draft length, the baseline first, and what they come to.
+
+    verdict: ``unknown_acceptance`` where nothing is known of the draft: then only the baseline is told, and `drafts`
+    say which acceptance would break even.
+    """
+
+    rows: tuple[TrafficRow, ...]
+    verdict: str
+    verdicts: tuple[TrafficVerdict, ...]
+    drafts: tuple[DraftLimits, ...]
+    replay: tuple[TrafficRow, ...] | None
+    model: str
+    hardware: str
+    tp: int
+    draft: str
+    draft_kv: str
+    acceptance_source: str
+    calibration: Calibrated
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        """See `Answer.headline`."""
+        return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp)}"
+
+    def to_frame(self) -> "DataFrame":
+        """A row a load and draft length; times by statistic: ``tpot_s_p99``."""
+        return pandas().DataFrame([flat(row) for row in self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A draft length that is answered: its passes, at which of the loads it is shown, and the lengths of a table."""
+
+    gamma: int | str
+    steps: StepTimes
+    shown: NDArray[np.int64]
+    table: NDArray[np.int64] | None = None
+
+
+@asks(TrafficQuery)
+def traffic(question: TrafficQuery) -> Traffic:
+    """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many replicas?
+
+    Rates are of one replica; where it is saturated the row says so. Raises InputError.
+    """
+    scenario, known = _scenario(question)
+    _check_context(question, scenario)
+    candidates, times = _candidates(question, scenario, known)
+    by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
+    for c in candidates:
+        for at, row in zip(
+            c.shown, rows_of(question, scenario, c.gamma, c.steps, question.loads[c.shown]), strict=True
+        ):
+            by_load[int(at)].append(row)
+    verdicts = tuple(_verdict(question, rows, known) for rows in by_load)
+    return Traffic(
+        rows=tuple(row for rows in by_load for row in rows),
+        verdict=_word(verdicts) if known else "unknown_acceptance",
+        verdicts=verdicts,
+        drafts=tuple(_draft_limits(question, times[0], c) for c in candidates[1:])
+        if known
+        else tuple(_break_even(question, times, gamma) for gamma in times if gamma),
+        replay=replayed(question, scenario, [(c.gamma, c.steps) for c in candidates]) if question.replays else None,
+        model=scenario.target.name,
+        hardware=scenario.machine.gpu.name,
+        tp=int(question.tp),
+        draft=scenario.draft.name,
+        draft_kv=scenario.draft.kv.label(),
+        acceptance_source=scenario.acceptance.source if known else "unknown",
+        calibration=Calibrated.of(scenario),
+        warnings=assumed(_query(question)) if question.asked != (0,) else (),
+    )
+
+
+def _candidates(
+    question: TrafficQuery, scenario: Scenario, known: bool
+) -> tuple[list[Candidate], dict[int, StepTimes]]:
+    """The baseline first, and the passes of all draft lengths that were priced."""
+    searched = set(question.asked) & {None, TABLE}
+    lengths = {0, *question.drafted}
+    if searched:
+        ends = (int(question.max_gamma), scenario.acceptance.max_gamma, scenario.draft.max_gamma)
+        lengths |= set(range(min(end for end in ends if end is not None) + 1)) if known else {1, 2, 3}
+    priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
+    times = {steps.gamma: steps for steps in priced}
+    everywhere = np.arange(question.loads.size)
+    candidates = [Candidate(0, times[0], everywhere)]
+    if not known:
+        return candidates, times
+    candidates += [Candidate(gamma, times[gamma], everywhere) for gamma in question.drafted]
+    if TABLE in searched:
+        steps, table = by_batch(priced)
+        candidates.append(Candidate(TABLE, steps, everywhere, table))
+    if None in searched:
+        best = _best_lengths(question, priced)
+        new = [gamma for gamma in np.unique(best).tolist() if gamma and gamma not in question.drafted]
+        candidates += [Candidate(gamma, times[gamma], np.flatnonzero(best == gamma)) for gamma in new]
+    return candidates, times
+
+
+def _word(verdicts: Sequence[TrafficVerdict]) -> str:
+    return "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
+
+
+def _query(question: TrafficQuery) -> Query:
+    """The point that the names, formats and acceptance of the question are resolved at."""
+    numbers = [gamma for gamma in question.asked if isinstance(gamma, int)]
+    gamma = max(numbers) if len(numbers) == len(question.asked) else None
+    return question.query(batch=1, context=max(round(question.lengths.context), 1), gamma=gamma)
+
+
+def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
+    """With the acceptance that is known; where none is, with none, and False."""
+    query = _query(question)
+    if question.rate is not None:
+        return resolve(
+            query, parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
+        ), True
+    if (
+        any(getattr(question, n) is not None for n in ("alpha", "tokens_per_iteration", "acceptance"))
+        or query.gamma == 0
+    ):
+        return resolve(query), True
+    try:
+        return resolve(query), True
+    except InputError:
+        return resolve(query, UNUSED), False
+
+
+def _check_context(question: TrafficQuery, scenario: Scenario) -> None:
+    most = scenario.target.max_position_embeddings
+    if question.lengths.input_mean + question.lengths.output_mean > most:
+        total = f"--input-len {question.input_len} and --output-len {question.output_len}"
+        raise refuse("--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total)
+
+
+def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArray[np.int64]:
+    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest."""
+    loads, decoded = question.loads, question.lengths.decoded
+    tpot = []
+    for t in priced:
+        if question.opens:
+            leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
+            batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
+            prompts = np.minimum(loads * t.prompt_at(batch), 0.999)
+            tpot.append(t.decode_at(batch) / t.tokens_per_iteration / (1.0 - prompts))
+        else:
+            batch = np.minimum(loads, float(max(t.seats, 1)))
+            tpot.append(t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(batch))
+    return np.array([t.gamma for t in priced])[np.argmin(np.stack(tpot), 0)]
+
+
+def _draft_limits(question: TrafficQuery, baseline: StepTimes, c: Candidate) -> DraftLimits:
+    most, _ = capacity(c.steps, question.lengths, question.limits)
+    table = None if c.table is None else _ranges(c.table)
+    return DraftLimits(c.gamma, most, _stops_paying(question, baseline, c.steps), None, table)
+
+
+def _stops_paying(question: TrafficQuery, baseline: StepTimes, steps: StepTimes) -> float | None:
+    """The lowest load from which on the mean TPOT is no lower than the baseline's; None where it is always lower."""
+    if not (steps.seats and baseline.seats):
+        return None
+    if question.opens:
+        end = min(capacity(t, question.lengths, question.limits)[0] for t in (baseline, steps))
+        loads = np.linspace(end / SCANNED, end, SCANNED, endpoint=False)
+    else:
+        loads = np.unique(np.round(np.geomspace(1, min(baseline.seats, steps.seats), SCANNED)))
+    slower = [mean_tpot_s(t, question.load(loads), question.limits) for t in (baseline, steps)]
+    pays = np.flatnonzero(slower[1] < slower[0])
+    if not pays.size:
+        return float(loads[0])
+    return None if pays[-1] == loads.size - 1 else float(loads[pays[-1] + 1])
+
+
+def _break_even(question: TrafficQuery, times: dict[int, StepTimes], gamma: int) -> DraftLimits:
+    """The constant acceptance at which a draft length has the baseline's mean TPOT, at each load."""
+    steps, alphas = times[gamma], list[float | None]()
+    for load in question.loads if steps.seats else ():
+        one = question.load(np.array([load]))
+        wanted = float(mean_tpot_s(times[0], one, question.limits)[0])
+        low, high = 1.0, gamma + 1.0
+        if _tpot(steps, high, one, question.limits) > wanted:
+            alphas.append(None)
+            continue
+        while high - low > PRECISE:
+            middle = (low + high) / 2
+            slower = _tpot(steps, middle, one, question.limits) > wanted
+            low, high = (middle, high) if slower else (low, middle)
+        alphas.append(float(alpha_from_tokens_per_iteration(high, float(gamma))))
+    return DraftLimits(gamma, None, None, tuple(alphas))
+
+
+def _tpot(steps: StepTimes, gained: float, load: Load, limits: Limits) -> float:
+    return float(mean_tpot_s(replace(steps, tokens_per_iteration=gained), load, limits)[0])
+
+
+def _ranges(lengths: NDArray[np.int64]) -> tuple[tuple[int, int, int], ...]:
+    ends = np.flatnonzero(np.append(np.diff(lengths) != 0, True))
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    return tuple((int(a) + 1, int(b) + 1, int(lengths[a])) for a, b in zip(starts, ends, strict=True))
+
+
+def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
+    """Of the rows of one load, the baseline first."""
+    baseline = rows[0]
+
+    def worth(row: TrafficRow) -> tuple[float, float, float]:
+        share = 0.0 if row.slo_share is None else round(row.slo_share, 3)
+        return share * row.requests_per_s, round(row.requests_per_s, 6) if row.ttft_s is None else 0.0, -row.tpot_s.mean
+
+    unsaturated = [row for row in rows if row.ttft_s is not None] or list(rows)
+    best = max(unsaturated, key=worth)
+    replicas = best.replicas
+    dollars = None
+    if question.price is not None:
+        tokens = best.output_tokens_per_s
+        if best.request_rate is not None:
+            tokens = best.request_rate * question.lengths.output_mean
+        groups = (replicas or 0) if best.request_rate is not None else 1
+        dollars = (
+            float(question.price) * int(question.tp) * groups / 3600.0 * 1e6 / tokens if groups and tokens else None
+        )
+    speedup = baseline.tpot_s.mean / best.tpot_s.mean
+    place = f"{best.request_rate:g} requests/s" if best.concurrency is None else f"{best.concurrency} clients"
+    if best.running_mean == 0:
+        reason = f"{place}: not one request fits in memory"
+    elif not known:
+        reason = f"{place}: no acceptance is known of this draft, so only the baseline is told"
+    elif best.gamma == 0:
+        reason = f"{place}: do not speculate"
+    else:
+        reason = f"{place}: draft {'by the table' if best.gamma == TABLE else best.gamma}, TPOT {speedup:.2f}x"
+    if replicas is not None:
+        reason += f", {replicas} replica{'s' if replicas != 1 else ''}"
+    if best.slo_share is not None:
+        reason += f", {best.slo_share:.0%} within the SLO on one"
+    return TrafficVerdict(best.request_rate, best.concurrency, best.gamma, speedup, replicas, dollars, reason)

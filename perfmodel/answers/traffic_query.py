@@ -1,0 +1,223 @@
+"""A question about a server under load: names are those of ``vllm bench serve`` and of the engine's own flags."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from perfmodel.answers import arguments as arg
+from perfmodel.answers.query import CommonOptions
+from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
+from perfmodel.parse import items, parse_switch
+from perfmodel.serving.load import Lengths, Limits, Load
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+
+TABLE = "table"
+DEFAULT_STD = 0.07
+"""Standard deviation of acceptance between requests: the middle of what docs/accuracy.md finds in chat and code."""
+
+
+def parse_lengths(given: Any, flag: str) -> tuple[int | str | None, ...]:
+    """Draft lengths from 0, ``auto`` (None) and ``table``."""
+    parts = given.split(",") if isinstance(given, str) else items(given)
+    values: list[int | str | None] = []
+    for part in parts:
+        if isinstance(part, str) and part.strip().lower() == TABLE:
+            values.append(TABLE)
+        else:
+            values += arg.gammas(part, flag)
+    return tuple(dict.fromkeys(values))
+
+
+def parse_slo(given: Any, flag: str) -> dict[str, float]:
+    """``ttft:2000,tpot:30`` in milliseconds, or such a mapping."""
+    allowed = "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30"
+    pairs = given.items() if isinstance(given, dict) else [part.partition(":")[::2] for part in str(given).split(",")]
+    limits: dict[str, float] = {}
+    for name, text in pairs:
+        try:
+            milliseconds = float(text)
+        except (TypeError, ValueError):
+            raise refuse(flag, None, allowed, given) from None
+        if name.strip() not in ("ttft", "tpot", "e2e") or not 0 < milliseconds < math.inf or name.strip() in limits:
+            raise refuse(flag, None, allowed, given)
+        limits[name.strip()] = milliseconds
+    return limits
+
+
+Rates = Annotated[
+    arg.Numbers | None,
+    arg.Argument(
+        "Requests per second of all clients together (open loop).", "RATES", read=arg.numbers, limits=arg.POSITIVE
+    ),
+]
+Clients = Annotated[
+    arg.Numbers | None,
+    arg.Argument("Clients that each wait for their answer (closed loop).", arg.COUNTS, read=arg.counts),
+]
+
+
+@dataclass(frozen=True)
+class TrafficQuery(CommonOptions):
+    """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    input_len: Annotated[arg.Number, arg.Argument("Prompt tokens of a request, mean.", arg.TOKENS, read=arg.count)]
+    output_len: Annotated[
+        arg.Number,
+        arg.Argument(
+            "Output tokens of a request, mean.",
+            arg.TOKENS,
+            read=arg.count,
+            limits=(2, 2**40),
+        ),
+    ]
+    request_rate: Rates = None
+    max_concurrency: Clients = None
+    gamma: Annotated[
+        str | Sequence[int | str] | int | None,
+        arg.Argument(
+            "Draft lengths; auto is the best at each load, table one by running batch. 0 is always there.",
+            "N,...|auto|table",
+            "-g",
+            read=parse_lengths,
+            default="auto",
+        ),
+    ] = ("auto",)
+    tp: arg.TP = 1
+    slo: Annotated[
+        str | dict[str, float] | None,
+        arg.Argument("What a request must keep to, in milliseconds: ttft:2000,tpot:30.", "NAME:MS,...", read=parse_slo),
+    ] = None
+    draft: arg.Draft = "self"
+    draft_kv: arg.DraftKV = None
+    draft_tp: arg.DraftTP = None
+    alpha: arg.Alpha = None
+    rate: Annotated[
+        str | float | None,
+        arg.Argument(
+            "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
+            "RATE",
+            read=arg.as_given,
+        ),
+    ] = None
+    tokens_per_iteration: arg.TokensPerIteration = None
+    acceptance: arg.AcceptanceFile = None
+    acceptance_std: Annotated[
+        arg.Number,
+        arg.Argument(
+            "Standard deviation of the acceptance between requests.",
+            "SHARE",
+            read=arg.number,
+            limits=(0, 0.5),
+        ),
+    ] = DEFAULT_STD
+    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
+    input_std: Annotated[
+        arg.Number, arg.Argument("Standard deviation of --input-len.", arg.TOKENS, read=arg.number)
+    ] = 0.0
+    output_std: Annotated[
+        arg.Number, arg.Argument("Standard deviation of --output-len.", arg.TOKENS, read=arg.number)
+    ] = 0.0
+    burstiness: Annotated[
+        arg.Number,
+        arg.Argument(
+            "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
+            "SHAPE",
+            read=arg.number,
+            limits=(0.01, 1000),
+        ),
+    ] = 1.0
+    max_num_seqs: Annotated[
+        arg.Number,
+        arg.Argument("Requests that run at once.", "N", read=arg.count, limits=(1, 4096)),
+    ] = 256
+    max_num_batched_tokens: Annotated[
+        arg.Number,
+        arg.Argument("Tokens of one pass.", arg.TOKENS, read=arg.count, limits=(2, 2**24)),
+    ] = 8192
+    replay: Annotated[
+        bool, arg.Argument("Also serve drawn requests one by one, and show what they met.", read=parse_switch)
+    ] = False
+    trace: Annotated[
+        str | None,
+        arg.Argument("Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE"),
+    ] = None
+    num_prompts: Annotated[
+        arg.Number,
+        arg.Argument("Requests that are drawn for --replay.", "N", read=arg.count, limits=(10, 1_000_000)),
+    ] = 2000
+    seed: Annotated[arg.Number, arg.Argument("Of what is drawn for --replay.", "N", read=arg.whole)] = 0
+    price: Annotated[
+        arg.Number | None,
+        arg.Argument("Price of a device and hour.", "DOLLARS", read=arg.number, limits=arg.POSITIVE),
+    ] = None
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        if (self.request_rate is None) == (self.max_concurrency is None):
+            both = "neither" if self.request_rate is None else "both"
+            raise InputError(
+                f"--request-rate, --max-concurrency: must be one of them, an open or a closed loop, given {both}"
+            )
+        for name in ("input", "output"):
+            mean = float(getattr(self, f"{name}_len"))
+            self.within(f"{name}_std", 0, mean / 3**0.5, f"from 0 to the mean / sqrt(3) = {mean / 3**0.5:.0f}")
+        given = [n for n in ("alpha", "rate", "tokens_per_iteration", "acceptance") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(map(arg.flag, given))}: only one of them may be given")
+        if self.tokens_per_iteration is not None and len(self.drafted) != 1:
+            raise InputError("--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured")
+        if self.context_std:
+            raise InputError("--context-std: --input-std and --output-std say it here")
+
+    @property
+    def asked(self) -> tuple[int | str | None, ...]:
+        """Draft lengths, None for auto and `TABLE`."""
+        return parse_lengths(self.gamma, "--gamma")
+
+    @property
+    def drafted(self) -> list[int]:
+        """Draft lengths from 1 that were given as numbers."""
+        return [gamma for gamma in self.asked if isinstance(gamma, int) and gamma]
+
+    @property
+    def opens(self) -> bool:
+        """Whether requests come at a rate, whoever is served."""
+        return self.max_concurrency is None
+
+    @property
+    def lengths(self) -> Lengths:
+        """Of a request, in tokens."""
+        return Lengths(*(float(getattr(self, n)) for n in ("input_len", "output_len", "input_std", "output_std")))
+
+    @property
+    def limits(self) -> Limits:
+        """Of the server."""
+        return Limits(int(self.max_num_seqs), int(self.max_num_batched_tokens), float(self.memory_fraction))
+
+    @property
+    def loads(self) -> Array:
+        """Rates or clients, one after another."""
+        return np.asarray(self.request_rate if self.opens else self.max_concurrency, float).reshape(-1)
+
+    def load(self, values: Array) -> Load:
+        """Of this kind, at these rates or with so many clients."""
+        values = np.asarray(values, float)
+        return Load(
+            self.lengths, values if self.opens else None, None if self.opens else values, float(self.burstiness)
+        )
+
+    @property
+    def replays(self) -> bool:
+        """Whether requests are served one by one beside the closed form."""
+        return self.replay or self.trace is not None
+
+    @property
+    def limits_s(self) -> dict[str, float]:
+        """The SLO in seconds, empty where none is given."""
+        return {name: float(limit) / 1e3 for name, limit in parse_slo(self.slo, "--slo").items()} if self.slo else {}

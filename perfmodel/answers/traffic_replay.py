@@ -1,0 +1,89 @@
+"""The rows of a replay: what drawn requests, or those of a trace, meet on the same server as the closed form's."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfmodel.answers.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
+from perfmodel.errors import InputError
+from perfmodel.operations import Array
+from perfmodel.serving.chain import capacity
+from perfmodel.serving.load import Lengths
+from perfmodel.serving.replay import Arrivals, Replayed, arrivals, replay
+from perfmodel.serving.steps import StepTimes, step_times
+from perfmodel.serving.trace import read_trace
+from perfmodel.speculation.scenario import Scenario
+
+
+def replayed(
+    question: TrafficQuery, scenario: Scenario, candidates: Sequence[tuple[int | str, StepTimes]]
+) -> tuple[TrafficRow, ...]:
+    """A row for each load and draft length; of a trace at its own rate, one for each length. Raises InputError."""
+    if any(gamma == TABLE for gamma, _ in candidates):
+        raise InputError("--replay: takes fixed draft lengths; leave --gamma table out")
+    seed, lengths = int(question.seed), question.lengths
+    if question.trace is not None:
+        trace = read_trace(question.trace)
+        lengths = _lengths_of(trace)
+        drafted = [int(gamma) for gamma, _ in candidates]
+        rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else 0.0
+        served = step_times(scenario, lengths, question.limits, drafted)
+        return tuple(_row(question, lengths, steps, trace, rate, None, seed) for steps in served if steps.seats)
+    rows = []
+    for load in question.loads.tolist():
+        rate, clients = (load, None) if question.opens else (None, int(load))
+        requests = arrivals(lengths, int(question.num_prompts), rate, float(question.burstiness), seed)
+        rows += [
+            _row(question, lengths, steps, requests, rate, clients, seed) for _, steps in candidates if steps.seats
+        ]
+    return tuple(rows)
+
+
+def _row(
+    question: TrafficQuery,
+    lengths: Lengths,
+    steps: StepTimes,
+    requests: Arrivals,
+    rate: float | None,
+    clients: int | None,
+    seed: int,
+) -> TrafficRow:
+    spread = float(question.acceptance_std)
+    met = replay(steps, lengths, question.limits, requests, clients, spread, seed)
+    return TrafficRow(
+        request_rate=rate,
+        concurrency=clients,
+        gamma=steps.gamma,
+        running_mean=met.running,
+        tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
+        ttft_s=_percentiles(met.ttft_s),
+        e2e_s=_percentiles(met.e2e_s),
+        output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
+        requests_per_s=met.ttft_s.size / met.duration_s,
+        saturation_rate=capacity(steps, lengths, question.limits)[0],
+        slo_share=_share(question, met) if question.limits_s else None,
+        kv_share=min(met.running * steps.kv_share, 1.0),
+        replicas=None,
+        tpot_interval=None,
+        tokens_per_iteration=steps.tokens_per_iteration,
+        warnings=(f"{met.preemptions} preemptions",) if met.preemptions else (),
+    )
+
+
+def _lengths_of(trace: Arrivals) -> Lengths:
+    """Means and deviations, which passes are priced at."""
+    prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
+    return Lengths(prompts.mean(), max(outputs.mean(), 1.001), prompts.std(), outputs.std())
+
+
+def _percentiles(times: Array) -> Percentiles:
+    if not times.size:
+        return Percentiles(0.0, 0.0, 0.0, 0.0)
+    return Percentiles(float(times.mean()), *map(float, np.quantile(times, (0.5, 0.9, 0.99))))
+
+
+def _share(question: TrafficQuery, met: Replayed) -> float:
+    times = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
+    within = [times[name] <= limit for name, limit in question.limits_s.items()]
+    return float(np.all(within, axis=0).mean())

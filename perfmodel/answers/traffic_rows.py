@@ -1,0 +1,196 @@
+"""The rows of a traffic answer: one draft length at several loads, in seconds and shares, with what to beware of."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.traffic_query import TrafficQuery
+from perfmodel.operations import Array
+from perfmodel.serving.closed import Served, mean_tpot_s, serve
+from perfmodel.serving.load import Load
+from perfmodel.serving.moments import Moments
+from perfmodel.serving.steps import StepTimes
+from perfmodel.specs.fits import Z
+from perfmodel.specs.request_costs import request_constants
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import log_error, step_log_error
+
+SHARE_WANTED = 0.9
+"""Of requests within the SLO, for a number of replicas to be enough."""
+MOST_REPLICAS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Of a time over requests, in seconds."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficRow:
+    """A load on one replica at one draft length. None where there is none: the TTFT of a saturated server.
+
+    request_rate: of an open loop, concurrency: of a closed one. gamma: tokens drafted, or ``table``. running_mean:
+    requests that decode. slo_share: of requests within all limits. replicas: that the rate takes, within the SLO where
+    one is given; None where no number is enough. tpot_interval: that of the mean.
+    """
+
+    request_rate: float | None
+    concurrency: int | None
+    gamma: int | str
+    running_mean: float
+    tpot_s: Percentiles
+    ttft_s: Percentiles | None
+    e2e_s: Percentiles | None
+    output_tokens_per_s: float
+    requests_per_s: float
+    saturation_rate: float
+    slo_share: float | None
+    kv_share: float
+    replicas: int | None
+    tpot_interval: tuple[float, float] | None
+    tokens_per_iteration: float
+    warnings: tuple[str, ...]
+
+
+def flat(row: TrafficRow) -> dict[str, Any]:
+    cells: dict[str, Any] = {}
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.name in ("tpot_s", "ttft_s", "e2e_s"):
+            cells |= {f"{field.name}_{f.name}": getattr(value, f.name, None) for f in fields(Percentiles)}
+        elif field.name == "tpot_interval":
+            low, high = (None, None) if value is None else value
+            cells |= {"tpot_low_s": low, "tpot_high_s": high}
+        else:
+            cells[field.name] = "; ".join(value) if field.name == "warnings" else value
+    return cells
+
+
+def rows_of(question: TrafficQuery, scenario: Scenario, gamma: Any, steps: StepTimes, loads: Array) -> list[TrafficRow]:
+    spread, limits = float(question.acceptance_std), question.limits
+    load = question.load(loads)
+    if not steps.seats:
+        return [_nothing_fits(question, gamma, steps, value) for value in loads]
+    served = serve(steps, load, limits, spread)
+    low, high = _interval(question, scenario, steps, served, load)
+    shares = _slo_share(question.limits_s, served) if question.limits_s else None
+    replicas = [_replicas(question, steps, served, float(value)) for value in loads]
+    tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
+    rows = []
+    for i, value in enumerate(loads.tolist()):
+        over = bool(served.saturated[i])
+        rows.append(
+            TrafficRow(
+                request_rate=value if question.opens else None,
+                concurrency=None if question.opens else int(value),
+                gamma=gamma,
+                running_mean=float(served.running[i]),
+                tpot_s=tpot[i],
+                ttft_s=None if over else ttft[i],
+                e2e_s=None if over else e2e[i],
+                output_tokens_per_s=float(served.requests_per_s[i]) * question.lengths.output_mean,
+                requests_per_s=float(served.requests_per_s[i]),
+                saturation_rate=served.saturation_rate,
+                slo_share=None if shares is None else 0.0 if over else float(shares[i]),
+                kv_share=float(served.kv_share[i]),
+                replicas=replicas[i],
+                tpot_interval=None if low is None else (float(low[i]), float(high[i])),
+                tokens_per_iteration=steps.tokens_per_iteration,
+                warnings=_warnings(question, served, i, replicas[i]),
+            )
+        )
+    return rows
+
+
+def _percentiles(moments: Moments) -> list[Percentiles]:
+    columns = (np.asarray(moments.mean), *(moments.quantile(share) for share in (0.5, 0.9, 0.99)))
+    return [Percentiles(*map(float, row)) for row in zip(*columns, strict=True)]
+
+
+def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: float) -> TrafficRow:
+    """A row of a server on which not one request fits; its TPOT would be that of one alone."""
+    alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
+    told = "not one request fits in the memory beside the weights: more devices (--tp), or smaller formats"
+    return TrafficRow(
+        request_rate=value if question.opens else None,
+        concurrency=None if question.opens else int(value),
+        gamma=gamma,
+        running_mean=0.0,
+        tpot_s=Percentiles(alone, alone, alone, alone),
+        ttft_s=None,
+        e2e_s=None,
+        output_tokens_per_s=0.0,
+        requests_per_s=0.0,
+        saturation_rate=0.0,
+        slo_share=0.0 if question.limits_s else None,
+        kv_share=0.0,
+        replicas=None,
+        tpot_interval=None,
+        tokens_per_iteration=steps.tokens_per_iteration,
+        warnings=(told,),
+    )
+
+
+def _interval(
+    question: TrafficQuery, scenario: Scenario, steps: StepTimes, served: Served, load: Load
+) -> tuple[Any, Any]:
+    """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
+    context, n = question.lengths.context, max(round(float(np.median(served.running))), 1)
+    step = step_log_error(scenario, scenario.target_step(n, context))  # type: ignore[arg-type]  # of single numbers
+    batch = np.asarray(float(n))
+    ratio = log_error(scenario, batch, np.asarray(context), np.array([steps.gamma])) if steps.gamma else np.zeros(1)
+    if step is None or ratio is None:
+        return None, None
+    off = math.hypot(float(np.max(step)), float(ratio[..., 0]), request_constants().errors["tpot"].log_rms)
+    ends = [mean_tpot_s(steps.scaled(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
+    return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
+
+
+def _slo_share(slo: dict[str, float], served: Served) -> Array:
+    """Requests within every limit: the first token's and the others' times are taken as independent."""
+    share = np.ones(served.running.shape)
+    for name, limit in slo.items():
+        if name != "e2e":
+            share = share * getattr(served, name).below(limit)
+    return np.minimum(share, served.e2e.below(slo["e2e"])) if "e2e" in slo else share
+
+
+def _replicas(question: TrafficQuery, steps: StepTimes, served: Served, rate: float) -> int | None:
+    """Replicas among which an open loop's rate is spread so that none is saturated, and the SLO is met."""
+    if not question.opens:
+        return None
+    least = max(math.ceil(rate / served.saturation_rate * (1 + 1e-9)), 1)
+    if not question.limits_s:
+        return least
+    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), 64)))
+    for _ in range(3):
+        split = serve(steps, question.load(rate / tried), question.limits, float(question.acceptance_std))
+        fine = (_slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
+        if not fine.any():
+            return None
+        first = int(np.argmax(fine))
+        if not first or tried[first] - tried[first - 1] <= 1:
+            return int(tried[first])
+        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], 64)))
+    return int(tried[first])
+
+
+def _warnings(question: TrafficQuery, served: Served, at: int, replicas: int | None) -> tuple[str, ...]:
+    told = []
+    if served.saturated[at]:
+        number = "" if replicas is None else f": {replicas} replicas"
+        told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
+    elif question.opens and served.requests_per_s[at] > 0.9 * served.saturation_rate:
+        told.append("above 90 % of saturation: believe the replay (--replay) rather than this mean")
+    if served.metastable[at]:
+        told.append("two running batches are possible at this rate: a burst may leave the server in the slower one")
+    if question.limits_s and replicas is None and question.opens:
+        told.append(f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length")
+    return tuple(told)

@@ -1,0 +1,101 @@
+"""``perfmodel traffic``: what a request rate meets on a server, with and without a draft."""
+
+from perfmodel.answers.text import NONE, devices, seconds
+from perfmodel.answers.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
+from perfmodel.answers.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
+from perfmodel.cli.options import App, Json, takes
+from perfmodel.cli.output import Column, say, show, table, warn, warn_where
+from perfmodel.cli.panel import calibration
+
+app = App()
+COLUMNS = (
+    "load",
+    "draft tokens",
+    "running",
+    "TTFT",
+    Column("p99"),
+    "TPOT",
+    Column("p50", spare=3),
+    Column("p90", spare=2),
+    Column("p99"),
+    Column("e2e", spare=1),
+    "tokens/s",
+    "in SLO",
+    "KV",
+    "replicas",
+)
+
+
+@app.command("traffic")
+@takes(TrafficQuery)
+def command(question: TrafficQuery, json: Json = False) -> None:
+    """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many replicas?
+
+    Rates are of one replica. Baseline decoding (0 draft tokens) is always among the answers.
+    """
+    show(traffic(question), json, _print)
+
+
+def _print(a: Traffic) -> None:
+    said = f", drafted by {a.draft} ({a.draft_kv.partition(',')[0]} KV)" if a.drafts else ""
+    say(f"{a.model} on {devices(a.hardware, a.tp)}{said}", "bold")
+    table([*COLUMNS], [_cells(row) for row in a.rows])
+    if a.replay is not None:
+        say("replayed, request by request")
+        table([*COLUMNS], [_cells(row) for row in a.replay])
+    say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
+    for limits in a.drafts:
+        say(_limits(limits, a.rows[0].concurrency is not None))
+    for verdict in a.verdicts:
+        say(_verdict(verdict), "bold")
+    say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
+    warn(a.warnings)
+    warn_where([(f"{_load(row)}, {row.gamma} draft tokens", row.warnings) for row in a.rows])
+
+
+def _cells(row: TrafficRow) -> tuple[str, ...]:
+    share = "" if row.slo_share is None else f"{row.slo_share:.0%}"
+    return (
+        _load(row),
+        str(row.gamma),
+        f"{row.running_mean:.1f}",
+        _time(row.ttft_s, "mean"),
+        _time(row.ttft_s, "p99"),
+        *(_time(row.tpot_s, name) for name in ("mean", "p50", "p90", "p99")),
+        _time(row.e2e_s, "mean"),
+        f"{row.output_tokens_per_s:,.0f}",
+        share,
+        f"{row.kv_share:.0%}",
+        "" if row.concurrency is not None else NONE if row.replicas is None else str(row.replicas),
+    )
+
+
+def _load(row: TrafficRow) -> str:
+    return f"{row.request_rate:.4g}/s" if row.concurrency is None else f"{row.concurrency} clients"
+
+
+def _time(times: Percentiles | None, name: str) -> str:
+    return "no end" if times is None else seconds(getattr(times, name))
+
+
+def _limits(limits: DraftLimits, closed: bool) -> str:
+    which = "the table" if limits.gamma == TABLE else f"{limits.gamma} draft tokens"
+    if limits.break_even_alpha is not None:
+        alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
+        return f"{which}: as fast as the baseline at an acceptance of {alphas}"
+    said = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
+    if limits.stops_paying_at is None:
+        said += ", never slower than the baseline below that"
+    else:
+        unit = "clients" if closed else "requests/s"
+        said += f", no faster than the baseline from {limits.stops_paying_at:.3g} {unit} on"
+    for low, high, tokens in limits.table or ():
+        said += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
+    return said
+
+
+def _verdict(verdict: TrafficVerdict) -> str:
+    if verdict.dollars_per_million_tokens is None:
+        return verdict.reason
+    return f"{verdict.reason}, {verdict.dollars_per_million_tokens:.3g} dollars per million output tokens"

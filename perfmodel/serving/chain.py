@@ -1,0 +1,114 @@
+"""How many requests decode at once under a rate: a birth-death chain with bunched births, and the rate where it ends.
+
+With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n is, and
+each adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that of single births pi(n) is the product of
+rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly 1979). Above the most
+seats the chain goes on at mu(seats): requests that wait for room.
+
+While prompts are read nothing decodes, and more requests arrive: on a clock of decoding alone they come in bunches, a
+branching process whose variance over its mean tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes 1974).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.serving.load import Lengths, Limits
+from perfmodel.serving.steps import StepTimes
+
+NEGLIGIBLE, TINY = 1e-9, 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Over ``[rate, n]`` for n = 0 ... seats: `share` of time, requests that wait for room among those at the last n.
+
+    running, waiting: mean requests that decode, and that wait for room. full: share of time without room. pass_s:
+    seconds of a pass at n from 1, prompts included. saturated: more arrives than can leave.
+    metastable: with all seats taken less would leave than arrives.
+    """
+
+    share: Array
+    running: Array
+    waiting: Array
+    full: Array
+    pass_s: Array
+    saturated: NDArray[np.bool_]
+    metastable: NDArray[np.bool_]
+
+
+def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
+    """Largest rate that can be served, requests per second, and the n where that is: 0 where not one request fits.
+
+    The maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)), as far as the prompts that such a rate brings fit in the
+    token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P a pass.
+    """
+    if not steps.seats:
+        return 0.0, 0
+    n, gained = steps.batches, steps.tokens_per_iteration
+    rate = 1.0 / (lengths.decoded * steps.decode_s / (n * gained) + steps.prompt_s)
+    prompts = n * gained / lengths.decoded
+    rate = np.where(prompts <= prompts_per_pass(steps, lengths, limits, n), rate, 0.0)
+    if not rate.any():  # one request that decodes already ends sooner than a prompt is read
+        room = float(prompts_per_pass(steps, lengths, limits, n[:1])[0])
+        return float(1.0 / (steps.decode_s[0] / room + steps.prompt_s[0])), 1
+    return float(rate.max()), int(np.argmax(rate)) + 1
+
+
+def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:
+    """Prompts that the token budget of a pass takes beside a decoding batch."""
+    left = limits.max_num_batched_tokens - np.asarray(batch) * (steps.gamma + 1.0)
+    return np.maximum(left, 1.0) / lengths.input_mean
+
+
+def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float = 1.0) -> Occupancy:
+    """The chain at each rate; `most` is the rate from which on it is saturated, where all seats are taken."""
+    rate = np.asarray(rate, float)[:, None]
+    saturated = rate[:, 0] >= most
+    kept = np.where(saturated[:, None], most * (1 - 1e-9), rate)
+    prompts = np.clip(kept * steps.prompt_s, 0.0, 1 - 1e-9)
+    pass_s = steps.decode_s / (1.0 - prompts)
+    load = kept * lengths.decoded * pass_s / (steps.batches * steps.tokens_per_iteration)
+    index = _bunching(steps, lengths, prompts[:, :1], pass_s[:, :1], burstiness)
+    share, _ = _stationary(load, index)
+    last = load[:, -1]
+    # a queue for room is served in order, and there half of what a bunch brings is served before the other half comes
+    full, waiting = np.zeros_like(last), np.zeros_like(last)
+    crowded = share[:, -1] > NEGLIGIBLE
+    if crowded.any():
+        lined_up, tail = _stationary(load[crowded], (index[crowded] + 1.0) / 2.0)
+        full[crowded], waiting[crowded] = lined_up[:, -1], tail
+    n = np.arange(share.shape[1])
+    if saturated.any():
+        share[saturated] = n == n[-1]
+        waiting = np.where(saturated, 0.0, waiting)  # without end, and not waited for here
+    return Occupancy(share, share @ n, waiting, full, pass_s, saturated, ~saturated & (last >= 1))
+
+
+def _bunching(steps: StepTimes, lengths: Lengths, prompts: Array, pass_s: Array, burstiness: float) -> Array:
+    """Variance over mean of the arrivals, on a clock of decoding, while a request decodes."""
+    stay = lengths.decoded * pass_s / steps.tokens_per_iteration / (steps.prompt_s[0] + TINY) * (1.0 - prompts)
+    lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)  # what of a bunch of prompts falls into the same stay
+    return 1.0 + np.maximum((1.0 / (burstiness * (1.0 - prompts) ** 2) - 1.0) * lasting, -0.9)
+
+
+def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
+    """Share of time at n = 0 ... seats, and how many wait for room, where requests come in geometric bunches.
+
+    The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), m the mean bunch, or what
+    acts like it. Beyond the last seat weights fall by a constant factor; where they would rise, two loads of one rate
+    are possible, and the lower one is told.
+    """
+    slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)  # mu(n-1) / mu(n), and mu(0) = 0
+    ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
+    weight = np.concatenate([np.zeros_like(index), np.cumsum(np.log(ratio), 1)], 1)
+    weight = np.exp(weight - weight.max(1, keepdims=True))
+    beyond = (load[:, -1] + index[:, 0] - 1.0) / index[:, 0]
+    beyond = np.where(beyond < 1, beyond, 0.0)
+    tail = weight[:, -1] * beyond / (1 - beyond)
+    total = weight.sum(1) + tail
+    share = weight / total[:, None]
+    share[:, -1] += tail / total
+    return share, tail / total / (1 - beyond)

@@ -1,0 +1,211 @@
+"""The server's answer in closed form: running batch, throughput and latencies over any number of loads at once.
+
+Open loop: the chain of `perfmodel.serving.chain`. Closed loop: C clients, each decoding in a share f of the passes, see
+(C - 1) f others decode and their prompts arrive, so that
+
+    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
+
+(the arrival theorem of Reiser and Lavenberg 1980: a client sees the system of C - 1).
+"""
+
+from dataclasses import dataclass, fields
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.serving.chain import capacity, occupancy, prompts_per_pass
+from perfmodel.serving.latency import FULL, as_passes_end, at_any_time, backlog, first_token, per_token, whole_passes
+from perfmodel.serving.load import Lengths, Limits, Load
+from perfmodel.serving.moments import Moments, mixed, sometimes
+from perfmodel.serving.steps import StepTimes
+
+BLOCK = 512
+"""Loads answered at once: memory stays flat beside the result."""
+HALVINGS = 24
+REGULAR = 1.0 / 6.0
+"""Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Over ``[load]``. Times in seconds, of requests; saturated: more arrives than is served, and TTFT has no end.
+
+    running: requests that decode, mean over time. kv_share: of the KV room. share: of time by n, over ``[load, n]``.
+    metastable: at this rate a batch above the one told would hold itself up.
+    """
+
+    running: Array
+    requests_per_s: Array
+    saturated: NDArray[np.bool_]
+    kv_share: Array
+    ttft: Moments
+    tpot: Moments
+    e2e: Moments
+    saturation_rate: float
+    share: Array
+    metastable: NDArray[np.bool_]
+
+
+def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> Served:
+    """Answer every load at one draft length. spread: standard deviation of acceptance between requests."""
+    given = np.atleast_1d(np.asarray(load.rate if load.clients is None else load.clients, float))
+    answer = _open if load.clients is None else _closed
+    parts = [answer(steps, load, limits, spread, given[at : at + BLOCK]) for at in range(0, given.size, BLOCK)]
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
+    """The mean of `Served.tpot` alone, at every load."""
+    lengths = load.lengths
+    if load.clients is not None:
+        clients = np.minimum(np.atleast_1d(np.asarray(load.clients, float)), float(steps.seats))
+        return _cycle(steps, lengths, limits, clients)[0] / lengths.decoded
+    rate = np.atleast_1d(np.asarray(load.rate, float))
+    most, at = capacity(steps, lengths, limits)
+    o = occupancy(steps, lengths, rate, most, load.burstiness)
+    running = o.running + _queued_behind(steps, np.minimum(rate, most))
+    return np.where(o.saturated, at, running) / np.minimum(rate, most) / lengths.decoded
+
+
+def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> Served:
+    lengths = load.lengths
+    most, at = capacity(steps, lengths, limits)
+    o = occupancy(steps, lengths, rate, most, load.burstiness)
+    served = np.minimum(rate, most)
+    n, share = _coarse(o.share)
+    burst = (1.0 + 1.0 / load.burstiness) / 2.0  # Allen and Cunneen: waiting grows with the variance of gaps
+    per_pass = prompts_per_pass(steps, lengths, limits, n)
+    meeting = at_any_time(steps, lengths, n, served * burst, share, per_pass)
+    ttft = first_token(steps, lengths, n, share, per_pass, meeting)
+    room, chance = o.waiting / served * burst, np.clip(o.full, 1e-12, 1.0)
+    ttft = ttft + sometimes(np.where(room > 0, chance, 0.0), room / chance)
+    running = np.where(o.saturated, float(at), o.running + _queued_behind(steps, served))
+    mean = running / served / lengths.decoded
+    busy = o.share[:, 1:] * steps.batches  # as a request sees it: by the requests that are there
+    busy = busy / np.maximum(busy.sum(1, keepdims=True), 1e-300)
+    typical = np.sum(busy * o.pass_s, 1)
+    batch = mixed(busy, Moments(o.pass_s / np.maximum(typical, 1e-300)[:, None]))
+    met = served * mean * lengths.decoded
+    bunch = burst / (1.0 - np.minimum(served * steps.prompt_s[0], FULL)) ** 2
+    prompts = Moments(met, met * bunch, met)
+    tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(np.maximum(running, 1.0)), batch, spread)
+    return _served(steps, lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
+
+
+def _queued_behind(steps: StepTimes, rate: Array) -> Array:
+    """Requests that wait, having their first token, for prompts that came while their own was read."""
+    prompt = steps.prompt_s[0]
+    load = np.minimum(rate * prompt, FULL)
+    own_pass = prompt * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has: its own and others
+    return rate * load * own_pass / (1.0 - load)
+
+
+def _coarse(share: Array) -> tuple[Array, Array]:
+    """Fewer batches, close together where they are small, and the time at each: sums over n are kept for lines in n."""
+    n, nearer = _nodes(share.shape[1])
+    return n, share @ nearer
+
+
+@cache
+def _nodes(states: int) -> tuple[Array, Array]:
+    n = np.unique(np.round(np.concatenate([np.arange(min(states, 9)), np.geomspace(8, max(states - 1, 8), 28)])))
+    n = n[n < states]
+    at = np.arange(states, dtype=float)
+    return n, np.stack([np.interp(at, n, row) for row in np.eye(n.size)], 1)
+
+
+def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> Served:
+    lengths = load.lengths
+    most, _ = capacity(steps, lengths, limits)
+    inside = np.minimum(clients, float(steps.seats))
+    decoding, ttft, others = _cycle(steps, lengths, limits, inside)
+    served = inside / (decoding + ttft.mean)
+    room = (clients - inside) / served
+    ttft = ttft + Moments(room, np.square(0.1 * room))
+    mean = decoding / lengths.decoded
+    prompts = Moments(others, REGULAR * others)
+    tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(1.0 + others), Moments(1.0), spread)
+    n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
+    running = served * decoding
+    near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
+    return _served(steps, lengths, running, served, no, ttft, tpot, most, near, no)
+
+
+def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
+    """The share of passes in which a client decodes, found by search."""
+    decoding = lengths.decoded / steps.tokens_per_iteration
+    low, high = np.zeros_like(clients), np.ones_like(clients)
+    for _ in range(HALVINGS):
+        share = (low + high) / 2.0
+        others, per_pass = (clients - 1.0) * share, prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share)
+        alone, ends = (1.0 - share) ** (clients - 1.0), others / decoding
+        queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
+        waited = (1.0 - alone) * (1.0 + steps.passes_ahead)
+        over = share * (decoding + waited + queued + whole_passes(1.0 / per_pass, lengths.input_cv)) > decoding
+        high, low = np.where(over, share, high), np.where(over, low, share)
+    return (low + high) / 2.0
+
+
+def _cycle(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> tuple[Array, Moments, Array]:
+    """Seconds that a client decodes, its time to the first token, and how many others decode meanwhile."""
+    share = _decoding_share(steps, lengths, limits, clients)
+    others = (clients - 1.0) * share
+    batch = 1.0 + others
+    ends = others * steps.tokens_per_iteration / lengths.decoded  # others that end in a pass, each followed by a prompt
+    pass_s = steps.decode_at(batch) + ends * steps.prompt_at(batch)
+    decoding = lengths.decoded * pass_s / steps.tokens_per_iteration
+    alone = (1.0 - share) ** (clients - 1.0)  # no one else decodes
+    seen = np.stack([alone, 1.0 - alone], -1)
+    around = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)
+    per_pass = prompts_per_pass(steps, lengths, limits, around)
+    meeting = as_passes_end(steps, around, ends, per_pass)
+    return decoding, first_token(steps, lengths, around, seen, per_pass, meeting), others
+
+
+def _served(
+    steps: StepTimes,
+    lengths: Lengths,
+    running: Array,
+    served: Array,
+    saturated: NDArray[np.bool_],
+    ttft: Moments,
+    tpot: Moments,
+    most: float,
+    share: Array,
+    metastable: NDArray[np.bool_],
+) -> Served:
+    mean, variance = lengths.decoded, lengths.output_std**2
+    # a product of two independent times: tokens and seconds of each
+    e2e = Moments(
+        mean * tpot.mean, mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance), mean**3 * tpot.third
+    )
+    return Served(
+        running,
+        served,
+        saturated,
+        np.minimum(running * steps.kv_share, 1.0),
+        ttft,
+        tpot,
+        ttft + e2e,
+        most,
+        share,
+        metastable,
+    )
+
+
+def _joined(parts: list[Served]) -> Served:
+    def whole(name: str) -> object:
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], Moments):
+            sizes = [part.running.shape for part in parts]
+            return Moments(
+                *(
+                    np.concatenate([np.broadcast_to(getattr(v, f.name), s) for v, s in zip(values, sizes, strict=True)])
+                    for f in fields(Moments)
+                )
+            )
+        return values[0] if isinstance(values[0], float) else np.concatenate(values)
+
+    return Served(*(whole(f.name) for f in fields(Served)))  # type: ignore[arg-type]

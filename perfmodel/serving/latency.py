@@ -1,0 +1,167 @@
+"""When a request's tokens come: the first, all others, and the last, as moments of what a request meets on its way.
+
+    TTFT  own time + rest of the running pass + passes handed out ahead + other prompts + its own passes + room
+    TPOT  (passes of its output, prompts met among them) / (D - 1)
+
+Prompts queue as in an M/G/1 queue whose server goes on vacation for a decoding pass (Doshi 1986). A pass takes m
+prompts: for large m all that arrived during a pass ride in the next one (gated); for m = 1 they are served one by one.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.serving.load import Lengths
+from perfmodel.serving.moments import Moments, mixed, sometimes, uniform
+from perfmodel.serving.steps import StepTimes
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+
+SLOWED = 0.85
+"""Variance of the batch's mean over a request's stay, over the batch's own: it changes as slowly as requests do."""
+BETA_STEPS = 400
+FULL = 0.98
+"""Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What a request that arrives finds, over ``[load, n]``, in seconds.
+
+    wait: until the next pass begins. others: prompts before its own and beside it. pass_s: a mean pass.
+    """
+
+    wait: Moments
+    others: Moments
+    pass_s: Array
+
+
+def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array) -> Meeting:
+    """Poisson arrivals: the rest of a running pass, and the long passes are met more often than they run."""
+    rate = np.asarray(rate, float)[:, None]
+    decode, prompt = _passes(steps, batch)
+    load = np.clip(rate * prompt, 0.0, FULL)
+    pass_s = decode / (1.0 - load)
+    variance = prompt**2 * (1.0 + lengths.input_cv**2) * rate * pass_s / (1.0 - load**2)
+    met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
+    together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
+    service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass  # its share of the passes it rides in
+    busy = np.clip(np.sum(seen * rate * service, -1, keepdims=True), 1e-9, FULL)
+    queue = service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - busy))
+    alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
+    # one by one, the prompt in the running pass is part of the queue, and what is left is a pass of decoding
+    wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)
+    return Meeting(wait, sometimes(busy, alone * queue + (1.0 - alone) * together / busy), pass_s)
+
+
+def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) -> Meeting:
+    """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then begins.
+
+    ends: others that do so after the same pass. Half of them are before, and the other half beside as far as there is
+    room in the pass; a prompt that does not fit beside another takes one pass more.
+    """
+    decode, prompt = _passes(steps, batch)
+    ends = ends[:, None]
+    pass_s = np.where(batch > 0, decode + ends * prompt, 0.0)
+    wait = Moments(pass_s, np.where(batch > 0, ends * prompt**2, 0.0))
+    beside = np.clip(per_pass - 1.0, 0.0, 1.0)
+    more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
+    return Meeting(
+        wait, _prompts((ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass), prompt), pass_s
+    )
+
+
+def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting) -> Moments:
+    """Time to the first token of requests that find `batch` others decoding with probability `seen`, room apart.
+
+    batch, per_pass: over ``[n]`` or ``[load, n]``, n from 0; per_pass: prompts that fit in a pass.
+    """
+    decode, prompt = _passes(steps, batch)
+    own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
+    ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
+    own_passes = Moments(
+        whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt,
+        (lengths.input_cv * prompt) ** 2,
+        0.0,
+        steps.own_s + 0.5 * prompt,
+    )
+    return mixed(seen, m.wait + ahead + m.others + own_passes)
+
+
+def backlog(ends: Array, per_pass: Array) -> Array:
+    """How much longer a prompt of a closed loop queues because earlier passes left prompts over, 1 or more."""
+    busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
+    return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))
+
+
+def _prompts(seconds: Array, prompt: Array) -> Moments:
+    """A Poisson number of prompts that take so long together on average."""
+    return Moments(seconds, seconds * prompt, seconds * prompt**2)
+
+
+def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
+    """Seconds of a decoding pass, 0 without a batch, and of a prompt in it."""
+    running = np.maximum(batch, 1.0)
+    return np.where(batch > 0, steps.decode_at(running), 0.0), steps.prompt_at(running)
+
+
+def whole_passes(mean: Array, cv: float) -> Array:
+    """Expected number of passes, rounded up, of prompts that take a uniform number with this mean and variation."""
+    half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
+
+    def area(x: Array) -> Array:
+        """Integral of the rounded-up number from 0."""
+        whole = np.ceil(x)
+        return whole * x - whole * (whole - 1.0) / 2.0
+
+    return (area(mean + half) - area(np.maximum(mean - half, 0.0))) / (half + np.minimum(half, mean))
+
+
+def per_token(
+    steps: StepTimes, lengths: Lengths, mean: Array, prompts: Moments, prompt_s: Array, batch: Moments, spread: float
+) -> Moments:
+    """Time per output token over the requests, around its `mean`.
+
+    What differs: acceptance (`spread`, its standard deviation between requests), how an output's iterations turn out,
+    how many prompts of others it meets, and the batch (its pass over the mean one, as requests see it).
+    """
+    between, skew, within = _gain_spread(steps.gamma, round(steps.tokens_per_iteration, 9), spread)
+    chance = within / lengths.decoded
+    share = np.minimum(prompt_s / np.maximum(mean * lengths.decoded, 1e-12), 1.0)
+    met = share**2 * (prompts.variance + prompts.mean * lengths.input_cv**2)
+    load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))  # many arrivals make both, together
+    variance = between + chance + load**2
+    third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third
+    return Moments(mean, mean**2 * variance, mean**3 * third, 0.0)
+
+
+@cache
+def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float, float]:
+    """Of 1/Omega over requests: variance and third moment over mean powers; and the variance of an iteration's gain.
+
+    The last is over the mean gain, so that it is the squared deviation of one token's iterations. Acceptance is
+    Beta-distributed with the constant that gains `gained`, and 1/E[1/Omega] stays that: engines count iterations.
+    """
+    if gamma == 0 or not gained > 1:
+        return 0.0, 0.0, 0.0
+    alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
+    position = np.arange(gamma + 1.0)
+    survival = alpha**position
+    within = float(np.sum((2.0 * position + 1.0) * survival) - gained**2) / gained
+    concentration = alpha * (1.0 - alpha) / spread**2 - 1.0 if spread > 0 else np.inf
+    if not np.isfinite(concentration) or alpha in (0.0, 1.0):
+        return 0.0, 0.0, within
+    concentration = max(concentration, 0.2)
+    nodes, weights = _beta(alpha * concentration, (1.0 - alpha) * concentration)
+    inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
+    off = inverse / (weights @ inverse) - 1.0
+    return float(weights @ off**2), float(weights @ off**3), within
+
+
+def _beta(a: float, b: float) -> tuple[Array, Array]:
+    """Values of a Beta distribution and their weights: even steps of theta, where the value is its sine squared."""
+    theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
+    density = (2.0 * a - 1.0) * np.log(np.sin(theta)) + (2.0 * b - 1.0) * np.log(np.cos(theta))
+    weights = np.exp(density - density.max())
+    return np.sin(theta) ** 2, weights / weights.sum()

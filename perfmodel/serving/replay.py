@@ -1,0 +1,305 @@
+"""A discrete-event model of a continuous-batching server, pass by pass: what the closed form is checked against.
+
+First come, first served; every pass runs all decoding requests and fills what is left of its token budget with prompts;
+requests enter while there are seats and KV room, and the youngest is preempted (its tokens computed again) when caches
+outgrow the room, as vLLM does. A request's iterations are drawn beforehand, token by token, from an acceptance of its
+own; passes between two events are taken at once, so that ten thousand requests take about a second.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.serving.load import Lengths, Limits
+from perfmodel.serving.steps import StepTimes
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+
+DRAWN_AT_ONCE = 2_000_000
+"""Iterations whose gains are drawn together: memory stays flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Requests in the order of arrival: seconds, prompt and output tokens. In a closed loop `at_s` is not read."""
+
+    at_s: Array
+    input_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What every request met, in the order of arrival, and the server: seconds; `running` is a mean over time."""
+
+    ttft_s: Array
+    tpot_s: Array
+    e2e_s: Array
+    output_tokens: NDArray[np.int64]
+    running: float
+    duration_s: float
+    preemptions: int
+
+    def inside(self, share: float) -> "Replayed":
+        """Without this share of the requests at either end, which meet a server that fills or empties."""
+        cut = int(share * self.ttft_s.size)
+        kept = slice(cut, self.ttft_s.size - cut)
+        return Replayed(
+            self.ttft_s[kept],
+            self.tpot_s[kept],
+            self.e2e_s[kept],
+            self.output_tokens[kept],
+            self.running,
+            self.duration_s,
+            self.preemptions,
+        )
+
+
+def arrivals(
+    lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0
+) -> Arrivals:
+    """Requests of drawn lengths (uniform of the given mean and deviation), with gamma-distributed gaps at a rate."""
+    draw = np.random.default_rng(seed)
+    gaps = np.zeros(count)
+    if rate is not None:
+        gaps = draw.gamma(burstiness, 1.0, count)
+        gaps *= count / rate / gaps.sum()  # exactly this rate, as far as it can be told from so many requests
+    return Arrivals(
+        start + np.cumsum(gaps),
+        _lengths(draw, lengths.input_mean, lengths.input_std, count),
+        _lengths(draw, lengths.output_mean, lengths.output_std, count),
+    )
+
+
+def _lengths(draw: np.random.Generator, mean: float, std: float, count: int) -> NDArray[np.int64]:
+    half = min(np.sqrt(3.0) * std, mean - 1.0)
+    tokens = np.floor(draw.uniform(mean - half, mean + half, count) + draw.uniform(0.0, 1.0, count))
+    return np.maximum(tokens, 1).astype(np.int64)
+
+
+def replay(
+    steps: StepTimes,
+    lengths: Lengths,
+    limits: Limits,
+    requests: Arrivals,
+    clients: int | None = None,
+    spread: float = 0.0,
+    seed: int = 0,
+) -> Replayed:
+    """Serve all requests; clients: so many send one each at the start, and the next when theirs is answered.
+
+    lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens.
+    """
+    return _Server(steps, lengths, limits, requests, clients, spread, seed).run()
+
+
+def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
+    """Passes that each request decodes for: drawn gains are added up until its tokens are there."""
+    gained, gamma = steps.tokens_per_iteration, steps.gamma
+    if gamma == 0 or gained <= 1:
+        return decoded
+    draw = np.random.default_rng([seed, 1])
+    alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
+    own = np.full(decoded.size, alpha)
+    concentration = alpha * (1.0 - alpha) / spread**2 - 1.0 if spread > 0 and 0 < alpha < 1 else np.inf
+    if np.isfinite(concentration):
+        concentration = max(concentration, 0.2)
+        own = draw.beta(alpha * concentration, (1.0 - alpha) * concentration, decoded.size)
+        inverse = 1.0 / (own[:, None] ** np.arange(gamma + 1.0)).sum(1)
+        # engines count iterations: requests are drawn so that 1 / E[1/Omega] stays `gained`
+        wanted = inverse * (1.0 / gained) / inverse.mean()
+        own = np.asarray(alpha_from_tokens_per_iteration(np.clip(1.0 / wanted, 1.0, gamma + 1.0), float(gamma)))
+    needed = np.zeros(decoded.size, np.int64)
+    block = max(int(DRAWN_AT_ONCE // max(decoded.max(initial=1), 1)), 1)
+    for at in range(0, decoded.size, block):
+        part = slice(at, at + block)
+        share, tokens = own[part, None], decoded[part]
+        with np.errstate(divide="ignore"):
+            runs = np.log(draw.random((tokens.size, int(tokens.max(initial=1)))).clip(1e-300)) / np.log(share)
+        total = np.cumsum(1.0 + np.minimum(np.floor(runs), gamma), 1)
+        needed[part] = 1 + (total < tokens[:, None]).sum(1)
+    return needed
+
+
+class _Server:
+    """The state of a replay; times in seconds, caches in tokens."""
+
+    def __init__(
+        self,
+        steps: StepTimes,
+        lengths: Lengths,
+        limits: Limits,
+        requests: Arrivals,
+        clients: int | None,
+        spread: float,
+        seed: int,
+    ) -> None:
+        count = requests.at_s.size
+        self.steps, self.limits, self.clients = steps, limits, clients
+        self.decode_s: list[float] = [float(steps.decode_s[0]), *map(float, steps.decode_s)]
+        self.token_s: list[float] = [float(steps.prompt_s[0]), *map(float, steps.prompt_s)]
+        self.token_s = [seconds / lengths.input_mean for seconds in self.token_s]
+        self.last = len(self.decode_s) - 1
+        self.room = lengths.context / steps.kv_share
+        self.prompts, self.outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
+        self.wanted = requests.output_tokens
+        decoded = np.maximum(requests.output_tokens - 1, 0)
+        self.passes = iterations(steps, decoded, spread, seed).tolist()
+        self.growth = [tokens / max(n, 1) for tokens, n in zip(decoded.tolist(), self.passes, strict=True)]
+        self.sent = (requests.at_s + steps.own_s).tolist() if clients is None else [0.0] * count
+        self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
+        self.first, self.ended = [0.0] * count, [0.0] * count
+        self.time, self.number, self.next = 0.0, 0, 0
+        self.waiting: deque[tuple[int, int]] = deque()  # (request, pass from which on it may be taken)
+        self.reading: deque[int] = deque()
+        self.left = dict[int, int]()  # prompt tokens to read
+        self.ends: list[tuple[int, int, int]] = []  # (pass, request, which of its stays)
+        self.stay = [0] * count
+        self.young: list[int] = []
+        self.running, self.cached, self.grows = 0, 0.0, 0.0
+        self.decoding_s, self.preemptions, self.done = 0.0, 0, 0
+
+    def run(self) -> Replayed:
+        """All requests, to the last token."""
+        count = len(self.prompts)
+        for _ in range(min(self.clients or 0, count)):
+            self._send(0.0)
+        while self.done < count:
+            self._arrive()
+            if not (self.running or self.reading or self.waiting):
+                self.time = self.sent[self.next]
+                continue
+            read = self._read()
+            self._pass(read, 1 if read else self._quiet())
+            self._finish()
+        sent = np.array(self.sent) - self.steps.own_s if self.clients is None else np.array(self.sent)
+        first, ended = np.array(self.first), np.array(self.ended)
+        own = 0.0 if self.clients is None else self.steps.own_s
+        outputs = self.wanted
+        return Replayed(
+            ttft_s=first - sent + own,
+            tpot_s=(ended - first) / np.maximum(outputs - 1, 1),
+            e2e_s=ended - sent + own,
+            output_tokens=outputs,
+            running=self.decoding_s / self.time,
+            duration_s=self.time,
+            preemptions=self.preemptions,
+        )
+
+    def _send(self, when: float) -> None:
+        """A client of a closed loop sends the next request; a pass that has begun does not take it any more."""
+        if self.next < len(self.sent):
+            self.sent[self.next] = when
+            late = (1 + self.late[self.next]) if self.running else 0
+            self.waiting.append((self.next, self.number + late))
+            self.next += 1
+
+    def _arrive(self) -> None:
+        """Requests of an open loop that came while the last pass ran."""
+        while self.clients is None and self.next < len(self.sent) and self.sent[self.next] <= self.time:
+            self.waiting.append((self.next, self.number + (self.late[self.next] if self.running else 0)))
+            self.next += 1
+
+    def _read(self) -> list[tuple[int, int]]:
+        """(request, tokens) of the prompts that the coming pass reads."""
+        budget = self.limits.max_num_batched_tokens - self.running * (self.steps.gamma + 1)
+        read = []
+        for request in self.reading:
+            if budget <= 0:
+                break
+            taken = min(budget, self.left[request])
+            read.append((request, taken))
+            budget -= taken
+        while budget > 0 and self.waiting:
+            request, since = self.waiting[0]
+            tokens = self.left.get(request, self.prompts[request])
+            taken_seats = self.running + len(self.reading)
+            full = taken_seats >= self.limits.max_num_seqs or self.cached + tokens > self.room
+            if (since > self.number and self.running) or (full and taken_seats):
+                break
+            self.waiting.popleft()
+            self.left.setdefault(request, tokens)
+            self.cached += tokens
+            self.reading.append(request)
+            read.append((request, min(budget, tokens)))
+            budget -= min(budget, tokens)
+        return read
+
+    def _quiet(self) -> int:
+        """Passes until something else than decoding happens."""
+        step = self.decode_s[min(self.running, self.last)]
+        passes = self.ends[0][0] - self.number
+        if self.clients is None and self.next < len(self.sent):
+            passes = min(passes, int((self.sent[self.next] - self.time) / step) + 1)
+        if self.waiting and self.waiting[0][1] > self.number:
+            passes = min(passes, self.waiting[0][1] - self.number)
+        if self.grows > 0:
+            passes = min(passes, int((self.room - self.cached) / self.grows) + 1)
+        return max(passes, 1)
+
+    def _pass(self, read: list[tuple[int, int]], passes: int) -> None:
+        """Run so many passes, the first of which reads prompts."""
+        n = min(self.running, self.last)
+        seconds = passes * self.decode_s[n] + sum(tokens for _, tokens in read) * self.token_s[n]
+        self.decoding_s += self.running * seconds
+        self.time += seconds
+        self.number += passes
+        self.cached += passes * self.grows
+        for request, tokens in read:
+            self.left[request] -= tokens
+            if not self.left[request]:
+                self._start(request)
+
+    def _start(self, request: int) -> None:
+        """A prompt has been read: its first token is there (unless it was preempted before), and it decodes."""
+        self.reading.popleft()
+        del self.left[request]
+        if not self.first[request]:
+            self.first[request] = self.time
+        if self.outputs[request] == 1:
+            return self._leave(request)
+        heappush(self.ends, (self.number + self.passes[request], request, self.stay[request]))
+        self.young.append(request)
+        self.running += 1
+        self.grows += self.growth[request]
+
+    def _finish(self) -> None:
+        """Requests that have all their tokens leave; the youngest goes back to wait while caches outgrow the room."""
+        while self.ends and self.ends[0][0] <= self.number:
+            _, request, stay = heappop(self.ends)
+            if stay == self.stay[request]:
+                self.running -= 1
+                self.grows -= self.growth[request]
+                self.stay[request] += 1
+                self._leave(request)
+        while self.ends and self.ends[0][2] != self.stay[self.ends[0][1]]:
+            heappop(self.ends)
+        while self.cached > self.room and self.running > 1:
+            self._preempt()
+
+    def _leave(self, request: int) -> None:
+        self.ended[request] = self.time
+        self.cached -= self.prompts[request] + self.outputs[request] - 1
+        self.done += 1
+        if self.clients is not None:
+            self._send(self.time)
+
+    def _preempt(self) -> None:
+        decoding = {request: end for end, request, stay in self.ends if stay == self.stay[request]}
+        while self.young[-1] not in decoding:
+            self.young.pop()
+        request = self.young.pop()
+        left = decoding[request] - self.number
+        gone = self.passes[request] - left
+        tokens = self.prompts[request] + round(gone * self.growth[request])
+        self.cached -= self.prompts[request] + gone * self.growth[request]
+        self.grows -= self.growth[request]
+        self.running -= 1
+        self.stay[request] += 1
+        self.preemptions += 1
+        self.prompts[request], self.passes[request] = tokens, left
+        self.outputs[request] -= round(gone * self.growth[request])
+        self.waiting.appendleft((request, self.number))

@@ -1,0 +1,57 @@
+"""What a request costs on a serving engine beside the passes of its model, from ``hardware/requests.yaml``."""
+
+import datetime
+from functools import cache
+
+from pydantic import Field
+
+from perfmodel.specs import files
+from perfmodel.specs.files import Frozen
+
+FILE = "requests.yaml"
+
+
+class RequestConstant(Frozen):
+    """One fitted number."""
+
+    value: float = Field(ge=0, allow_inf_nan=False)
+    stderr: float = Field(ge=0, allow_inf_nan=False)
+    source: str = Field(min_length=3)
+
+
+class EngineRequests(Frozen):
+    """One engine. request_s, prompt_token_s: from a request's arrival until it may be scheduled, and per prompt token.
+
+    prompt_factor: time of a prompt in a pass over what the roofline says. passes_ahead: passes that are handed to the
+    device before the one that takes a new request; the last: with a draft that is a model of its own.
+    """
+
+    request_s: RequestConstant
+    prompt_token_s: RequestConstant
+    prompt_factor: RequestConstant
+    passes_ahead: RequestConstant
+    passes_ahead_model_draft: RequestConstant
+
+
+class TrafficError(Frozen):
+    """How far the traffic model is off by itself, step times being known: rms of the logarithm."""
+
+    log_rms: float = Field(ge=0, lt=2)
+    rows: int = Field(ge=1)
+    source: str = Field(min_length=3)
+
+
+class Requests(Frozen):
+    """``hardware/requests.yaml``."""
+
+    fitted_on: tuple[str, ...]
+    date: datetime.date
+    engines: dict[str, EngineRequests]
+    errors: dict[str, TrafficError]
+
+
+@cache
+def request_constants() -> Requests:
+    """The bundled file."""
+    path = files.data_directory("") / FILE
+    return files.parse(Requests, files.read_mapping(path), str(path))

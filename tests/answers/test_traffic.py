@@ -1,0 +1,137 @@
+"""``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
+
+import json
+
+import pytest
+
+import perfmodel as pm
+
+ASK = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": "8k", "output_len": "1k", "draft": "eagle:features=3"}
+ROW = {
+    "request_rate", "concurrency", "gamma", "running_mean", "tpot_s", "ttft_s", "e2e_s", "output_tokens_per_s",
+    "requests_per_s", "saturation_rate", "slo_share", "kv_share", "replicas", "tpot_interval", "tokens_per_iteration",
+    "warnings",
+}  # fmt: skip
+
+
+def rows(**more):
+    return pm.traffic(**ASK | {"alpha": 0.6} | more).rows
+
+
+def test_the_json_contract():
+    told = json.loads(json.dumps(pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="3").as_dict(), allow_nan=False))
+    assert told["schema_version"] == 2
+    assert [set(row) for row in told["rows"]] == [ROW, ROW]
+    assert set(told["rows"][0]["ttft_s"]) == {"mean", "p50", "p90", "p99"}
+    assert [row["gamma"] for row in told["rows"]] == [0, 3]
+    assert told["rows"][0]["concurrency"] is None
+    closed = pm.traffic(**ASK, alpha=0.6, max_concurrency="4,16", gamma="1").rows
+    assert [(row.request_rate, row.concurrency, row.gamma) for row in closed] == [
+        (None, 4, 0), (None, 4, 1), (None, 16, 0), (None, 16, 1)
+    ]  # fmt: skip
+    assert all(row.replicas is None for row in closed)
+
+
+def test_little_law_and_percentiles_in_order():
+    for row in rows(request_rate="0.5,1", gamma="0,3"):
+        assert row.running_mean == pytest.approx(row.request_rate * row.tpot_s.mean * 1023, rel=1e-6)
+        for times in (row.ttft_s, row.tpot_s, row.e2e_s):
+            assert times.p50 <= times.p90 <= times.p99
+        low, high = row.tpot_interval
+        assert low < row.tpot_s.mean < high
+
+
+def test_beyond_saturation_is_an_answer():
+    baseline, drafted = rows(request_rate=6, gamma="3")
+    assert baseline.ttft_s is None
+    assert baseline.requests_per_s == baseline.saturation_rate < 6
+    assert baseline.replicas == -(-6 // baseline.saturation_rate)
+    assert f"saturated at {baseline.saturation_rate:.3g}/s: {baseline.replicas} replicas" in baseline.warnings
+    assert drafted.replicas <= baseline.replicas
+
+
+def test_replicas_meet_the_slo_and_one_fewer_does_not():
+    slo, rate = "ttft:2000,tpot:30", 6
+    needed = rows(request_rate=rate, gamma=0, slo=slo)[0].replicas
+    shares = [rows(request_rate=rate / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
+    assert shares[0] < 0.9 <= shares[1]
+
+
+def test_an_slo_that_nothing_meets_is_null_with_its_reason():
+    row = rows(request_rate=1, gamma=0, slo="tpot:1")[0]
+    assert row.slo_share == pytest.approx(0, abs=1e-3)
+    assert row.replicas is None
+    assert any("no number of replicas" in note for note in row.warnings)
+
+
+def test_unknown_acceptance_tells_the_baseline_and_what_would_break_even():
+    ask = ASK | {"model": "llama-3.3-70b", "weights": "fp8", "output_len": 300, "draft": "llama-3.2-1b"}
+    answer = pm.traffic(**ask, request_rate="0.5,1", gamma="1,3")
+    assert answer.verdict == "unknown_acceptance"
+    assert {row.gamma for row in answer.rows} == {0}
+    for limits in answer.drafts:
+        at = [pm.traffic(**ask, request_rate=r, gamma=limits.gamma, alpha=a).rows for r, a in
+              zip((0.5, 1), limits.break_even_alpha, strict=True)]  # fmt: skip
+        for baseline, drafted in at:
+            assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=1e-3)
+
+
+def test_auto_is_the_fastest_of_all_lengths():
+    for load in ({"request_rate": 1}, {"max_concurrency": 32}):
+        best = rows(**load)[-1]
+        listed = rows(**load, gamma=[0, 1, 2, 3, 4, 5])
+        assert best.tpot_s.mean <= min(row.tpot_s.mean for row in listed) * 1.01
+
+
+def test_a_table_is_no_slower_than_its_lengths():
+    told = pm.traffic(**ASK, alpha=0.6, request_rate="1,1.8", gamma="2,3,table")
+    by_gamma = {(row.request_rate, row.gamma): row.tpot_s.mean for row in told.rows}
+    for rate in (1.0, 1.8):
+        assert by_gamma[rate, "table"] <= 1.01 * min(by_gamma[rate, 2], by_gamma[rate, 3])
+    assert told.drafts[-1].table[0][0] == 1
+
+
+def test_where_not_one_request_fits():
+    row = pm.traffic("llama-3.1-70b", "h100", "8k", "1k", request_rate=1, gamma=0).rows[0]
+    assert (row.running_mean, row.saturation_rate, row.ttft_s, row.replicas) == (0, 0, None, None)
+    assert "not one request fits" in row.warnings[0]
+
+
+def test_a_replay_beside_the_closed_form():
+    told = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="3", replay=True, num_prompts=1500)
+    for row, met in zip(told.rows, told.replay, strict=True):
+        assert row.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.06)
+        assert row.ttft_s.mean == pytest.approx(met.ttft_s.mean, rel=0.15)
+
+
+def test_a_trace_is_replayed_at_its_own_rate(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,input_tokens,output_tokens\n" + "".join(f"{n},1000,50\n" for n in range(20)))
+    told = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, trace=str(trace))
+    assert told.replay[0].request_rate == pytest.approx(1.0)
+    assert told.replay[0].tpot_s.mean < told.rows[0].tpot_s.mean
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, "request_rate, max_concurrency: must be one of them"),
+        ({"request_rate": 1, "max_concurrency": 2}, "given both"),
+        ({"request_rate": 0}, "request_rate: must be a finite number above 0"),
+        ({"request_rate": "1,-2"}, "request_rate"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"request_rate": 1, "output_len": 1}, "output_len: must be a whole number from 2"),
+        ({"request_rate": 1, "input_len": "1m"}, "131072 positions"),
+        ({"request_rate": 1, "slo": "latency:3"}, "slo: must be ttft:MS"),
+        ({"request_rate": 1, "slo": "tpot:0"}, "slo"),
+        ({"request_rate": 1, "gamma": "two"}, "gamma"),
+        ({"request_rate": 1, "gamma": "1,3", "tokens_per_iteration": 1.5}, "tokens_per_iteration: needs one"),
+        ({"request_rate": 1, "alpha": 0.5, "rate": "0.5"}, "only one of them"),
+        ({"request_rate": 1, "input_std": 9000}, "input_std"),
+        ({"request_rate": 1, "context_std": 5}, "context_std"),
+        ({"request_rate": 1, "gamma": "table", "alpha": 0.5, "replay": True}, "fixed draft lengths"),
+    ],
+)
+def test_what_is_refused(more, told):
+    with pytest.raises(pm.InputError, match=told):
+        pm.traffic(**ASK | more)

@@ -1,0 +1,77 @@
+"""The birth-death chain and the saturation rate, against worked numbers and a queue with a closed form."""
+
+import numpy as np
+import pytest
+
+from perfmodel.serving.chain import capacity, occupancy
+from perfmodel.serving.load import Lengths, Limits
+from perfmodel.serving.steps import StepTimes, by_batch
+
+LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
+
+
+def server(decode_s, prompt_s=0.0, gained=1.0, gamma=0, **more) -> StepTimes:
+    """A server whose passes take these seconds by running batch."""
+    decode = np.asarray(decode_s, float)
+    return StepTimes(gamma, gained, decode, np.full(decode.size, prompt_s), decode.size, 0.01, **more)
+
+
+def test_saturation_by_hand():
+    """10 at once, 100 tokens in passes of 20 ms: 2 s of passes for 10 requests, and 0.05 s for each one's prompt."""
+    rate, batch = capacity(server([0.02] * 10, 0.05), LENGTHS, Limits())
+    assert rate == pytest.approx(1 / (100 * 0.02 / 10 + 0.05))
+    assert batch == 10
+
+
+def test_speculation_divides_the_passes_only():
+    """With 2 tokens a pass of 30 ms: 100 x 0.03 / (10 x 2) of passes, and the same prompt."""
+    rate, _ = capacity(server([0.03] * 10, 0.05, gained=2.0, gamma=1), LENGTHS, Limits())
+    assert rate == pytest.approx(1 / (100 * 0.03 / 20 + 0.05))
+
+
+def test_prompts_must_fit_in_the_token_budget():
+    """2 tokens are decoded after each prompt of 1,000, of which a pass of 500 takes a half: two passes for a prompt."""
+    rate, batch = capacity(server([0.02] * 10, 0.05), Lengths(1000.0, 2.0), Limits(max_num_batched_tokens=500))
+    assert batch == 1
+    assert rate == pytest.approx(1 / (0.02 / ((500 - 1) / 1000) + 0.05))
+
+
+def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
+    """A pass that takes as long at any batch serves all alike: Poisson numbers in the system (M/G/infinity)."""
+    o = occupancy(server([0.01] * 60), LENGTHS, np.array([8.0]), capacity(server([0.01] * 60), LENGTHS, Limits())[0])
+    load = 8.0 * 100 * 0.01
+    poisson = np.exp(-load) * load ** np.arange(8) / np.cumprod([1, *range(1, 8)])
+    np.testing.assert_allclose(o.share[0, :8], poisson, rtol=1e-9)
+    assert o.running[0] == pytest.approx(load)
+
+
+def test_passes_in_proportion_to_the_batch_are_one_server():
+    """T(n) = n T(1) shares one server: geometric numbers, mean load / (1 - load) (processor sharing, one seat each)."""
+    steps = server(0.001 * np.arange(1.0, 400.0))
+    o = occupancy(steps, LENGTHS, np.array([5.0]), capacity(steps, LENGTHS, Limits())[0])
+    assert o.running[0] == pytest.approx(0.5 / 0.5, rel=1e-6)
+
+
+def test_beyond_saturation_all_seats_are_taken():
+    steps = server([0.02] * 10, 0.05)
+    most, _ = capacity(steps, LENGTHS, Limits())
+    o = occupancy(steps, LENGTHS, np.array([most * 0.99, most, most * 2]), most)
+    assert o.saturated.tolist() == [False, True, True]
+    assert o.running[0] < 10
+    assert o.running[1] == 10
+
+
+def test_two_loads_of_one_rate_are_said():
+    """A pass that takes ten times as long from the fifth request on: fewer leave with more there."""
+    steps = server([0.01] * 4 + [0.1] * 4)
+    most, batch = capacity(steps, LENGTHS, Limits())
+    assert batch == 4
+    assert occupancy(steps, LENGTHS, np.array([most * 0.5, most * 0.1]), most).metastable.tolist() == [True, False]
+
+
+def test_a_table_is_never_slower_than_any_length():
+    one, three = server([0.010, 0.020, 0.030], gained=1.0), server([0.015, 0.030, 0.070], gained=2.0, gamma=3)
+    table, lengths = by_batch([one, three])
+    assert lengths.tolist() == [3, 3, 0]
+    per_token = table.decode_s / table.tokens_per_iteration
+    np.testing.assert_allclose(per_token, [0.0075, 0.015, 0.030])

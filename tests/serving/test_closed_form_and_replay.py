@@ -1,0 +1,130 @@
+"""The closed form and the replay hold each other: the same requests served twice, over random servers and loads."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from perfmodel.serving.chain import capacity
+from perfmodel.serving.closed import mean_tpot_s, serve
+from perfmodel.serving.load import Lengths, Limits, Load
+from perfmodel.serving.replay import Arrivals, arrivals, iterations, replay
+from perfmodel.serving.steps import StepTimes
+
+TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
+CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
+
+
+def server(
+    fixed_s=0.005, sequence_s=0.0003, prompt_s=0.1, gamma=0, gained=1.0, seats=256, kv_share=0.002, **more
+) -> StepTimes:
+    """Passes that are a straight line in the batch."""
+    batch = np.arange(1.0, seats + 1)
+    return StepTimes(gamma, gained, fixed_s + sequence_s * batch, np.full(seats, prompt_s), seats, kv_share, **more)
+
+
+drawn_servers = st.builds(
+    server,
+    fixed_s=st.floats(0.002, 0.03),
+    sequence_s=st.floats(1e-5, 1e-3),
+    prompt_s=st.floats(0.01, 0.3),
+    passes_ahead=st.floats(0, 1),
+    own_s=st.floats(0, 0.05),
+)
+drawn_lengths = st.builds(
+    Lengths,
+    input_mean=st.floats(200, 7000),
+    output_mean=st.floats(100, 600),
+    input_std=st.floats(0, 100),
+    output_std=st.floats(0, 40),
+)
+drawn_drafts = st.sampled_from([(0, 1.0), (1, 1.6), (3, 2.2), (7, 2.6)])
+
+
+def drafting(steps: StepTimes, draft: tuple[int, float]) -> StepTimes:
+    """The same server with passes that draft, a tenth slower for every token."""
+    gamma, gained = draft
+    decode = steps.decode_s * (1 + 0.1 * gamma)
+    return StepTimes(
+        gamma, gained, decode, steps.prompt_s, steps.seats, steps.kv_share, steps.own_s, steps.passes_ahead
+    )
+
+
+@CASES
+@given(drawn_servers, drawn_lengths, drawn_drafts, st.floats(0.05, 0.9))
+def test_open_loop(steps, lengths, draft, utilisation):
+    steps, limits = drafting(steps, draft), Limits()
+    rate = utilisation * capacity(steps, lengths, limits)[0]
+    told = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
+    met = replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, seed=1), spread=0.05).inside(0.1)
+    assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
+    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=TTFT)
+    assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(np.quantile(met.tpot_s, 0.99), rel=0.20)
+
+
+@CASES
+@given(drawn_servers, drawn_lengths, drawn_drafts, st.integers(1, 120))
+def test_closed_loop(steps, lengths, draft, clients):
+    steps, limits = drafting(steps, draft), Limits()
+    # clients that begin together stay in step for a hundred answers of one length: lengths must differ
+    lengths = replace(lengths, output_std=0.5 * lengths.output_mean)
+    told = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
+    assume(told.requests_per_s[0] < 0.9 * told.saturation_rate)
+    requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
+    whole = replay(steps, lengths, limits, requests, clients, spread=0.05)
+    met = whole.inside(0.1)
+    assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
+    assert told.requests_per_s[0] == pytest.approx(requests.at_s.size / whole.duration_s, rel=THROUGHPUT)
+    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=TTFT)
+
+
+def test_a_replay_by_hand():
+    """Two requests of 3 tokens, the second 1 ms after the first; passes of 10 and 12 ms, 50 ms a prompt.
+
+    0 ... 60 ms: the first's prompt in a pass of its own. 60 ... 120: the second's, and the first's second token. Then
+    12 ms with both (the first ends), 10 ms with the second alone.
+    """
+    steps = StepTimes(0, 1.0, np.array([0.010, 0.012]), np.array([0.05, 0.05]), 2, 0.1)
+    requests = Arrivals(np.array([0.0, 0.001]), np.array([100, 100]), np.array([3, 3]))
+    met = replay(steps, Lengths(100.0, 3.0), Limits(max_num_batched_tokens=102), requests)
+    np.testing.assert_allclose(met.ttft_s, [0.060, 0.119])
+    np.testing.assert_allclose(met.e2e_s, [0.132, 0.141])
+    assert met.running == pytest.approx((0.060 + 2 * 0.012 + 0.010) / 0.142)
+
+
+def test_the_youngest_is_preempted_where_caches_outgrow_the_room():
+    """Room for 250 tokens: two prompts of 100 fit, but not their outputs of 60 each."""
+    steps = server(0.01, 0.0, 0.05, seats=4, kv_share=130 / 250)
+    lengths = Lengths(100.0, 60.0)
+    met = replay(steps, lengths, Limits(), arrivals(lengths, 2, 1e6, 1.0, seed=1))
+    assert met.preemptions == 1
+    assert met.e2e_s[1] > met.e2e_s[0] + 0.3
+    np.testing.assert_allclose(met.output_tokens, [60, 60])
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.15])
+def test_drawn_iterations_gain_what_was_stated(spread):
+    tokens = np.full(4000, 400)
+    passes = iterations(server(gamma=3, gained=2.2), tokens, spread, seed=2)
+    assert tokens.sum() / passes.sum() == pytest.approx(2.2, rel=0.01)
+    assert (passes.std() > 20) == (spread > 0)
+
+
+def test_the_same_seed_draws_the_same():
+    lengths, steps = Lengths(500.0, 50.0, 100.0, 10.0), server(gamma=1, gained=1.6)
+    runs = [replay(steps, lengths, Limits(), arrivals(lengths, 300, 3.0, 0.5, seed), seed=seed) for seed in (4, 4, 5)]
+    np.testing.assert_array_equal(runs[0].ttft_s, runs[1].ttft_s)
+    assert not np.array_equal(runs[0].ttft_s, runs[2].ttft_s)
+
+
+@CASES
+@given(drawn_servers, drawn_lengths, st.floats(0.1, 0.8))
+def test_more_load_is_never_faster(steps, lengths, utilisation):
+    most, _ = capacity(steps, lengths, Limits())
+    rates = most * np.array([utilisation, 1.1 * utilisation])
+    told = serve(steps, Load(lengths, rate=rates), Limits())
+    assert told.tpot.mean[0] <= told.tpot.mean[1]
+    assert told.running[0] < told.running[1]
+    np.testing.assert_allclose(told.tpot.mean, mean_tpot_s(steps, Load(lengths, rate=rates), Limits()))
