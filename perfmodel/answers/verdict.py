@@ -45,6 +45,7 @@ STRETCHED = math.log(3)
 """How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
 RESTS_ON: dict[Relation, str] = {
     "seen": "steps of this model on this device",
+    "version": "steps of this model on this device, of other versions",
     "model": "steps of other models on this device",
     "gpu": "this device's kernels, and steps on other devices",
     "transferred": "another device's kernels",
@@ -71,7 +72,8 @@ class Calibrated:
         """The scenario's; `kind` is ``transferred`` where it is another device's, else what its file says."""
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
-        return cls(c.name, c.stack, "transferred" if is_transferred(scenario) else c.kind, c.fitted_on, rests_on)
+        kind = "transferred" if is_transferred(scenario) else c.kind
+        return cls(c.name, f"{c.stack} {c.version}".strip(), kind, c.fitted_on, rests_on)
 
 
 def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:

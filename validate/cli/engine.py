@@ -1,5 +1,6 @@
 """``perfmodel validate engine``: a calibration of a serving engine, from its benchmark files or its running server."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,11 +79,15 @@ class EngineQuestion(Question):
         said = {name: getattr(self, name) for name in names} | {"draft": self.draft or "ngram"}
         return Query(self.model, self.hardware, 1, 1, alpha=0.5, **said)
 
-    def folder(self) -> Path:
-        """The machine's folder of results, made where it is missing. Raises InputError."""
+    def results_folder(self) -> Path:
+        """Where records of the machine go."""
         from perfmodel.specs import PACKAGE
 
-        folder = (self.results or (PACKAGE / "results").resolve()) / self.machine
+        return (self.results or (PACKAGE / "results").resolve()) / self.machine
+
+    def folder(self) -> Path:
+        """The machine's folder of results, made where it is missing. Raises InputError."""
+        folder = self.results_folder()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -171,6 +176,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.drafts import kinds
+    from perfmodel.specs.gpu import load_gpu
     from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import PlanRequest, commands
 
@@ -178,19 +184,22 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     methods = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}
     if word not in methods and word in kinds():
         raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", query.draft)
-    lengths = (q.gamma,) if q.gamma else (2, 7)
-    served = hub_id(query.model) or query.model
+    question = ["--model", query.model, "--hardware", query.hardware, "--draft", query.draft]
+    for flag, value in (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype)):
+        question += [flag, str(value)] if value not in (None, 1) else []
     request = PlanRequest(
-        served,
-        q.engine or "vllm",
-        int(query.tp),
-        methods.get(word, "draft_model"),
-        q.draft_path,
-        lengths,
-        q.batches,
-        q.prompts,
-        q.new_tokens,
+        model=hub_id(query.model) or query.model,
+        engine=q.engine or "vllm",
+        tp=int(query.tp),
+        method=methods.get(word, "draft_model"),
+        draft=q.draft_path,
+        gammas=(q.gamma,) if q.gamma else (2, 7),
+        batches=q.batches,
+        prompts=q.prompts,
+        new_tokens=q.new_tokens,
+        question=tuple(question),
+        records=os.path.relpath(q.results_folder()),
+        pretends=load_gpu(query.hardware).kind != "cpu",
     )
     for line in commands(request):
         typer.echo(line)
-    typer.echo("perfmodel validate engine --model ... --hardware ... --from K*.json   # then")

@@ -1,6 +1,7 @@
 """The gate for a folder of records: errors by hand, a limit, a baseline, a calibration that is 10 % off."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from perfmodel.answers.query import Query
 from perfmodel.cli import run
+from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
@@ -151,6 +153,25 @@ def test_an_empty_or_damaged_folder_is_refused(folder: Path, capsys: pytest.Capt
     path.write_text(path.read_text(encoding="utf-8")[:-100])
     assert check(folder) == 2
     assert path.name in capsys.readouterr().err
+
+
+def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(folder / "mine" / "pipe.json")
+    assert check(folder) == 2
+    assert "pipe.json: must be a readable file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [-0.01, 0.0, 5e-324, float("nan"), float("inf"), 1e300])
+def test_a_baseline_holds_times_and_speedups_above_0(tmp_path: Path, value: float) -> None:
+    """Whose quotients with any prediction are numbers, so that the check compares no NaN and divides by no 0."""
+    path = tmp_path / "b.json"
+    text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]))
+    path.write_text(text.replace('"m/record/a/target_s": 1.25', f'"m/record/a/target_s": {value}'))
+    with pytest.raises(InputError, match=r"b\.json"):
+        read_baseline(path)
+    path.write_text(text.replace('"mape": 0.25', '"mape": -0.25'))
+    with pytest.raises(InputError, match=r"b\.json: parts\.m/p/target_s\.mape"):
+        read_baseline(path)
 
 
 def test_a_withdrawn_record_is_not_checked(folder: Path) -> None:
