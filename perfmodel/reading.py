@@ -32,6 +32,16 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     return data
 
 
+def read_head(path: Path, count: int) -> bytes:
+    """The first bytes of a file, at most `count`. Raises InputError for one that is missing or not regular."""
+    try:
+        check_regular(path)
+        with path.open("rb") as stream:
+            return stream.read(count)
+    except OSError as error:
+        raise InputError(f"{path}: must be a readable file: {error.strerror or error}") from None
+
+
 def read_text(path: Path, most: int = MAX_BYTES) -> str:
     """The same as text, line ends as they are. Raises InputError, also for what is not UTF-8."""
     data = read_bytes(path, most)

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TWINS = {"MoE"}
 """The experts of a model, and the answer about them."""
-OFFENDERS = {"Errors", "Figure", "Fit", "Fitted", "Group", "Made", "Part", "Rows", "Search", "Subject", "_Frozen"}
+OFFENDERS = {"Errors", "Figure", "Fit", "Group", "Made", "Part", "Search", "_Frozen"}
 """Still to be renamed."""
 
 

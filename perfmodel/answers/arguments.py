@@ -29,7 +29,7 @@ from perfmodel.parse import (
     parse_text,
 )
 from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
-from perfmodel.specs.stacks import ENGINES
+from perfmodel.specs.stacks import ENGINES, parse_engine
 from perfmodel.speculation.scenario import Accounting, Rollback
 from perfmodel.speculation.workload import MAX_GAMMA
 
@@ -219,9 +219,18 @@ Alpha = Annotated[
     Argument(
         "P(a drafted token is accepted, given all before it are).",
         "RATE",
-        "--acceptance-rate",
+        "",
         number,
         numbers,
+        limits=SHARE,
+    ),
+]
+AcceptanceRate = Annotated[
+    Number | None,
+    Argument(
+        "Share of drafted tokens accepted at the given --gamma, as engines log it; instead of --alpha.",
+        "SHARE",
+        read=number,
         limits=SHARE,
     ),
 ]
@@ -259,7 +268,13 @@ KVReread = Annotated[
     ),
 ]
 EngineName = Annotated[
-    str | None, Argument("What serves.", default=f"{DEFAULT_ENGINE}; a CPU its own", choices=tuple(ENGINES))
+    str | None,
+    Argument(
+        "What serves, such as vllm or vllm@0.20.1.",
+        "|".join(ENGINES) + "[@VERSION]",
+        read=parse_engine,
+        default=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
+    ),
 ]
 CalibrationName = Annotated[
     str | None, Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal")

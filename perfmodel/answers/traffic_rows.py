@@ -143,7 +143,8 @@ def _interval(
 ) -> tuple[Any, Any]:
     """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
     context, n = question.lengths.context, max(round(float(np.median(served.running))), 1)
-    step = step_log_error(scenario, scenario.target_step(n, context))  # type: ignore[arg-type]  # of single numbers
+    alone = scenario.target_step(n, context)  # of single numbers
+    step = step_log_error(scenario, alone, n, context)  # type: ignore[arg-type]
     batch = np.asarray(float(n))
     ratio = log_error(scenario, batch, np.asarray(context), np.array([steps.gamma])) if steps.gamma else np.zeros(1)
     if step is None or ratio is None:

@@ -4,7 +4,7 @@ The only place where verdicts are worded: the command line, the explorer and the
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ from perfmodel.specs.formats import weight_format
 from perfmodel.speculation.capacity import Memory
 from perfmodel.speculation.chain import Prediction
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import Interval, is_transferred
+from perfmodel.speculation.uncertainty import Interval, doublings, is_transferred, widening
 
 Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "does_not_fit"]
 SENTENCES: dict[str, str] = {
@@ -45,6 +45,7 @@ STRETCHED = math.log(3)
 """How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
 RESTS_ON: dict[Relation, str] = {
     "seen": "steps of this model on this device",
+    "version": "steps of this model on this device, of other versions",
     "model": "steps of other models on this device",
     "gpu": "this device's kernels, and steps on other devices",
     "transferred": "another device's kernels",
@@ -71,7 +72,8 @@ class Calibrated:
         """The scenario's; `kind` is ``transferred`` where it is another device's, else what its file says."""
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
-        return cls(c.name, c.stack, "transferred" if is_transferred(scenario) else c.kind, c.fitted_on, rests_on)
+        kind = "transferred" if is_transferred(scenario) else c.kind
+        return cls(c.name, f"{c.stack} {c.version}".strip(), kind, c.fitted_on, rests_on)
 
 
 def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
@@ -149,6 +151,7 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
         notes.append(f"{gpu.name}: its link joins {reach} devices, so {tp} talk over PCIe, whose boxes differ")
     if gamma and draft.tensor_parallel < scenario.machine.tensor_parallel and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {scenario.machine.tensor_parallel} devices")
+    notes += unlike_measured(scenario, batch, context, gamma)
     if is_transferred(scenario):
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
@@ -157,6 +160,26 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
             factor = math.exp(error.log_rms)
             notes.append(f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}")
     return tuple(notes)
+
+
+def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """What of a question lies beyond the rows that an engine's own calibration was fitted to."""
+    held = scenario.machine.calibration.measured
+    if held is None:
+        return
+    draft, kv = scenario.draft.name, scenario.draft.kv.label()
+    wider = np.ravel(widening(scenario, np.asarray(batch), np.asarray(context), np.array([gamma])))[0]
+    timed = f"{scenario.machine.calibration.name} was timed"
+    so = f"intervals are {wider:.1f} times as wide"
+    if scenario.target.name != held.model:
+        yield f"{timed} serving {held.model}, not {scenario.target.name}: {so}"
+    if gamma and (draft, kv) != (held.draft, held.draft_kv):
+        yield f"{timed} with draft {held.draft} ({held.draft_kv}), not {draft} ({kv}): {so}"
+    places = (("batch", batch, held.batch), ("context", context, held.context), ("gamma", float(gamma), held.gamma))
+    for name, value, (low, high) in places:
+        shift = float(name == "gamma")
+        if (gamma or not shift) and doublings(value + shift, (low + shift, high + shift)):
+            yield f"{timed} at {name} {low:g} to {high:g}, not {value:g}: {so}"
 
 
 def beyond(scenario: Scenario, context: float, gamma: int) -> tuple[str, ...]:

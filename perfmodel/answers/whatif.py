@@ -151,7 +151,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     passes, gained = point_passes(scenario, batch, context, gamma)
     target, draft = passes.steps(scenario)
     target_step, verify_step = target.at(0), target.at(-1)
-    ratio, step_off = ratio_log_error(scenario, passes, gained), step_log_error(scenario, target_step)
+    ratio, step_off = ratio_log_error(scenario, passes, gained), step_log_error(scenario, target_step, batch, context)
     interval = interval_of_speedup(scenario, gamma, float(p.speedup), ratio, float(p.tokens_per_iteration))
     ar_tpot = iteration = None
     if step_off is not None:

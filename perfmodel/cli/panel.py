@@ -167,8 +167,11 @@ def _carried(a: Accepted) -> str:
 
 
 def engine(a: WhatIf) -> str:
-    """The serving engine, or other stack, that the numbers are of, and which one runs the draft."""
-    name = ENGINES[a.query.engine] if a.query.engine else a.calibration.stack
+    """The serving engine and its version, or other stack, that the numbers are of, and which one runs the draft."""
+    word, _, version = a.calibration.stack.partition(" ")
+    name = ENGINES[a.query.engine] if a.query.engine and not a.calibration.rests_on else a.calibration.stack
+    if a.calibration.rests_on and word in ENGINES:  # a serving engine
+        name = f"{ENGINES[word]} {version}".strip()
     return name if a.runs_in is None else f"{name}; the draft runs in: {a.runs_in}"
 
 

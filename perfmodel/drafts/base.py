@@ -16,7 +16,7 @@ class Draft(Protocol):
     views_target_cache: the draft reads the target's cache and keeps only what `kv.stored_bytes` counts beside it.
     shares_weights: the draft runs the target's own weights, so that it needs no memory for any.
     shares_prefill: the target's prefill leaves everything the draft needs except what `kv.setup` counts.
-    max_gamma: the longest draft that it can make at all; None where there is no end.
+    max_gamma: the longest draft that it can make at all; None where there is no end. kind: the word of its kind.
     """
 
     @property

@@ -1,18 +1,21 @@
 """A calibration: the constants of one device and software stack, each declared once, with source and standard error."""
 
 import datetime
+import math
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs import files
 from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Sought
 from perfmodel.specs.engine_constants import ONE, EngineConstants
-from perfmodel.specs.engines import architecture_of, engines, part_of
-from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.engines import architecture_of, engines, part_of, release
+from perfmodel.specs.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 
@@ -24,13 +27,16 @@ class Calibration(EngineConstants):
     A calibration of one device used for another is *transferred*: that is a fact of the use, so no file says it.
 
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
-    the speedup where this calibration was used for another device. errors: of an engine's, by what was held out;
-    measured_models, speculating_models: those with steps, or iterations, of this engine on this device.
+    the speedup where this calibration was used for another device. version: of a serving engine. errors: of an
+    engine's, by what was held out; measured: what an engine served while its own rows were timed; versions, drafts,
+    longest_tokens, unseen_draft, unseen_context: see `engines.Engine` and `engines.Engines`; measured_models,
+    speculating_models: those with steps, or iterations, of this engine on this device.
     """
 
     name: str
     gpu: str | None
     stack: str
+    version: str = ""
     kind: Literal["ideal", "literature", "kernels", "fitted"]
     fitted_on: tuple[str, ...] = ()
     date: datetime.date
@@ -161,11 +167,17 @@ class Calibration(EngineConstants):
     ] = ABSENT
     shards_lm_head: bool = True
     fit: StatedFit | None = None
+    measured: MeasuredRange | None = None
     observed_error: dict[Quantity, Scatter] = Field(default_factory=dict)
     transfer_error: Scatter | None = None
     measured_models: tuple[str, ...] = ()
     speculating_models: tuple[str, ...] = ()
     errors: dict[Relation, dict[Quantity, Scatter]] = Field(default_factory=dict)
+    versions: tuple[str, ...] = ()
+    drafts: tuple[str, ...] = ()
+    longest_tokens: float = 0.0
+    unseen_draft: Scatter | None = None
+    unseen_context: Scatter | None = None
 
     @property
     def absent(self) -> set[str]:
@@ -177,7 +189,17 @@ class Calibration(EngineConstants):
         if self.gpu is not None and self.gpu != gpu.name:
             return "transferred" if load_gpu(self.gpu).vendor == gpu.vendor else "maker"
         known = self.measured_models if quantity == "target_s" else self.speculating_models
-        return "seen" if model in known else "model" if known else "gpu"
+        if model not in known:
+            return "model" if known else "gpu"
+        return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"
+
+    def unseen_log_error(self, draft: str, context: Floats) -> Floats:
+        """What a ratio of an iteration to a step may be off by more where no such draft, or context, was fitted."""
+        if self.unseen_draft is None or self.unseen_context is None:
+            return np.zeros(np.shape(context))
+        kind = 0.0 if draft in self.drafts else self.unseen_draft.deviation
+        folds = np.log(np.maximum(np.asarray(context) / max(self.longest_tokens, 1.0), 1.0))
+        return np.hypot(kind, folds * self.unseen_context.deviation)
 
     def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
         """The error to expect of a model on a device; None where none was ever seen (ideal).
@@ -219,8 +241,11 @@ CONSTANTS: dict[str, Declared] = {
 """Name -> declaration of every constant, in the order of the files."""
 
 
-def with_engine(kernels: Calibration) -> Calibration:
-    """A file of kind ``kernels`` with the constants of its engine, if that has any; other files as they are."""
+def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
+    """A file of kind ``kernels`` with the constants of its engine, if that has any; other files as they are.
+
+    version: of the engine; left out, the newest that was fitted.
+    """
     if kernels.kind != "kernels" or kernels.gpu is None:
         return kernels
     source = engines()
@@ -233,15 +258,26 @@ def with_engine(kernels: Calibration) -> Calibration:
         stated = places[place]
         scale = getattr(kernels, name).value if stated.times else 1.0
         update[name] = Constant(value=scale * stated.value, stderr=scale * stated.stderr, source=stated.source)
+    version = version or engine.versions[-1]
+    for name, factor in source.drifted(kernels.stack, version).items():
+        base = update.get(name, getattr(kernels, name))
+        error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
+        update[name] = Constant(value=base.value * factor.value, stderr=error, source=factor.source)
     measured = engine.measured.get(kernels.gpu, ())
     update |= {
         "kind": "fitted" if measured else "kernels",
         "fitted_on": source.fitted_on,
+        "version": version,
         "graph_tokens": source.graph_tokens,
         "measured_models": measured,
         "speculating_models": engine.speculating.get(kernels.gpu, ()),
         "errors": engine.errors,
         "fit": part_of(source.fit, chosen),
+        "versions": engine.versions,
+        "drafts": engine.drafts,
+        "longest_tokens": engine.longest_tokens,
+        "unseen_draft": source.unseen_draft,
+        "unseen_context": source.unseen_context,
     }
     return kernels.model_copy(update=update)
 
@@ -260,9 +296,9 @@ def over_host() -> AllReduce:
 
 
 @cache
-def load_bundled(name: str) -> Calibration:
-    """A bundled calibration by its exact name."""
-    return with_engine(read_kernels(name))
+def load_bundled(name: str, version: str | None = None) -> Calibration:
+    """A bundled calibration by its exact name; version: of its engine, the newest fitted if none is named."""
+    return with_engine(read_kernels(name), version)
 
 
 def load_calibration(name: str, flag: str = "--calibration") -> Calibration:

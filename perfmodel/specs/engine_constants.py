@@ -60,6 +60,10 @@ class EngineConstants(Frozen):
         Constant,
         Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales"),
     ] = ONE
+    gemm_flops_factor: Annotated[
+        Constant,
+        Declared("linear", "flops", "factor", "multiplies it where computing takes longer than loading"),
+    ] = ONE
     quantise_s: Annotated[
         Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
     ] = ABSENT
@@ -115,6 +119,18 @@ class EngineConstants(Frozen):
             "factor",
             "bandwidth of one multiprocessor in shares of the device's, which bounds the longest sequence; 0: no bound",
         ),
+    ] = ABSENT
+    wide_norm_s: Annotated[
+        Constant,
+        Declared(
+            "allreduce",
+            "fixed",
+            "s",
+            "further time of each layer whose devices exchange sums to norm queries and keys over all heads",
+        ),
+    ] = ABSENT
+    drafted_token_s: Annotated[
+        Constant, Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences")
     ] = ABSENT
     draft_pass_s: Annotated[Constant, Declared("pass", "fixed", "s", "further time of each pass of a draft")] = ABSENT
     graph_tokens: tuple[int, int] | None = None

@@ -3,9 +3,12 @@
 A calibration of kind ``kernels`` states what public kernel tables say of one device under one engine. The engine's own
 constants are declared once for all devices: for every engine, by GPU architecture, by engine, and by engine and
 architecture, the later before the earlier. Each states a constant of the calibration or multiplies the kernels' value.
+What moved with an engine's versions is a factor on that, from a version on.
 """
 
 import datetime
+import re
+from collections.abc import Iterable
 from functools import cache
 
 from pydantic import Field
@@ -16,6 +19,9 @@ from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.gpu import load_gpu
 
 FILE = "engines.yaml"
+VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
+DRIFT = "@"
+"""Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
 
 
 class Stated(Frozen):
@@ -33,15 +39,20 @@ Constants = dict[str, Stated]
 class Engine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
-    errors: of predictions, by what was held out.
+    versions: those of the rows, the newest last. drifts: version -> factors on constants from it on, until a later one
+    states the same. drafts, longest_tokens: kinds of draft, and the longest context, of the iterations. errors: of
+    predictions, by what was held out.
     """
 
     title: str
-    versions: str
+    versions: tuple[str, ...] = Field(min_length=1)
+    drifts: dict[str, Constants] = Field(default_factory=dict)
     constants: Constants = Field(default_factory=dict)
     architectures: dict[str, Constants] = Field(default_factory=dict)
     measured: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     speculating: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    drafts: tuple[str, ...] = ()
+    longest_tokens: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     errors: dict[Relation, dict[Quantity, Scatter]]
 
 
@@ -49,11 +60,14 @@ class Engines(Frozen):
     """``hardware/engines.yaml``. Parameters of `fit`, those of an iteration, are places in it: ``all.draft_pass_s``.
 
     acceptance: how far tokens per iteration are off, by position held out, for each e-fold of drafted tokens that
-    their constant acceptance is carried beyond where it was measured.
+    their constant acceptance is carried beyond where it was measured. unseen_draft: how far ratios are off with all
+    rows of a kind of draft held out. unseen_context: the same of long contexts, for each e-fold beyond the longest.
     """
 
     fitted_on: tuple[str, ...]
     acceptance: Scatter
+    unseen_draft: Scatter
+    unseen_context: Scatter
     date: datetime.date
     graph_tokens: tuple[int, int] | None = None
     constants: Constants
@@ -68,9 +82,20 @@ class Engines(Frozen):
             places |= {f"{architecture}.{name}": stated for name, stated in constants.items()}
         for word, engine in self.engines.items():
             places |= {f"{word}.{name}": stated for name, stated in engine.constants.items()}
+            for since, constants in engine.drifts.items():
+                places |= {f"{word}{DRIFT}{since}.{name}": stated for name, stated in constants.items()}
             for architecture, constants in engine.architectures.items():
                 places |= {f"{word}.{architecture}.{name}": stated for name, stated in constants.items()}
         return places
+
+    def drifted(self, engine: str, version: str) -> dict[str, Stated]:
+        """Name of each constant that moved with an engine's versions -> its factor in this one."""
+        of: dict[str, dict[str, Stated]] = {}
+        for since, constants in self.engines[engine].drifts.items():
+            for name, stated in constants.items():
+                of.setdefault(name, {})[since] = stated
+        newest = {name: newest_until(known, version) for name, known in of.items()}
+        return {name: of[name][since] for name, since in newest.items() if since is not None}
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
         """Name of each constant that this engine has on this architecture -> its place."""
@@ -90,6 +115,21 @@ def engines() -> Engines:
 def architecture_of(gpu: str) -> str:
     """First word of a device's architecture, in lower case."""
     return load_gpu(gpu).architecture.split()[0].lower()
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Sorts versions: 1.2.0rc0 before 1.2.0rc6 and that before 1.2.0. Empty for text that names none."""
+    found = VERSION.search(version)
+    if not found:
+        return ()
+    major, minor, patch, candidate = found.groups()
+    return int(major), int(minor), int(patch or 0), int(candidate) if candidate else 10**6
+
+
+def newest_until(versions: Iterable[str], version: str) -> str | None:
+    """The newest of these versions that is not newer than `version`; None where all are."""
+    known = [v for v in versions if release(v) <= release(version)]
+    return max(known, key=release, default=None)
 
 
 def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:

@@ -18,9 +18,10 @@ Z = 1.6448536269514722
 """Two-sided normal quantile of COVERAGE."""
 Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]
 """What an error is of; ratio: an iteration over a baseline step."""
-Relation = Literal["seen", "model", "gpu", "transferred", "maker"]
+Relation = Literal["seen", "version", "model", "gpu", "transferred", "maker"]
 """What was held out: another degree or draft length of a model that was measured on this engine and device, another
-model, all rows of the device, its kernels (of a ratio: the engine's rows) too, or every device of its maker."""
+version of the engine, another model, all rows of the device, its kernels (of a ratio: the engine's rows) too, or every
+device of its maker."""
 
 
 class StatedFit(Frozen):
@@ -55,6 +56,20 @@ def square(rows: tuple[tuple[float, ...], ...]) -> Array:
     for i, row in enumerate(rows):
         lower[i, : i + 1] = row
     return lower + np.tril(lower, -1).T
+
+
+class MeasuredRange(Frozen):
+    """What an engine served while the rows of its calibration were timed; batch, context and gamma: (least, most).
+
+    A question outside of it, of another model or draft, is answered with a warning and a wider interval.
+    """
+
+    model: str
+    draft: str
+    draft_kv: str
+    batch: tuple[float, float]
+    context: tuple[float, float]
+    gamma: tuple[int, int]
 
 
 class Scatter(Frozen):

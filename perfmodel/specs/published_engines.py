@@ -13,6 +13,7 @@ from perfmodel.specs.published import MS, read_published
 class DecodeRow:
     """One baseline step of a batch. context_std_tokens: over the sequences of the batch.
 
+    running: sequences that ran at a time, on average; None: the source does not say. batch: what was asked for.
     measured_as: step, median ITL, median chunk gap, mean or median TPOT.
     """
 
@@ -27,6 +28,7 @@ class DecodeRow:
     weights: str
     kv_dtype: str
     batch: int
+    running: float | None
     context_tokens: float
     context_std_tokens: float
     step_ms: float
@@ -45,6 +47,7 @@ class DecodeRow:
 class EngineSpeculationRow:
     """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
 
+    running, step_running: sequences that ran at a time, on average, in an iteration and in a baseline step.
     A chain drafts `steps` tokens (`topk` 1); otherwise a tree of `verified_tokens`, its root included. positions:
     share of iterations that accept a first token, a second, ..., with slashes. None: the source does not say.
     """
@@ -55,17 +58,21 @@ class EngineSpeculationRow:
     engine_version: str
     hardware: str
     tensor_parallel: int
+    expert_parallel: int
+    data_parallel: int
     target: str
     weights: str
     kv_dtype: str
     batch: int
+    running: float | None
+    step_running: float | None
     context_tokens: float | None
     task: str
     draft: str
     steps: int
     topk: int
     verified_tokens: int
-    tokens_per_iteration: float
+    tokens_per_iteration: float | None
     positions: str
     step_ms: float | None
     iteration_ms: float | None

@@ -53,6 +53,7 @@ class ModelSpec(Shape):
     mlp_bias: StrictBool = False
     gated_mlp: StrictBool = True
     qk_norm: StrictBool = False
+    wide_qk_norm: StrictBool = False
     attention_gate: StrictBool = False
     norms_per_layer: Size = 2
     attention_sinks: StrictBool = False
@@ -160,14 +161,19 @@ class ModelSpec(Shape):
         query = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
         output = heads.num_attention_heads * heads.value_dim
         biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
-        norms = 2 * heads.head_dim if self.qk_norm else 0
+        norms = self._qk_norm_params(heads)
         sinks = heads.num_attention_heads if self.attention_sinks else 0
         return hidden * (query + heads.kv_columns + output) + biases + norms + sinks
+
+    def _qk_norm_params(self, heads: AttentionHeads) -> int:
+        """Of one layer: shared by all heads, or each value its own where one norm spans them (`wide_qk_norm`)."""
+        both = heads.num_attention_heads + heads.num_key_value_heads if self.wide_qk_norm else 2
+        return both * heads.head_dim if self.qk_norm else 0
 
     @property
     def attention_extra_params(self) -> int:
         """Query/key norms and attention sinks of one full layer."""
-        norms = 2 * self.head_dim if self.qk_norm else 0
+        norms = self._qk_norm_params(self.heads())
         return norms + (self.num_attention_heads if self.attention_sinks else 0)
 
     @property

@@ -2,9 +2,12 @@
 
 import math
 from functools import cache
+from typing import Any
 
 from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.parse import parse_text
 from perfmodel.specs.calibration import Calibration, load_bundled, load_calibration
+from perfmodel.specs.engines import DRIFT, engines, release
 from perfmodel.specs.files import bundled_names, looks_like_path
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
@@ -23,6 +26,18 @@ _FILED = {"perfmodel": "micro"}
 """Engine -> what its calibrations' files are called by, where not by its own word."""
 
 
+def parse_engine(given: Any, flag: str = "--engine") -> str:
+    """``vllm`` or, of a serving engine, ``vllm@0.20.1``. Raises InputError."""
+    text = parse_text(given, flag)
+    word, at, version = text.partition(DRIFT)
+    if word not in ENGINES:
+        raise unknown_name(flag, "engine", word, ENGINES)
+    if at and (word not in engines().engines or not release(version)):
+        fitted = "; ".join(f"{name}: {', '.join(e.versions)}" for name, e in engines().engines.items())
+        raise refuse(flag, None, f"ENGINE{DRIFT}VERSION of a serving engine (fitted: {fitted})", text)
+    return text
+
+
 @cache
 def _devices(engine: str) -> dict[str, str]:
     """Device -> name of its bundled calibration of an engine, as the files are called: ``<device>.<engine>``."""
@@ -39,22 +54,21 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
     """
     if calibration is not None:
         found = load_calibration(calibration)
-        if engine not in (None, engine_of(found)):
+        if engine is not None and engine.partition(DRIFT)[0] != engine_of(found):
             raise refuse("--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine)
         return found
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
-    engine = engine or DEFAULT
-    if engine not in ENGINES:
-        raise unknown_name("--engine", "engine", engine, ENGINES)
+    engine, _, version = parse_engine(engine or DEFAULT).partition(DRIFT)
     if gpu.name in _devices(engine):
-        return load_bundled(_devices(engine)[gpu.name])
+        return load_bundled(_devices(engine)[gpu.name], version or None)
     known = [name for name in _devices(engine) if _alike(gpu, load_gpu(name))]
     if not known:
         usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in _devices(e)))
         where = f"an engine with a calibration of such a device ({usable or 'none; give --calibration'})"
         raise InputError(f"--engine: must be {where}, given {engine} for {gpu.name}")
-    return load_bundled(_devices(engine)[min(known, key=lambda name: _distance(gpu, load_gpu(name)))])
+    nearest = min(known, key=lambda name: _distance(gpu, load_gpu(name)))
+    return load_bundled(_devices(engine)[nearest], version or None)
 
 
 def engine_of(calibration: Calibration) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
-from perfmodel.validate.engine.record import EnginePoint, Subject, header, read_engine_record
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
 from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.records.store import read_record
 from tests.validate.tiny_plan import write as write_plan
@@ -100,7 +100,7 @@ def _runs() -> str:
         )
         for batch, context, gamma in product((1, 64), (512, 65536), (0, 3))
     ]
-    made = header("t-1", Subject.of(query, "vllm", "9.9"))
+    made = header("t-1", EngineSubject.of(query, "vllm", "9.9"))
     return as_record(encode(made), [point.model_dump_json(exclude_defaults=True) for point in points])
 
 

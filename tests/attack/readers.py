@@ -19,9 +19,8 @@ from perfmodel.specs.model import load_model
 from perfmodel.specs.published import PublishedRow
 from perfmodel.specs.published_engines import ServedRow, StepLaw
 from perfmodel.validate.engine import formats
-from perfmodel.validate.engine.acceptance import Subject, import_file
-from perfmodel.validate.engine.record import EnginePoint, header, read_engine_record, text_of
-from perfmodel.validate.engine.record import Subject as Served
+from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record, text_of
 from perfmodel.validate.engine.timing import Said
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
@@ -30,7 +29,7 @@ from perfmodel.validate.studies import gate, golden, history
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
-SUBJECT = Subject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_given=False)
+SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_given=False)
 ASK = (
     "--model",
     "llama-3.1-8b",
@@ -106,7 +105,7 @@ def engine_records() -> list[tuple[str, str]]:
         )
         for gamma in (0, 3)
     ]
-    subject = Served(
+    subject = EngineSubject(
         engine="vllm",
         engine_version="0.32.0",
         model="llama-3.1-8b",

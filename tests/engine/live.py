@@ -14,10 +14,10 @@ from pathlib import Path
 from perfmodel.answers.query import Query
 from perfmodel.cli import run as perfmodel
 from perfmodel.specs.calibration import load_calibration
-from perfmodel.validate.engine.calibrate import Made, calibrate, lines, speedup_logs
-from perfmodel.validate.engine.fit import Rows, rows_of
+from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, lines, speedup_logs
+from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.formats import read
-from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.timing import Said, Timing
 from tests.engine.install import VERSION
 from tests.engine.install import main as install
@@ -92,10 +92,12 @@ def is_held_out(t: Timing) -> bool:
     return t.gamma == HELD_OUT_GAMMA or t.batch == HELD_OUT_BATCH
 
 
-def judge(made: Made, query: Query, held_out: list[Timing], plain: list[Timing]) -> tuple[dict[str, float], list[str]]:
+def judge(
+    made: EngineCalibration, query: Query, held_out: list[Timing], plain: list[Timing]
+) -> tuple[dict[str, float], list[str]]:
     """Errors on rows that no fit saw: TPOT of all, speedup beside the measured plain step of the same place."""
     base = made.calibration
-    rows: Rows = rows_of(held_out, query, base)
+    rows = rows_of(held_out, query, base)
     seconds = rows.predict(base)
     told = [
         f"{t.name:<28}{t.tpot_s * 1e3:>9.2f}ms{s / t.tokens_per_iteration * 1e3:>9.2f}ms{s / t.seconds - 1:>+8.1%}"
@@ -122,9 +124,9 @@ def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     benched = [t for path in sorted(folder.glob("bench-K*.json")) for t in read(path, Said())]
     held_out = [t for t in driven if is_held_out(t)]
     plain = [t for t in driven if not t.gamma and not is_held_out(t)]
-    subject = Subject.of(query, "vllm", VERSION)
+    subject = EngineSubject.of(query, "vllm", VERSION)
     for name, rows in (("server", driven), ("bench files", benched)):
-        made = calibrate([t for t in rows if not is_held_out(t)], query, base, subject, (name,))
+        made = calibrate([t for t in rows if not is_held_out(t)], query, [base], subject, (name,))
         errors, told = judge(made, query, held_out, plain)
         print("\n".join([f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *told]))
         yield name, errors

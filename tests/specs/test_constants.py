@@ -92,6 +92,7 @@ SERVED = (
     Query("deepseek-r1", "h200-sxm-141gb", 8, 8000, 3, tp=8, draft="eagle", alpha=0.8, kv_dtype="bf16"),
     Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle", alpha=0.8),
     Query("llama-3.1-8b", "h200-sxm-141gb", 1, 128000, 3, draft="eagle", alpha=0.8),
+    Query("minimax-m2", "h200-sxm-141gb", 8, 8000, 3, tp=4, draft="eagle", alpha=0.8),
 )
 """Questions in which every constant of an engine has something to cost."""
 
@@ -99,7 +100,7 @@ SERVED = (
 @pytest.mark.parametrize("name", [name for name in EngineConstants.model_fields if name in CONSTANTS])
 def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
     declared, base, moved = CONSTANTS[name], load_bundled("h200-sxm-141gb.vllm"), set()
-    stated = {"latent_bandwidth_fraction_fp8": 0.4, "multiprocessor_bandwidth": 0.5}
+    stated = {"latent_bandwidth_fraction_fp8": 0.4, "multiprocessor_bandwidth": 0.5, "gemm_flops_factor": 0.02}
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
     value = getattr(base, name)
     if isinstance(value, Constant):

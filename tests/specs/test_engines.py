@@ -1,5 +1,7 @@
 """Serving engines: kernels and engine constants put together, the choice of a calibration, rows that load."""
 
+import math
+from itertools import pairwise
 from typing import get_args
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.calibration import load_bundled, over_host, read_kernels
-from perfmodel.specs.engines import architecture_of, engines
+from perfmodel.specs.engines import architecture_of, engines, newest_until, release
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import ENGINES, calibration_of, engine_of
@@ -26,6 +28,8 @@ def test_an_engine_is_its_kernels_and_its_own_constants(name: str) -> None:
     for constant, place in source.chosen(engine, architecture_of(gpu)).items():
         stated = places[place]
         expected = stated.value * (getattr(kernels, constant).value if stated.times else 1.0)
+        if factor := source.drifted(engine, whole.version).get(constant):
+            expected *= factor.value
         assert getattr(whole, constant).value == pytest.approx(expected), constant
     assert whole.gemm_efficiency == kernels.gemm_efficiency
     assert set(whole.fit.parameters) <= set(source.chosen(engine, architecture_of(gpu)))
@@ -69,6 +73,8 @@ def test_a_calibration_is_called_by_its_device_and_engine() -> None:
     ("gpu", "engine", "calibration", "words"),
     [
         ("h100-sxm-80gb", "vlm", None, "no engine named 'vlm'; did you mean vllm"),
+        ("h100-sxm-80gb", "vllm@new", None, "--engine: must be ENGINE@VERSION of a serving engine (fitted: vllm: 0."),
+        ("h100-sxm-80gb", "magicdec@1.0", None, "--engine: must be ENGINE@VERSION of a serving engine"),
         ("h100-sxm-80gb", "vllm", "ideal", "--engine: must be left out, or that of --calibration ideal"),
         ("h100-sxm-80gb", "perfmodel", None, "--engine: must be an engine with a calibration of such a device (vllm"),
         ("xeon-amx-2core", "vllm", None, "such a device (perfmodel)"),
@@ -80,13 +86,44 @@ def test_engines_that_cannot_be(gpu: str, engine: str, calibration: str | None, 
     assert words in str(refused.value)
 
 
+def test_versions_sort_and_the_newest_not_newer_than_one_counts() -> None:
+    ordered = ["v0.5.9-cu130", "0.18", "0.18.1", "0.20.1", "1.2.0rc0.post1", "1.2.0rc6", "1.2.0", "1.3.0rc14"]
+    assert all(release(one) < release(other) for one, other in pairwise(ordered))
+    assert release("not stated") == ()
+    assert [newest_until(["0.18", "0.22"], v) for v in ("0.17", "0.18.0", "0.21rc1", "1.0")] == [
+        None, "0.18", "0.18", "0.22",
+    ]  # fmt: skip
+
+
+def test_an_older_version_has_its_own_constants_and_an_unknown_one_is_less_sure() -> None:
+    """MiniMax's norms cost more up to vLLM 0.17; nothing else of a step moved."""
+    gpu = load_gpu("h200-sxm-141gb")
+    newest, old, unknown = (calibration_of(gpu, engine) for engine in ("vllm", "vllm@0.16.0", "vllm@0.12"))
+    factor = engines().engines["vllm"].drifts["0.18"]["wide_norm_s"].value
+    assert newest.version == engines().engines["vllm"].versions[-1]
+    assert newest.wide_norm_s.value == pytest.approx(factor * old.wide_norm_s.value)
+    assert newest.small_kernel_s == old.small_kernel_s
+    assert [c.relation("target_s", "minimax-m2", gpu) for c in (newest, old, unknown)] == ["seen", "seen", "version"]
+
+
+def test_a_draft_or_a_context_that_was_not_fitted_is_less_sure() -> None:
+    """Nothing for what was; a kind of draft and each e-fold of context add their variances."""
+    c = load_bundled("h200-sxm-141gb.vllm")
+    long, kind = c.longest_tokens, c.unseen_draft.deviation  # type: ignore[union-attr]
+    assert c.unseen_log_error("eagle", long) == 0
+    assert c.unseen_log_error("dflash", 100.0) == pytest.approx(kind)
+    each = c.unseen_context.deviation  # type: ignore[union-attr]
+    assert c.unseen_log_error("dflash", long * math.e**2) == pytest.approx(math.hypot(kind, 2 * each))
+    assert load_bundled("a100-sxm-80gb.magicdec").unseen_log_error("self", 1e6) == 0
+
+
 def test_every_engine_says_what_an_error_rests_on() -> None:
     c = load_bundled("h200-sxm-141gb.vllm")
     assert c.relation("target_s", "gpt-oss-120b", load_gpu("h200-sxm-141gb")) == "seen"
     assert c.relation("target_s", "qwen3-8b", load_gpu("h200-sxm-141gb")) == "model"
     assert c.relation("target_s", "gpt-oss-120b", load_gpu("h20-sxm-96gb")) == "transferred"
     assert c.relation("target_s", "gpt-oss-120b", load_gpu("mi300x-192gb")) == "maker"
-    assert load_bundled("h100-sxm-80gb.vllm").relation("target_s", "gpt-oss-120b", load_gpu("h100-sxm-80gb")) == "gpu"
+    assert load_bundled("gb200-186gb.vllm").relation("target_s", "gpt-oss-120b", load_gpu("gb200-186gb")) == "gpu"
     for engine in SERVED:
         stated = engines().engines[engine].errors
         for quantity in ("target_s", "ratio"):

@@ -65,7 +65,7 @@ def test_speculation_gains_at_most_one_token_more_than_it_drafts() -> None:
         drafted = row.tree_levels - 1 if row.tree_levels else row.gamma
         gained = row.tokens_per_iteration or row.speedup
         assert drafted is None or gained is None or gained <= drafted + 1, row.id
-    assert all(row.tokens_per_iteration <= row.steps + 1 for row in engine_speculation())
+    assert all((row.tokens_per_iteration or 1) <= row.steps + 1 for row in engine_speculation())
 
 
 def test_the_phases_of_magicdec_add_up_to_its_speeds() -> None:
@@ -98,7 +98,7 @@ def test_a_tree_leaves_about_a_step_for_its_verification() -> None:
 
 
 def test_engine_tables_are_whole_and_possible() -> None:
-    assert (len(engine_decode()), len(engine_speculation()), len(served())) == (503, 37, 52)
+    assert (len(engine_decode()), len(engine_speculation()), len(served())) == (570, 243, 52)
     assert sum(row.measured_as == "step" for row in engine_decode()) == 323
     assert {row.engine for row in (*engine_decode(), *engine_speculation())} == {"vllm", "trtllm", "sglang"}
     for row in engine_decode():

@@ -22,29 +22,31 @@ TOLERANCE = 0.01
 """How far a mean error may rise above the baseline's, and how far predictions of its rows may move."""
 SHOWN_MOVES = 6
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Above = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+"""Seconds and speedups; any quotient of two of them is finite and above 0."""
 
 
-class _Frozen(BaseModel):
+class _CheckFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PartErrors(_Frozen):
+class PartErrors(_CheckFile):
     """Errors of one part, as a baseline keeps them."""
 
     rows: int = Field(ge=1)
-    mape: Finite
+    mape: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     bias: Finite
     worst: Finite
 
 
-class Baseline(_Frozen):
+class Baseline(_CheckFile):
     """What was found before: errors by part, and every prediction by figure."""
 
     schema_version: Literal[1]
     kind: Literal["check"]
     perfmodel_version: str
     parts: dict[str, PartErrors]
-    predicted: dict[str, Finite]
+    predicted: dict[str, Above]
 
     def of(self, quantities: Collection[str]) -> Self:
         """The parts of some quantities."""
@@ -53,7 +55,7 @@ class Baseline(_Frozen):
 
 
 @dataclass(frozen=True)
-class Part:
+class CheckedPart:
     """The figures that an error is stated of."""
 
     name: str
@@ -72,7 +74,7 @@ class Part:
         return max(self.figures, key=lambda f: abs(f.error))
 
 
-def parts(found: list[Figure]) -> list[Part]:
+def parts(found: list[Figure]) -> list[CheckedPart]:
     """Figures by the part that they count under."""
     cut: dict[str, list[Figure]] = {}
     for figure in found:
@@ -81,11 +83,11 @@ def parts(found: list[Figure]) -> list[Part]:
     for name, of in cut.items():
         errors = errors_of(np.array([f.predicted for f in of]), np.array([f.measured for f in of]))
         assert errors is not None
-        made.append(Part(name, tuple(of), errors))
+        made.append(CheckedPart(name, tuple(of), errors))
     return made
 
 
-def faults(now: list[Part], limit: float | None, before: Baseline | None) -> list[str]:
+def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
     """Everything that is wrong, one line each; none where the check passes."""
     found = [] if limit is None else list(_above(now, limit))
     if before is not None:
@@ -93,31 +95,31 @@ def faults(now: list[Part], limit: float | None, before: Baseline | None) -> lis
     return found
 
 
-def _above(now: list[Part], limit: float) -> Iterator[str]:
+def _above(now: list[CheckedPart], limit: float) -> Iterator[str]:
     for part in now:
-        if part.errors.mape > limit:
+        if not part.errors.mape <= limit:
             yield (
                 f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
                 f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
             )
 
 
-def _grown(now: list[Part], before: Baseline) -> Iterator[str]:
+def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
     seen = {part.name: part.errors for part in now}
     for name, old in before.parts.items():
         if name not in seen:
             yield f"lost: {name}: is in the baseline and is no longer measured"
-        elif seen[name].mape > old.mape + TOLERANCE:
+        elif not seen[name].mape <= old.mape + TOLERANCE:
             by = 100 * (seen[name].mape - old.mape)
             yield f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by {by:.1f} points"
 
 
-def _moved(now: list[Part], before: Baseline) -> Iterator[str]:
+def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
     """Predictions of the baseline's own figures: the measurement is the same, so that model or calibration changed."""
     moves = []
     for part in now:
         ratios = [f.predicted / before.predicted[f.name] for f in part.figures if f.name in before.predicted]
-        if ratios and np.mean(np.abs(np.log(ratios))) > TOLERANCE:
+        if ratios and not np.mean(np.abs(np.log(ratios))) <= TOLERANCE:
             moves.append((float(np.exp(np.mean(np.log(ratios)))) - 1.0, part.name, len(ratios)))
     for by, name, count in sorted(moves, key=lambda move: -abs(move[0]))[:SHOWN_MOVES]:
         yield f"moved: {name}: predictions by {by:+.1%} on average over {count} figures of the baseline"
@@ -132,7 +134,7 @@ def read_baseline(path: Path) -> Baseline:
     return files.parse(Baseline, files.read_mapping(path), str(path))
 
 
-def baseline_text(now: list[Part]) -> str:
+def baseline_text(now: list[CheckedPart]) -> str:
     """The file of a baseline that is as things are now."""
     names = PartErrors.model_fields
     errors = {p.name: {k: round(v, 6) for k, v in asdict(p.errors).items() if k in names} for p in now}

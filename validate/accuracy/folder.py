@@ -7,20 +7,21 @@ from pathlib import Path
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError, one_line
+from perfmodel.reading import read_head
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.engine.calibrate import speedup_pairs
-from perfmodel.validate.engine.fit import Rows
+from perfmodel.validate.engine.fit import EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.store import beside, read_record, withdrawn
 
 KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
-HEAD_CHARACTERS = 1000
-"""A record says within so many characters what it is of; any other JSON file of the folder is none."""
+HEAD_BYTES = 1000
+"""A record says within so many bytes what it is of; any other JSON file of the folder is none."""
 NOT_CHECKED = ("overhead_s", "speedup_alpha")
 """A small part of `sd_tpot_s`, and what needs a published acceptance; all else has tokens per iteration as measured."""
 ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
@@ -80,12 +81,8 @@ def _records(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def _kind(path: Path) -> str | None:
     """Of what a file is a record, None where of nothing. Raises InputError for one that cannot be read."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            found = KIND.search(stream.read(HEAD_CHARACTERS))
-    except OSError as error:
-        raise InputError(one_line(f"{path}: cannot be read: {error}")) from None
-    return found[1] if found else None
+    kind = KIND.search(read_head(path, HEAD_BYTES).decode("utf-8", errors="replace"))
+    return kind[1] if kind else None
 
 
 def _of(path: Path, kind: str, calibration: str | None) -> list[Figure]:
@@ -132,12 +129,12 @@ def _engine(path: Path, calibration: str | None) -> list[Figure]:
     return found
 
 
-def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> Rows:
+def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
     asked = {key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")}
     asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
     longest = max(timing.gamma for timing in timings)
     query = Query(batch=1, context=1, alpha=0.5, calibration="ideal", **asked)  # only seconds are predicted
-    return Rows(tuple(timings), with_calibration(resolve(replace(query, gamma=longest or None)), used))
+    return EngineRows(tuple(timings), with_calibration(resolve(replace(query, gamma=longest or None)), used))
 
 
 def _made_from(path: Path, record: EngineRecord) -> Calibration:

@@ -64,12 +64,12 @@ def acceptance(question: AcceptanceQuestion, out: Out = None) -> int:
 
 
 def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> AcceptanceFile:
-    from perfmodel.validate.engine.acceptance import Subject, import_file
+    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 
     if q.target is None:
         raise InputError("--import: needs --target")
     cache, served, stated = (q.draft_kv or ("full",))[0], q.lengths or (), q.gamma is not None
-    subject = Subject(q.target, q.draft, cache, q.context[0], q.gamma or DEFAULT_GAMMA, stated, served)
+    subject = AcceptanceSubject(q.target, q.draft, cache, q.context[0], q.gamma or DEFAULT_GAMMA, stated, served)
     table = import_file(file, q.format, subject)
     if out is not None:
         write(out, as_text(table), "--out")

@@ -16,7 +16,7 @@ from perfmodel.writing import destination
 from perfmodel.writing import write as write_file
 
 if TYPE_CHECKING:
-    from perfmodel.validate.accuracy.check import Baseline, Part
+    from perfmodel.validate.accuracy.check import Baseline, CheckedPart
 
 CHECK_FAILED = 1
 NEXT = "to keep errors that you know of from growing: --baseline FILE --write once, then --baseline FILE"
@@ -97,7 +97,7 @@ def check(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _show(now: list["Part"], before: "Baseline | None") -> None:
+def _show(now: list["CheckedPart"], before: "Baseline | None") -> None:
     rows = []
     for part in now:
         e, old = part.errors, before.parts.get(part.name) if before else None
@@ -112,7 +112,7 @@ def _show(now: list["Part"], before: "Baseline | None") -> None:
         typer.echo("* fitted on these very records: their error says nothing of other points")
 
 
-def _as_dict(now: list["Part"], faults: list[str]) -> dict[str, Any]:
+def _as_dict(now: list["CheckedPart"], faults: list[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
     rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]

@@ -1,5 +1,6 @@
 """``perfmodel validate engine``: a calibration of a serving engine, from its benchmark files or its running server."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,6 @@ from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 
 if TYPE_CHECKING:
     from perfmodel.answers.query import Query
-    from perfmodel.validate.engine.record import Subject
-    from perfmodel.validate.engine.timing import Said, Timing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +32,14 @@ class EngineQuestion(Question):
             flag="--from",
         ),
     ] = ()
+    files: Annotated[tuple[str, ...], Argument("More files of --from.", "FILE", place=True)] = ()
     url: Annotated[str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")] = None
     plan: Annotated[bool, Argument("Print the runs worth making; run nothing.")] = False
     tp: arg.TP = 1
-    draft: arg.Draft = "ngram"
+    draft: Annotated[
+        str | None,
+        Argument("Who drafted; needed beside drafting steps.", "self|KIND|NAME|PATH", "--draft-model", default="none"),
+    ] = None
     draft_tp: arg.DraftTP = None
     draft_kv: Annotated[str, Argument("What the draft reads of the cache.", "METHOD[:BUDGET]")] = "full"
     gamma: Annotated[
@@ -65,7 +68,7 @@ class EngineQuestion(Question):
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", self.machine) or self.machine == "published":
             allowed = "a label of a-z, 0-9 and -, such as h200-1 (never a host name)"
             raise refuse("--machine", None, allowed, self.machine)
-        if not self.plan and not self.source and self.url is None:
+        if not self.plan and not (self.source or self.files) and self.url is None:
             raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
 
     def query(self) -> "Query":
@@ -73,13 +76,18 @@ class EngineQuestion(Question):
         from perfmodel.answers.query import Query
 
         names = ("tp", "draft", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
-        return Query(self.model, self.hardware, 1, 1, alpha=0.5, **{name: getattr(self, name) for name in names})
+        said = {name: getattr(self, name) for name in names} | {"draft": self.draft or "ngram"}
+        return Query(self.model, self.hardware, 1, 1, alpha=0.5, **said)
+
+    def results_folder(self) -> Path:
+        """Where records of the machine go."""
+        from perfmodel.specs import PACKAGE
+
+        return (self.results or (PACKAGE / "results").resolve()) / self.machine
 
     def folder(self) -> Path:
         """The machine's folder of results, made where it is missing. Raises InputError."""
-        from perfmodel.specs import PACKAGE
-
-        folder = (self.results or (PACKAGE / "results").resolve()) / self.machine
+        folder = self.results_folder()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -109,84 +117,32 @@ def engine(question: EngineQuestion, out: Out = None) -> int:
         path, engine, version = _drive(question, question.url, query)
         typer.echo(f"record: {path}")
         driven = (str(path),)
-    return _calibrate(question, query, (*driven, *question.source), engine, version, out)
+    return _calibrate(question, query, (*driven, *question.source, *question.files), engine, version, out)
 
 
 def _calibrate(
     q: EngineQuestion, query: "Query", files: tuple[str, ...], engine: str | None, version: str | None, out: Path | None
 ) -> int:
     """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
-    from perfmodel.answers.query import resolve
     from perfmodel.errors import one_line
-    from perfmodel.validate.engine.calibrate import calibrate, lines, record_text
+    from perfmodel.validate.engine.calibrate import lines
     from perfmodel.validate.engine.fit import check_enough
-    from perfmodel.validate.harness.micro.write import write_yaml
+    from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of, write_calibration
 
-    timings, seen = _read(files, q.gamma)
-    subject = _subject(query, files, engine, version)
     if q.url is not None:
         try:
-            check_enough(timings)
+            check_enough(read_sources(sources_of(files), q.gamma))
         except InputError as error:
             typer.echo(f"next: {one_line(str(error))}; add the record above with --from")
             return 0
-    base = resolve(query).machine.calibration
-    made = calibrate(timings, query, base, subject, seen)
+    made = calibrate_engine(files, query, draft=q.draft, engine=engine, version=version, gamma=q.gamma)
     path = out or q.folder() / f"{made.calibration.name}.yaml"
-    record = path.with_suffix(".json"), record_text(made, q.machine, subject, seen)
-    write_yaml(made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", record)
+    record = write_calibration(made, q.machine, path)
     typer.echo("\n".join(lines(made)))
-    typer.echo(f"record: {record[0]}\ncalibration: {path}")
-    typer.echo(f"ask: perfmodel whatif --model {query.model} --hardware {query.hardware} --calibration {path} ...")
+    typer.echo(f"record: {record}\ncalibration: {path}")
+    question = f"--model {query.model} --hardware {query.hardware} --draft {made.subject.draft} --calibration {path}"
+    typer.echo(f"ask: perfmodel whatif {question} ...")
     return 0
-
-
-def _read(files: tuple[str, ...], gamma: int | None) -> tuple[list["Timing"], tuple[str, ...]]:
-    from perfmodel.validate.engine.formats import read
-    from perfmodel.validate.engine.timing import Said
-
-    timings: list[Timing] = []
-    for text in files:
-        name, said = _said(text)
-        timings += read(Path(name), said.over(Said(gamma=gamma)))
-    if not timings:
-        raise InputError("--from: must hold decode steps, given files without one")
-    return timings, tuple(dict.fromkeys(Path(text.split(",")[0]).name for text in files))
-
-
-def _said(text: str) -> tuple[str, "Said"]:
-    """``FILE,key=value,...``: the file's name and what is said of it."""
-    from perfmodel.validate.engine.timing import Said
-
-    name, *pairs = text.split(",")
-    values: dict[str, float] = {}
-    known = tuple(Said.__dataclass_fields__)
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        try:
-            values[key] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals or key not in known or not 0 <= values[key] < 1e9:
-            raise refuse("--from", name, f"followed by {', '.join(k + '=NUMBER' for k in known)} only", pair)
-    length = values.pop("gamma", None)
-    if length is not None and length != int(length):
-        raise refuse("--from", f"{name}: gamma", "a whole number", length)
-    return name, Said(**values, gamma=None if length is None else int(length))
-
-
-def _subject(query: "Query", files: tuple[str, ...], engine: str | None, version: str | None) -> "Subject":
-    """What was served; a record says its engine itself."""
-    from perfmodel.reading import read_text
-    from perfmodel.validate.engine.record import Subject, is_record, read_engine_record
-    from perfmodel.validate.engine.text import parse_objects
-
-    for text in files:
-        path = Path(text.split(",")[0])
-        if path.suffix == ".json" and is_record(parse_objects(str(path), read_text(path))):
-            told = read_engine_record(path).subject
-            engine, version = engine or told.engine, version or told.engine_version
-    return Subject.of(query, engine or "vllm", version or "unknown")
 
 
 def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
@@ -194,8 +150,8 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.client import Server
     from perfmodel.validate.engine.driver import check, served_gamma
-    from perfmodel.validate.engine.plan import Asked, loads
-    from perfmodel.validate.engine.record import Subject
+    from perfmodel.validate.engine.plan import PlanRequest, loads
+    from perfmodel.validate.engine.record import EngineSubject
     from perfmodel.validate.engine.session import run
 
     server = Server.at(url)
@@ -206,8 +162,8 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     if served is not None and q.gamma is not None and served != q.gamma:
         raise refuse("--gamma", None, f"{served}, the positions that {url} counts", q.gamma)
     length = served if served is not None else q.gamma or 0
-    points = loads(Asked(query.model, batches=q.batches, prompts=q.prompts, new_tokens=q.new_tokens))
-    subject = Subject.of(query, engine, version)
+    points = loads(PlanRequest(query.model, batches=q.batches, prompts=q.prompts, new_tokens=q.new_tokens))
+    subject = EngineSubject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size
     check(server, name, vocabulary)
     try:
@@ -220,26 +176,30 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.drafts import kinds
+    from perfmodel.specs.gpu import load_gpu
     from perfmodel.specs.model import hub_id
-    from perfmodel.validate.engine.plan import Asked, commands
+    from perfmodel.validate.engine.plan import PlanRequest, commands
 
     word = query.draft.partition(":")[0]
     methods = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}
     if word not in methods and word in kinds():
         raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", query.draft)
-    lengths = (q.gamma,) if q.gamma else (2, 7)
-    served = hub_id(query.model) or query.model
-    asked = Asked(
-        served,
-        q.engine or "vllm",
-        int(query.tp),
-        methods.get(word, "draft_model"),
-        q.draft_path,
-        lengths,
-        q.batches,
-        q.prompts,
-        q.new_tokens,
+    question = ["--model", query.model, "--hardware", query.hardware, "--draft", query.draft]
+    for flag, value in (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype)):
+        question += [flag, str(value)] if value not in (None, 1) else []
+    request = PlanRequest(
+        model=hub_id(query.model) or query.model,
+        engine=q.engine or "vllm",
+        tp=int(query.tp),
+        method=methods.get(word, "draft_model"),
+        draft=q.draft_path,
+        gammas=(q.gamma,) if q.gamma else (2, 7),
+        batches=q.batches,
+        prompts=q.prompts,
+        new_tokens=q.new_tokens,
+        question=tuple(question),
+        records=os.path.relpath(q.results_folder()),
+        pretends=load_gpu(query.hardware).kind != "cpu",
     )
-    for line in commands(asked):
+    for line in commands(request):
         typer.echo(line)
-    typer.echo("perfmodel validate engine --model ... --hardware ... --from K*.json   # then")

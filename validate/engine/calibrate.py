@@ -3,7 +3,7 @@
 import datetime
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +11,19 @@ import numpy as np
 from perfmodel.answers.query import Query
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.fits import MAX_LOG_RMS, Scatter, StatedFit
+from perfmodel.specs.fits import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
-from perfmodel.validate.engine.fit import Fitted, Rows, log_rms, small_sample
-from perfmodel.validate.engine.record import EnginePoint, Subject, header
+from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import significant
 
 UNREACHABLE = 0.5
-"""Held-out error (rms of logs) beyond which the rows are of something else than what was asked about."""
+"""Held-out error (median of absolute logs) beyond which the rows are of something else than what was asked about."""
+OUT_OF_LINE = 0.3
+"""Log error, held out, from which a row is named as one that does not fit the others."""
 FEW = 5
 """Speedups that rows give themselves from which on their own errors say how sure one is."""
 SAME_PLACE = 0.1
@@ -29,28 +31,53 @@ SAME_PLACE = 0.1
 
 
 @dataclass(frozen=True)
-class Made:
-    """A calibration with what it rests on. aside: rows that were not used, for the prefill in them."""
+class EngineCalibration:
+    """A calibration with what it rests on. aside: rows that were not used, for the prefill in them.
+
+    subject: what was served. base: the calibration that all else is from. tried: name of every base -> its held-out
+    error (rms of logs).
+    """
 
     calibration: Calibration
-    rows: Rows
-    fitted: Fitted
+    rows: EngineRows
+    fitted: EngineFit
     aside: tuple[Timing, ...]
+    subject: EngineSubject
+    base: str
+    tried: dict[str, float]
 
 
-def calibrate(timings: list[Timing], query: Query, base: Calibration, subject: Subject, seen: tuple[str, ...]) -> Made:
-    """Fit the rows and judge them held out one by one. seen: the names that `fitted_on` lists. Raises InputError."""
-    kept, aside = fitting.usable(differences(timings))
-    rows = fitting.rows_of(kept, query, base)
-    fitted = fitting.fit(rows, base)
-    off = log_rms(fitted.held_out, rows.measured)
-    if off > UNREACHABLE:
+def calibrate(
+    timings: list[Timing], query: Query, bases: Sequence[Calibration], subject: EngineSubject, seen: tuple[str, ...]
+) -> EngineCalibration:
+    """Fit the rows from each base and keep the fit that is closest to rows held out one by one.
+
+    seen: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near them.
+    """
+    kept, aside = fitting.usable(differences(distinct(timings)))
+    fits: dict[str, tuple[EngineRows, EngineFit]] = {}
+    for base in bases:
+        rows = fitting.rows_of(kept, query, base)
+        fits[base.name] = rows, fitting.fit(rows, base)
+    tried = {name: log_rms(fitted.held_out, rows.measured) for name, (rows, fitted) in fits.items()}
+    best = min(tried, key=lambda name: tried[name])
+    rows, fitted = fits[best]
+    off = float(np.exp(np.median(np.abs(np.log(fitted.held_out / rows.measured)))))
+    if off > np.exp(UNREACHABLE):
         raise InputError(
-            f"--calibration: must be a base from which these steps can be reached: from {base.name} they stay "
-            f"{np.exp(off):.1f} times off when held out; another device, model or draft was served, or try ideal"
+            f"--calibration: must be a base from which these steps can be reached: from {best} they stay {off:.1f} "
+            f"times off when held out; other than --model {subject.model}, --draft {subject.draft} on --hardware "
+            f"{subject.hardware} was served, or try ideal"
         )
     name = f"{load_gpu(subject.hardware).name}.{subject.engine}-{subject.engine_version}"
-    return Made(_stated(fitted, rows, base, name, subject, seen), rows, fitted, tuple(aside))
+    return EngineCalibration(
+        _stated(fitted, rows, best, name, subject, seen), rows, fitted, tuple(aside), subject, best, tried
+    )
+
+
+def distinct(timings: Sequence[Timing]) -> list[Timing]:
+    """Every row once, however many files hold it."""
+    return list({replace(t, where=""): t for t in reversed(timings)}.values())[::-1]
 
 
 def differences(timings: list[Timing]) -> list[Timing]:
@@ -84,7 +111,7 @@ def _step_between(one: Timing, two: Timing) -> Timing:
 
 
 def _stated(
-    fitted: Fitted, rows: Rows, base: Calibration, name: str, subject: Subject, seen: tuple[str, ...]
+    fitted: EngineFit, rows: EngineRows, base: str, name: str, subject: EngineSubject, seen: tuple[str, ...]
 ) -> Calibration:
     count = len(rows.timings)
     source = f"fitted to {count} timed steps of {subject.engine} {subject.engine_version}"
@@ -108,10 +135,11 @@ def _stated(
             "stack": f"{subject.engine}-{subject.engine_version}",
             "kind": "fitted",
             "fitted_on": seen,
+            "measured": range_of(rows),
             "date": datetime.datetime.now(datetime.UTC).date(),
             "notes": (
                 f"{subject.engine} {subject.engine_version} serving {Path(subject.model).stem} on {subject.tp} x "
-                f"{load_gpu(subject.hardware).name}; all else from {base.name}. Not determined by these rows: {pinned}."
+                f"{load_gpu(subject.hardware).name}; all else from {base}. Not determined by these rows: {pinned}."
             ),
             "fit": StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None,
             "observed_error": _errors(fitted, rows),
@@ -123,25 +151,39 @@ def _stated(
     )
 
 
-def _errors(fitted: Fitted, rows: Rows) -> dict[str, Scatter]:
+def range_of(rows: EngineRows) -> MeasuredRange:
+    """What was served in these rows: an answer to anything else says so."""
+
+    def ends(name: str) -> tuple[float, float]:
+        values = [float(getattr(t, name)) for t in rows.timings]
+        return significant(min(values), 4), significant(max(values), 4)
+
+    draft = rows.scenario.draft
+    return MeasuredRange(
+        model=rows.scenario.target.name, draft=draft.name, draft_kv=draft.kv.label(), batch=ends("batch"),
+        context=ends("context"), gamma=(int(ends("gamma")[0]), int(ends("gamma")[1])),
+    )  # fmt: skip
+
+
+def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
     """Of predictions by refits without the row; few rows widen it (Student's t)."""
-    found = {}
-    plain = np.array([t.gamma == 0 for t in rows.timings])
-    for name, chosen in (("target_s", plain), ("speedup", None)):
-        if chosen is None:
-            logs = speedup_logs(rows, fitted.held_out)
-            if len(logs) < FEW:  # too few baseline steps beside speculative ones: both steps of a speedup as any two
-                logs = [np.sqrt(2.0) * log_rms(fitted.held_out, rows.measured)] * len(rows.timings)
-        else:
-            logs = np.log(fitted.held_out[chosen] / rows.measured[chosen]).tolist()
-        if len(logs) > 1:
-            rms = min(small_sample(float(np.sqrt(np.mean(np.square(logs)))), len(logs)), MAX_LOG_RMS)
+    baseline = np.array([t.gamma == 0 for t in rows.timings])
+    logs = {
+        "target_s": np.log(fitted.held_out[baseline] / rows.measured[baseline]).tolist(),
+        "speedup": speedup_logs(rows, fitted.held_out),
+    }
+    if len(logs["speedup"]) < FEW:  # too few baseline steps beside speculative ones: a speedup's steps as any two
+        logs["speedup"] = [np.sqrt(2.0) * log_rms(fitted.held_out, rows.measured)] * len(rows.timings)
+    errors = {}
+    for name, values in logs.items():
+        if len(values) > 1:
+            rms = min(small_sample(float(np.sqrt(np.mean(np.square(values)))), len(values)), MAX_LOG_RMS)
             source = "rows held out one by one, widened for their number (Student's t)"
-            found[name] = Scatter(log_rms=significant(max(rms, 1e-4), 3), rows=len(logs), source=source)
-    return found
+            errors[name] = Scatter(log_rms=significant(max(rms, 1e-4), 3), rows=len(values), source=source)
+    return errors
 
 
-def speedup_logs(rows: Rows, seconds: np.ndarray) -> list[float]:
+def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
     """Log of predicted over measured speedup for every speculative row with a plain one at its batch and context."""
     measured = rows.measured
     pairs = speedup_pairs(rows.timings)
@@ -160,30 +202,34 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
     return pairs
 
 
-def record_text(made: Made, machine: str, subject: Subject, sources: tuple[str, ...]) -> str:
+def record_text(made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]) -> str:
     """The record of the rows that were used."""
     points = [EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings)]
     rows = [point.model_dump_json(exclude_defaults=True) for point in points]
     return as_record(encode(header(machine, subject, sources)), rows)
 
 
-def lines(made: Made) -> list[str]:
+def lines(made: EngineCalibration) -> list[str]:
     """The table of rows, predicted held out beside measured, and what was fitted, pinned and set aside."""
-    told = [f"{'step':<28}{'measured':>11}{'held out':>11}{'error':>8}"]
+    table = [f"{'step':<28}{'measured':>11}{'held out':>11}{'error':>8}"]
     for t, seconds in zip(made.rows.timings, made.fitted.held_out, strict=True):
-        told.append(f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}")
+        odd = "  out of line: counts less" if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE else ""
+        table.append(
+            f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}{odd}"
+        )
     for t in made.aside:
-        told.append(f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill")
+        table.append(f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill")
     if made.aside:
-        told.append(f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)")
+        table.append(f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)")
     values = (f"{n} {getattr(made.calibration, n).value:.4g}" for n in made.fitted.free)
-    told.append("fitted: " + (", ".join(values) or "nothing: the rows do not say more than the base"))
+    table.append("fitted: " + (", ".join(values) or "nothing: the rows do not say more than the base"))
     if all(t.gamma for t in made.rows.timings):
-        told.append("no baseline step among these rows: a weak prior alone tells it apart from what drafting costs")
+        table.append("no baseline step among these rows: a weak prior alone tells it apart from what drafting costs")
     if made.fitted.pinned:
-        told.append("not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned))
-    steps = log_rms(made.fitted.held_out, made.rows.measured)
+        table.append("not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned))
+    beside = [f"{name} {off:.1%}" for name, off in made.tried.items() if name != made.base]
+    table.append(f"base: {made.base}" + (f", closest to rows held out (others: {', '.join(beside)})" if beside else ""))
     speed = speedup_logs(made.rows, made.fitted.held_out)
-    said = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""
-    told.append(f"held-out error (rms): steps {steps:.1%} over {len(made.rows.timings)}{said}")
-    return told
+    of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""
+    table.append(f"held-out error (rms): steps {made.tried[made.base]:.1%} over {len(made.rows.timings)}{of_speed}")
+    return table

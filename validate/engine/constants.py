@@ -27,11 +27,17 @@ SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query
 """What only a drafting iteration can show."""
 LOWEST_FRACTION = 0.02
 WITHIN, OUTSIDE = 0.5, 0.05
-"""Prior widths in median steps: of what a pass may spend beside its kernels, and an iteration outside its passes.
-
-Without a baseline step the two cannot be told apart by rows; published engines spend milliseconds within passes and
-tenths of that outside (vLLM 0.22 with EAGLE-3, gpt-oss-120b on H200: 0.55 of 5.5 ms).
+"""Prior widths in median steps: of what a pass may spend beside its kernels, and an iteration outside its passes where
+no baseline step is there to tell the two apart."""
+FIRST_TOKEN = 0.2
+"""The step from no drafting to one drafted token (a draft's own pass over what was accepted, sampling, rejecting), as a
+share of the shortest iteration (`iteration_fixed_s`) and of the shortest by sequence (`iteration_sequence_s`): prior
+width beside a baseline and, on a CPU that nothing is known of (`ideal`), the middle of it. vLLM 0.32 on a CPU spends 21
+to 26 % of an iteration at K = 5 there (results/cpu-engine), vLLM 0.22 with EAGLE-3 on H200 a tenth of one at K = 1, and
+nothing of it by sequence.
 """
+ON_GPU = 0.1
+"""The same middle of `iteration_fixed_s` on other devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,8 @@ class Sought:
     high: float
 
 
-def sought(base: Calibration, timings: Sequence[Timing], target: ModelSpec) -> dict[str, Sought]:
-    """The candidates for these rows, by name.
+def sought(base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False) -> dict[str, Sought]:
+    """The candidates for these rows, by name. cpu: whether the device is one.
 
     Whole passes say nothing of what an iteration spends outside them.
     """
@@ -54,7 +60,16 @@ def sought(base: Calibration, timings: Sequence[Timing], target: ModelSpec) -> d
     shares = FRACTIONS if base.gemm_efficiency is None else FACTORS
     experts = (EXPERTS,) if target.moe and base.expert_kernels else ()
     layers = target.num_hidden_layers
-    return {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *shares, *experts)}
+    places = {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *shares, *experts)}
+    drafting = [t for t in iterations if t.gamma]
+    if drafting and any(not t.gamma for t in iterations):
+        shortest = min(t.seconds for t in drafting), min(t.seconds / t.batch for t in drafting)
+        for name, seconds in zip(SPECULATIVE, shortest, strict=False):
+            share = FIRST_TOKEN if cpu else ON_GPU * (name == "iteration_fixed_s")
+            start = share * seconds if base.kind == "ideal" else getattr(base, name).value
+            high = places[name].high
+            places[name] = Sought(min(start, high), FIRST_TOKEN * seconds, 0.0, high)
+    return places
 
 
 def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Sought:
@@ -67,6 +82,6 @@ def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int)
         return Sought(value, 0.5, 0.0, 1.0)
     shared = {"token_s": lambda t: t.batch * (t.gamma + 1), "iteration_sequence_s": lambda t: t.batch}
     shared["attention_fixed_s"] = lambda t: float(layers)
-    each = [t.seconds / shared.get(name, lambda t: 1.0)(t) for t in timings]
+    parts = [t.seconds / shared.get(name, lambda t: 1.0)(t) for t in timings]
     share = OUTSIDE if name.startswith("iteration") else WITHIN
-    return Sought(min(value, max(each)), statistics.median(each) * share, 0.0, max(each))
+    return Sought(min(value, max(parts)), statistics.median(parts) * share, 0.0, max(parts))

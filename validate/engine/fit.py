@@ -1,8 +1,9 @@
 """From the timed steps of an engine to constants: those that the data determine, the others left where they are.
 
 Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
-(`Sought.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned at the base's
-value, and the rest is fitted again. What is stated as interval comes from refits without each row.
+(`Sought.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned where the
+prior has it, and the rest is fitted again. A row weighs as much as the spread of its own samples allows. What is stated
+as interval comes from refits without each row.
 """
 
 from collections.abc import Sequence
@@ -18,14 +19,18 @@ from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.engine.constants import Sought, sought
+from perfmodel.validate.engine.constants import SPECULATIVE, Sought, sought
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.solving import least_squares
 
 NOISE = 0.03
 """Log error of a row that the form itself and the clock leave, for weighing rows against priors."""
+STEADY = 0.2
+"""Spread of a row's samples (robust, over their median) up to which it weighs in full."""
 DETERMINED = 0.5
 """Share of the prior's width that a constant's error must fall below to count as determined."""
+SHOWN_FILES = 4
+"""Files that a refusal names."""
 INSIDE = 0.2
 """Distance from its bounds, in prior widths, at which the search for a constant begins at least."""
 SOFT = 2.0
@@ -33,7 +38,7 @@ SOFT = 2.0
 
 
 @dataclass(frozen=True)
-class Rows:
+class EngineRows:
     """Timings with the scenario that each belongs to, and the arrays that a prediction needs."""
 
     timings: tuple[Timing, ...]
@@ -59,9 +64,14 @@ class Rows:
         """Seconds."""
         return np.array([t.seconds for t in self.timings])
 
+    @property
+    def noise(self) -> Array:
+        """Log error to expect of each row: `NOISE`, more where its own samples scatter by more than `STEADY`."""
+        return np.array([NOISE * max(1.0, scatter(t.samples) / STEADY) for t in self.timings])
+
 
 @dataclass(frozen=True)
-class Fitted:
+class EngineFit:
     """What a fit found: `values` of the constants in `free` order, with standard errors and their correlation.
 
     held_out: each row's seconds as predicted by a fit without it.
@@ -76,34 +86,30 @@ class Fitted:
     pinned: tuple[str, ...]
 
 
-def rows_of(timings: Sequence[Timing], query: Query, base: Calibration) -> Rows:
-    """Timings as rows of one question. Raises InputError where they cannot determine anything."""
+def rows_of(timings: Sequence[Timing], query: Query, base: Calibration) -> EngineRows:
+    """Timings as rows of one question, whose acceptance does not matter. Raises InputError where they are too few."""
     check_enough(timings)
     longest = max(t.gamma for t in timings)
-    scenario = with_calibration(resolve(_asked(query, longest)), base)
-    return Rows(tuple(timings), scenario)
-
-
-def _asked(query: Query, longest: int) -> Query:
-    """The question whose acceptance does not matter: only seconds are predicted."""
-    return replace(query, gamma=longest or None, alpha=0.5, tokens_per_iteration=None, acceptance=None)
+    seconds = replace(query, gamma=longest or None, alpha=0.5, tokens_per_iteration=None, acceptance=None)
+    scenario = resolve(replace(seconds, calibration="ideal"))
+    return EngineRows(tuple(timings), with_calibration(scenario, base))
 
 
 def check_enough(timings: Sequence[Timing]) -> None:
-    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line."""
+    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line that names their files."""
     lengths = sorted({t.gamma for t in timings})
-    places = {(t.batch, round(t.context, -1)) for t in timings}
+    names = list(dict.fromkeys(t.where.partition(": ")[0] for t in timings))
+    held = ", ".join(names[:SHOWN_FILES]) + (
+        f" and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else ""
+    )
+    where, plan = f"--from: {held or 'no file'}", "`perfmodel validate engine --plan` prints the runs worth making"
     if len(lengths) < 2:
-        held = ", ".join(map(str, lengths)) or "none"
+        given = ", ".join(map(str, lengths)) or "none"
         raise InputError(
-            f"--from: must hold two draft lengths or more (the baseline counts as 0), given {held}: "
-            "`perfmodel validate engine --plan` prints the runs worth making"
+            f"{where}: must hold two draft lengths or more (the baseline counts as 0), given {given}: {plan}"
         )
-    if len(places) < 2:
-        raise InputError(
-            "--from: must hold two batches or contexts or more, given one: "
-            "`perfmodel validate engine --plan` prints the runs worth making"
-        )
+    if len({(t.batch, round(t.context, -1)) for t in timings}) < 2:
+        raise InputError(f"{where}: must hold two batches or contexts or more, given one: {plan}")
 
 
 def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
@@ -112,9 +118,10 @@ def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
     return [t for t in timings if t.prefill_share <= MAX_PREFILL_SHARE], aside
 
 
-def fit(rows: Rows, base: Calibration) -> Fitted:
+def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     """Free what the rows determine, fit it, and judge it on rows held out."""
-    candidates = sought(base, rows.timings, rows.scenario.target)
+    candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
+    base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
     everything = np.ones(len(rows.timings), bool)
     free = tuple(candidates)
     solved = _solve(rows, base, candidates, free, None, everything)
@@ -133,7 +140,7 @@ def fit(rows: Rows, base: Calibration) -> Fitted:
     np.fill_diagonal(correlation, 1.0)
     pinned_names = tuple(name for name in candidates if name not in free)
     stderr = tuple(solved.stderr.tolist())
-    return Fitted(calibration, free, stderr, correlation, rows.predict(calibration), held_out, pinned_names)
+    return EngineFit(calibration, free, stderr, correlation, rows.predict(calibration), held_out, pinned_names)
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ class _Solution:
 
 
 def _solve(
-    rows: Rows,
+    rows: EngineRows,
     base: Calibration,
     candidates: dict[str, Sought],
     free: tuple[str, ...],
@@ -172,7 +179,7 @@ def _solve(
 
     def residuals(x: Array) -> Array:
         values = dict(zip(free, np.clip(prior + x * spread, 0.0, None).tolist(), strict=True))
-        return (np.log(rows.predict(with_values(base, values))) - logs)[kept] / NOISE
+        return (np.log(rows.predict(with_values(base, values))) - logs)[kept] / rows.noise[kept]
 
     def with_prior(x: Array) -> Array:
         found = residuals(x)
@@ -193,6 +200,14 @@ def _least_determined(candidates: dict[str, Sought], free: tuple[str, ...], solv
             return name
     worst = max(share, key=lambda n: share[n], default=None)
     return worst if worst and (share[worst] > DETERMINED or len(free) >= rows) else None
+
+
+def scatter(samples: Sequence[float]) -> float:
+    """Half the width between their quartiles over their median, as a standard deviation; 0 of fewer than four."""
+    if len(samples) < 4:
+        return 0.0
+    low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
+    return float((high - low) / 1.349 / middle) if middle else 0.0
 
 
 def log_rms(predicted: Array, measured: Array) -> float:

@@ -1,4 +1,4 @@
-"""The runs worth making: few batches, two contexts, two draft lengths, as the commands of an engine."""
+"""The runs worth making: few batches, two contexts, two draft lengths, as lines that a shell takes as they are."""
 
 import json
 import shlex
@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from perfmodel.errors import unknown_name
 from perfmodel.validate.engine.driver import Load
 
-BATCHES = (1, 4, 16)
-PROMPTS = (512, 4096)
-NEW_TOKENS = 256
 SYNTHETIC = 0.8
 """Acceptance asked of an engine that can pretend: the times of an iteration do not depend on it."""
-
+FIRST_PORT = 8100
 OWN = ("ngram", "mtp")
 """Methods that need no model beside the target."""
 REPEATS = (
@@ -24,8 +21,11 @@ SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ng
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the plan is for."""
+class PlanRequest:
+    """What the plan is for. model, draft: where the engine finds them. question: what perfmodel calls all of it.
+
+    pretends: whether the engine may be asked to accept drafts at a rate (vLLM's CPU backend refuses).
+    """
 
     model: str
     engine: str = "vllm"
@@ -33,85 +33,99 @@ class Asked:
     method: str = "draft_model"
     draft: str | None = None
     gammas: tuple[int, ...] = (2, 7)
-    batches: tuple[int, ...] = BATCHES
-    prompts: tuple[int, ...] = PROMPTS
-    new_tokens: int = NEW_TOKENS
+    batches: tuple[int, ...] = (1, 4, 16)
+    prompts: tuple[int, ...] = (512, 4096)
+    new_tokens: int = 256
+    question: tuple[str, ...] = ()
+    records: str = "results/local-1"
+    pretends: bool = True
 
 
-def loads(asked: Asked) -> list[Load]:
+def loads(request: PlanRequest) -> list[Load]:
     """The points of one server: every batch at the shorter prompt, the ends at the longer."""
-    short, *longer = asked.prompts
-    found = [Load(batch, short, asked.new_tokens) for batch in asked.batches]
-    ends = dict.fromkeys((asked.batches[0], asked.batches[-1]))
-    return found + [Load(batch, prompt, asked.new_tokens) for prompt in longer for batch in ends]
+    short, *longer = request.prompts
+    points = [Load(batch, short, request.new_tokens) for batch in request.batches]
+    ends = dict.fromkeys((request.batches[0], request.batches[-1]))
+    return points + [Load(batch, prompt, request.new_tokens) for prompt in longer for batch in ends]
 
 
-def commands(asked: Asked) -> list[str]:
-    """Lines for a shell: for each draft length (and none) a server and the runs against it."""
+def commands(request: PlanRequest) -> list[str]:
+    """Lines for a shell: for each draft length, 0 first, a server, waited for, its runs and its end; then the fit."""
     makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
-    if asked.engine not in makers:
-        raise unknown_name("--engine", "engine", asked.engine, makers)
-    lines = [line for gamma in (0, *asked.gammas) for line in makers[asked.engine](asked, gamma)]
-    return [REPEATS, *lines] if asked.method == "ngram" and asked.engine == "vllm" else lines
+    if request.engine not in makers:
+        raise unknown_name("--engine", "engine", request.engine, makers)
+    lines = [REPEATS] if request.method == "ngram" and request.engine == "vllm" else []
+    for number, gamma in enumerate((0, *request.gammas)):
+        lines += makers[request.engine](request, gamma, FIRST_PORT + number)
+    files = {
+        "vllm": ["K*-*.json"], "sglang": ["K*.jsonl"], "llama.cpp": ["K0.jsonl", f"{request.records}/engine-*-K*.json"],
+    }  # fmt: skip
+    words = ["perfmodel", "validate", "engine", *request.question, "--engine", request.engine]
+    return [*lines, f"{shlex.join(words)} --from {' '.join(files[request.engine])}"]
 
 
-def _vllm(asked: Asked, gamma: int) -> list[str]:
-    words = ["vllm", "serve", asked.model, "--no-enable-prefix-caching"]
-    words += ["--tensor-parallel-size", str(asked.tp)] if asked.tp > 1 else []
-    if gamma:
-        named = {} if asked.method in OWN else {"model": asked.draft or "DRAFT"}
-        config = {"method": asked.method, **named, "num_speculative_tokens": gamma}
-        rates = [round(SYNTHETIC**j, 4) for j in range(1, gamma + 1)]
-        config |= {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
-        words += ["--speculative-config", json.dumps(config)]
+def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
+    """A server, what runs against it once it answers, and its end."""
     return [
-        shlex.join(words) + " &",
-        f"for c in {' '.join(map(str, asked.batches))}; do {_bench(asked, gamma, asked.prompts[0], '$c')}; done",
-        *(_bench(asked, gamma, prompt, str(asked.batches[-1])) for prompt in asked.prompts[1:]),
+        f"{shlex.join(words)} --port {port} & server=$!",
+        f"until curl -sf http://127.0.0.1:{port}/health > /dev/null; do kill -0 $server || break; sleep 2; done",
+        *runs,
+        "kill $server; wait $server",
     ]
 
 
-def _bench(asked: Asked, gamma: int, prompt: int, batch: str) -> str:
+def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
+    words = ["vllm", "serve", request.model, "--no-enable-prefix-caching"]
+    words += ["--tensor-parallel-size", str(request.tp)] if request.tp > 1 else []
+    if gamma:
+        named = {} if request.method in OWN else {"model": request.draft or "DRAFT"}
+        config = {"method": request.method, **named, "num_speculative_tokens": gamma}
+        if request.pretends:
+            rates = [round(SYNTHETIC**j, 4) for j in range(1, gamma + 1)]
+            config |= {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
+        words += ["--speculative-config", json.dumps(config)]
+    first, *longer = request.prompts
+    each = f"for c in {' '.join(map(str, request.batches))}; do {_bench(request, gamma, first, '$c', port)}; done"
+    ends = [_bench(request, gamma, prompt, str(request.batches[-1]), port) for prompt in longer]
+    return _around(words, port, [each, *ends])
+
+
+def _bench(request: PlanRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
     """One run of vLLM's client. As many prompts as places: nobody is held up by another's prompt."""
     return (
-        f"vllm bench serve --model {shlex.quote(asked.model)} --dataset-name random --random-input-len {prompt} "
-        f"--random-output-len {asked.new_tokens} --ignore-eos --temperature 0 --num-warmups 1 "
-        f"--max-concurrency {batch} --num-prompts {batch} "
-        f"--save-result --save-detailed --result-filename K{gamma}-{prompt}-{batch}.json"
+        f"vllm bench serve --port {port} --model {shlex.quote(request.model)} --dataset-name random "
+        f"--random-input-len {prompt} --random-output-len {request.new_tokens} --ignore-eos --temperature 0 "
+        f"--num-warmups 1 --max-concurrency {batch} --num-prompts {batch} --save-result --save-detailed "
+        f"--result-filename K{gamma}-{prompt}-{batch}.json"
     )
 
 
-def _sglang(asked: Asked, gamma: int) -> list[str]:
-    words = ["python", "-m", "sglang.launch_server", "--model-path", asked.model, "--disable-radix-cache"]
-    words += ["--tp", str(asked.tp)] if asked.tp > 1 else []
+def _sglang(request: PlanRequest, gamma: int, port: int) -> list[str]:
+    words = ["python", "-m", "sglang.launch_server", "--model-path", request.model, "--disable-radix-cache"]
+    words += ["--tp", str(request.tp)] if request.tp > 1 else []
     if gamma:
-        words += ["--speculative-algorithm", SGLANG[asked.method]]
-        words += [] if asked.method in OWN else ["--speculative-draft-model-path", asked.draft or "DRAFT"]
+        words += ["--speculative-algorithm", SGLANG[request.method]]
+        words += [] if request.method in OWN else ["--speculative-draft-model-path", request.draft or "DRAFT"]
         words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
         words += ["--speculative-num-draft-tokens", str(gamma + 1)]
-    return [
-        shlex.join(words) + " &",
-        *(
-            f"for c in {' '.join(map(str, asked.batches))}; do python -m sglang.bench_serving --backend sglang "
-            f"--dataset-name random --random-input-len {prompt} --random-output-len {asked.new_tokens} "
-            f"--random-range-ratio 1 --max-concurrency $c --num-prompts $((3 * c)) "
-            f"--output-file K{gamma}.jsonl; done"
-            for prompt in asked.prompts
-        ),
+    runs = [
+        f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend sglang "
+        f"--port {port} --dataset-name random --random-input-len {prompt} --random-output-len {request.new_tokens} "
+        f"--random-range-ratio 1 --max-concurrency $c --num-prompts $((3 * c)) --output-file K{gamma}.jsonl; done"
+        for prompt in request.prompts
     ]
+    return _around(words, port, runs)
 
 
-def _llama_cpp(asked: Asked, gamma: int) -> list[str]:
+def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:
     if gamma == 0:
-        batches, prompts = ",".join(map(str, asked.batches)), ",".join(map(str, asked.prompts))
+        batches, prompts = ",".join(map(str, request.batches)), ",".join(map(str, request.prompts))
         return [
-            f"llama-batched-bench -m {shlex.quote(asked.model)} -npp {prompts} -ntg {asked.new_tokens} -npl {batches} "
-            "--output-format jsonl > K0.jsonl"
+            f"llama-batched-bench -m {shlex.quote(request.model)} -npp {prompts} -ntg {request.new_tokens} "
+            f"-npl {batches} --output-format jsonl > K0.jsonl"
         ]
-    draft = asked.draft or "DRAFT"
-    return [
-        f"llama-server -m {shlex.quote(asked.model)} -md {shlex.quote(draft)} --draft-max {gamma} --draft-min {gamma} "
-        "--draft-p-min 0 &",
-        f"perfmodel validate engine --url http://localhost:8080 --model {shlex.quote(asked.model)} --gamma {gamma} "
-        "--hardware HARDWARE",
-    ]
+    words = ["llama-server", "-m", request.model, "-md", request.draft or "DRAFT", "--draft-max", str(gamma)]
+    words += ["--draft-min", str(gamma), "--draft-p-min", "0", "-np", str(request.batches[-1])]
+    points = ["--batches", ",".join(map(str, request.batches)), "--prompts", ",".join(map(str, request.prompts))]
+    asked = [*request.question, *points, "--gamma", str(gamma), "--url", f"http://127.0.0.1:{port}"]
+    return _around(words, port, [shlex.join(["perfmodel", "validate", "engine", *asked])])

@@ -5,11 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from perfmodel.answers.query import Query, draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs import files
+from perfmodel.specs.files import Frozen
 from perfmodel.validate.engine.timing import Timing
 
 SCHEMA_VERSION = 1
@@ -21,11 +22,7 @@ WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}$"
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Subject(_Frozen):
+class EngineSubject(Frozen):
     """What was served, in the words of a question. weights and kv_dtype None: the checkpoint's own."""
 
     model: str
@@ -42,14 +39,14 @@ class Subject(_Frozen):
     engine_version: str = Field(pattern=WORD)
 
     @classmethod
-    def of(cls, query: Query, engine: str, version: str) -> "Subject":
+    def of(cls, query: Query, engine: str, version: str) -> "EngineSubject":
         """The parts of a question that say what is served."""
         said = {name: getattr(query, name) for name in cls.model_fields if hasattr(query, name)}
         said |= {"draft_kv": draft_kv(query), "engine": engine, "engine_version": version}
         return files.parse(cls, said, "--engine, --version")
 
 
-class EnginePoint(_Frozen):
+class EnginePoint(Frozen):
     """One timed step (`Timing`), or why there is none. samples: seconds, thinned to 200 order statistics."""
 
     key: str
@@ -81,7 +78,7 @@ class EnginePoint(_Frozen):
         return Timing(**fields | {"where": f"{where}: {self.key}"})
 
 
-class EngineRecord(_Frozen):
+class EngineRecord(Frozen):
     """What ``perfmodel validate engine`` keeps beside a calibration, and what a run against a server writes."""
 
     schema_version: Literal[1]
@@ -90,7 +87,7 @@ class EngineRecord(_Frozen):
     hardware: str
     date: datetime.datetime
     perfmodel_version: str
-    subject: Subject
+    subject: EngineSubject
     sources: tuple[str, ...] = ()
     points: tuple[EnginePoint, ...] = Field(min_length=1)
 
@@ -100,7 +97,7 @@ def stamp() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-def header(machine: str, subject: Subject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
+def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
     """All of a record but its points."""
     from importlib.metadata import version
 

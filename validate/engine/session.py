@@ -7,7 +7,7 @@ from pathlib import Path
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.client import Server
 from perfmodel.validate.engine.driver import Load, measure
-from perfmodel.validate.engine.record import EnginePoint, Subject, header, stamp
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, stamp
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
 
@@ -15,7 +15,7 @@ from perfmodel.validate.harness.progress import RowProgress
 def run(
     server: Server,
     served: str,
-    subject: Subject,
+    subject: EngineSubject,
     vocabulary: int,
     loads: list[Load],
     gamma: int,
@@ -57,7 +57,7 @@ def _point(server: Server, served: str, vocabulary: int, load: Load, gamma: int,
         return EnginePoint(key=key, status="failed", error=str(error), utc=utc, **place)  # type: ignore[arg-type]
 
 
-def _resumed(folder: Path, gamma: int, subject: Subject) -> Journal:
+def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
     left = sorted(folder.glob(f"engine-*-K{gamma}.journal"))
     if not left:
         raise InputError(f"--resume: no unfinished run at K = {gamma} in {folder}; run without --resume")

@@ -22,7 +22,7 @@ TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
 
 
 @dataclass(frozen=True)
-class Part:
+class PassPart:
     """A pass over `tokens` of all sequences, which a quantity holds `times` times.
 
     The mean over a tree's levels, and an inner round of two levels, have several.
@@ -48,7 +48,7 @@ class Group:
     index: NDArray[np.intp]
     batch: Array
     context: Array
-    passes: dict[str, list[Part]]
+    passes: dict[str, list[PassPart]]
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
         """Calibrated seconds by quantity; only those that the points have a use for."""
@@ -142,14 +142,14 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
     batch = np.array([points[i].batch for i in index], dtype=float)
     context = np.array([points[i].context for i in index], dtype=float)
     query = np.array([points[i].query for i in index])
-    passes = {"target_s": [Part(scenario.machine, scenario.target_ops(batch, context), batch)]}
+    passes = {"target_s": [PassPart(scenario.machine, scenario.target_ops(batch, context), batch)]}
     if first.draft is not None:
         passes["draft_s"] = [
-            Part(of.draft_machine, of.draft_ops(batch, context, n), batch * n, times)
+            PassPart(of.draft_machine, of.draft_ops(batch, context, n), batch * n, times)
             for of, n, times in _draft_passes(first, drafting, scenario)
         ]
     if first.gamma is not None or first.widths or first.gammas:
-        passes["verify_s"] = [Part(scenario.machine, scenario.target_ops(batch, context, query), batch * query)]
+        passes["verify_s"] = [PassPart(scenario.machine, scenario.target_ops(batch, context, query), batch * query)]
     return Group(scenario, index, batch, context, passes)
 
 

@@ -51,7 +51,7 @@ MESSAGES = (16384, 65536, 262144, 1048576, 8388608, 67108864)
 
 
 @dataclass(frozen=True)
-class Fitted:
+class TableFit:
     """Constants of one kind of kernel in one format. median_error: of the logarithm of times."""
 
     values: tuple[float, ...]
@@ -67,10 +67,10 @@ class Kernels:
     source: str
     start_s: float
     gemm_fixed_s: float
-    gemm: dict[str, Fitted]
-    experts: dict[str, Fitted]
-    attention: dict[str, Fitted]
-    latent: dict[str, Fitted]
+    gemm: dict[str, TableFit]
+    experts: dict[str, TableFit]
+    attention: dict[str, TableFit]
+    latent: dict[str, TableFit]
     allreduce: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
 
 
@@ -118,7 +118,7 @@ def _peak(gpu: GPUSpec, form: str) -> float | None:
     return gpu.peak_flops(compute) if compute in gpu.peak else None
 
 
-def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format: start of the smallest GEMM, start of the fit, and the efficiency at each knot."""
     table, found = tables.read("gemm", engine, version, "gemm_perf"), {}
     for word, name in GEMM_FORMS.items():
@@ -145,11 +145,11 @@ def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str,
         values, median = robust(residual, [GEMM_FIRST[0], *GEMM_FIRST[1:] * len(knots)])
         if start <= GRAPHED_START_S and max(values[1:]) <= 1.1:
             shares = tuple(x for pair in zip(knots.tolist(), values[1:].tolist(), strict=True) for x in pair)
-            found[name] = Fitted((start, float(values[0]), *shares), median, int(keep.sum()), f"{engine} {version}")
+            found[name] = TableFit((start, float(values[0]), *shares), median, int(keep.sum()), f"{engine} {version}")
     return found
 
 
-def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format: start, share of the bandwidth, share of the peak."""
     versions = tables.versions("moe", engine, "moe_perf")
     if not versions:
@@ -169,7 +169,7 @@ def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[st
     return found
 
 
-def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) -> Fitted:
+def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) -> TableFit:
     tokens, experts, topk, degree = (
         part[c].astype(float) for c in ("num_tokens", "num_experts", "topk", "moe_ep_size")
     )
@@ -185,7 +185,7 @@ def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) 
         return np.log((start + loaded / bandwidth + computed / flops) / seconds)
 
     values, median = robust(residual, EXPERT_FIRST)
-    return Fitted(tuple(values.tolist()), median, len(seconds), source)
+    return TableFit(tuple(values.tolist()), median, len(seconds), source)
 
 
 def _main_source(part: Table) -> Table:
@@ -208,7 +208,7 @@ def _fastest(part: Table, keys: tuple[str, ...]) -> Table:
     return {name: values[order][first] for name, values in part.items()}
 
 
-def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format of the cache: start, share of the bandwidth."""
     versions = tables.versions("attention", engine, "generation_attention_perf")
     version = version if version in versions else versions[-1]
@@ -236,15 +236,15 @@ def _uncached(gpu: GPUSpec) -> float:
     return cached.si if cached and cached.si / gpu.memory_bandwidth_bytes_per_s > HIDDEN_S else LARGE_CACHE
 
 
-def _line(moved_s: Array, seconds: Array, source: str) -> Fitted:
+def _line(moved_s: Array, seconds: Array, source: str) -> TableFit:
     def residual(x: Array) -> Array:
         return np.log((np.exp(x[0]) + moved_s / np.exp(x[1])) / seconds)
 
     values, median = robust(residual, ATTENTION_FIRST)
-    return Fitted(tuple(values.tolist()), median, len(seconds), source)
+    return TableFit(tuple(values.tolist()), median, len(seconds), source)
 
 
-def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, Fitted]:
+def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """MLA decoding by format of the cache: start, share of the bandwidth, share of the 16-bit peak."""
     for name in dict.fromkeys((engine, "sglang", "trtllm")):
         versions = tables.versions("mla", name, "generation_mla_perf")
@@ -274,7 +274,7 @@ def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str
 
         values, median = robust(residual, LATENT_FIRST)
         if median <= WORST_MEDIAN and values[1] >= LEAST_SHARE:
-            found[word] = Fitted(tuple(values.tolist()), median, int(keep.sum()), f"{name} {newest}")
+            found[word] = TableFit(tuple(values.tolist()), median, int(keep.sum()), f"{name} {newest}")
     return found
 
 

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterator
 
 from perfmodel.specs.gpu import GPUSpec
-from perfmodel.validate.fit.kernels import POPULARITY, Fitted, Kernels
+from perfmodel.validate.fit.kernels import POPULARITY, Kernels, TableFit
 from perfmodel.validate.solving import yaml_number
 
 HEADER = "# Written by `perfmodel calibrations import aiconfigurator` from public kernel tables (Apache-2.0)."
@@ -93,15 +93,15 @@ def _attention(k: Kernels) -> Iterator[str]:
     yield _constant("attention_fixed_s", wide.values[0], _kernel(wide))
 
 
-def _kernel(fitted: Fitted) -> str:
+def _kernel(fitted: TableFit) -> str:
     return f"{fitted.rows} calls, median error {fitted.median_error:.1%}, {fitted.source}"
 
 
-def _sources(fits: dict[str, Fitted]) -> str:
+def _sources(fits: dict[str, TableFit]) -> str:
     return "; ".join(f"{form} {fitted.source}" for form, fitted in fits.items())
 
 
-def _errors(fits: dict[str, Fitted]) -> str:
+def _errors(fits: dict[str, TableFit]) -> str:
     return ", ".join(f"{fitted.median_error:.1%} ({form})" for form, fitted in fits.items())
 
 

@@ -61,9 +61,9 @@ class Record:
 
 
 def beside(record: Path, name: str) -> str:
-    """What a record calls `name`: the file of that name beside it, wherever both have gone since, else as it is."""
-    path = record.parent / Path(name).name
-    return str(path) if files.looks_like_path(name) and path.is_file() else name
+    """What a record calls `name`: the file that it is from there, or beside it where both have gone, else as it is."""
+    paths = (record.parent / name, record.parent / Path(name).name) if files.looks_like_path(name) else ()
+    return next((str(path) for path in paths if path.is_file()), name)
 
 
 def read_record(path: Path) -> Record:

@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled
+from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.published_engines import DecodeRow
-from perfmodel.validate.studies import iterations as ratios
-from perfmodel.validate.studies.engines import RATIO_KEYS
-from perfmodel.validate.studies.held_out import Values, own_rows, refits, replay
+from perfmodel.validate.solving import significant
+from perfmodel.validate.studies.engines import RATIO_KEYS, RatioFold
+from perfmodel.validate.studies.held_out import KEYS, fit_steps, own_rows, parts, refits, replay
+from perfmodel.validate.studies.iterations import Iterations
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
-from perfmodel.validate.studies.robust import fit
-from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
+from perfmodel.validate.studies.robust import Array, Values, fit
+from perfmodel.validate.studies.steps import DecodeRows, group_of
 
 FOLDS: tuple[Relation, ...] = ("model", "gpu")
 """What is left out together: new models and new devices are what a term must help on."""
@@ -25,6 +27,7 @@ WITHOUT = {
     "all experts alike": ("expert_popularity",),
     "attention as in the tables": ("attention_bandwidth_fraction", "attention_bandwidth_fraction_fp8"),
     "no time of a layer with a latent or a state": ("latent_layer_s", "state_layer_s"),
+    "no time to norm queries and keys over all heads": ("wide_norm_s",),
 }
 """What is changed -> the constants that are not fitted and not there."""
 RATIOS_WITHOUT = {
@@ -33,14 +36,13 @@ RATIOS_WITHOUT = {
     "drafted tokens route independently": "all.routing_independence",
     "verification reads the cache once": "all.kv_reread_per_query",
     "SGLang's time outside the passes as vLLM's": "sglang.iteration_fixed_s",
+    "no time of each drafted token": "all.drafted_token_s",
+    "computing at the rate of the tables": "vllm@0.14.gemm_flops_factor",
 }
 """What is changed -> the place of the constant that is not fitted and not there."""
-RATIOS_WITH = {
-    "a time outside the passes by sequence too": Parameter("all.iteration_sequence_s", 3e-6, 0.7),
-    "SGLang's draft passes apart too": Parameter("sglang.draft_pass_s", 4e-4, 1.0),
-}
-"""What was tried and dropped."""
-RATIO_FOLDS: tuple[Relation, ...] = ("seen", "model")
+ROUNDS = 2
+"""Of a fit, which begins at the constants of all rows and terms."""
+RATIO_FOLDS: tuple[RatioFold, ...] = ("seen", "model")
 
 
 def _no_curves(kernels: Calibration) -> Calibration:
@@ -76,47 +78,59 @@ CHANGED: dict[str, Callable[[Calibration], Calibration]] = {
 def ablations(whole: Values) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and errors of each, one after the other. whole: the constants that all rows say."""
     rows = own_rows()
-    yield "as shipped", _judge(DecodeRows(rows, DECODING))
-    yield "batches of one length", _judge(DecodeRows(rows, DECODING, ragged=False))
+    yield "as shipped", _judge(DecodeRows(rows, DECODING), whole)
+    yield "batches of one length", _judge(DecodeRows(rows, DECODING, ragged=False), whole)
+    yield "all versions alike", _judge(DecodeRows(rows, _undated(DECODING)), whole)
     for name, change in CHANGED.items():
-        yield name, _judge(DecodeRows(rows, DECODING, change=change))
+        yield name, _judge(DecodeRows(rows, DECODING, change=change), whole)
     for name, gone in WITHOUT.items():
-        yield name, _judge(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)))
-    iterations = ratios.iterations(whole)
-    yield "iterations as shipped", _judge_ratios(iterations, SPECULATING)
+        yield name, _judge(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)), whole)
+    yield "iterations as shipped", _judge_ratios(whole, SPECULATING)
+    yield "iterations of all versions alike", _judge_ratios(whole, _undated(SPECULATING))
     for name, place in RATIOS_WITHOUT.items():
-        yield name, _judge_ratios(iterations, [p for p in SPECULATING if p.place != place])
-    for name, added in RATIOS_WITH.items():
-        yield name, _judge_ratios(iterations, [*SPECULATING, added])
+        yield name, _judge_ratios(whole, [p for p in SPECULATING if p.place != place and not _drifts(p, place)])
+
+
+def _undated(parameters: Sequence[Parameter]) -> list[Parameter]:
+    return [p for p in parameters if DRIFT not in p.place]
+
+
+def _drifts(p: Parameter, place: str) -> bool:
+    """Whether a parameter is a factor on the constant of a place of all engines."""
+    return DRIFT in p.place and place == f"all.{p.name}"
 
 
 def _absent(names: tuple[str, ...]) -> Callable[[Calibration], Calibration]:
     """Those that multiply the tables stay as in the tables; others are as in a calibration without them."""
     added = {p.name for p in DECODING if not p.times} | {"quantise_s"}
-    update = {name: Calibration.model_fields[name].default for name in names if name in added and name in CONSTANTS}
+    in_tables = {"attention_bandwidth_fraction_fp8"}
+    gone = [name for name in names if name in added - in_tables and name in CONSTANTS]
+    update = {name: Calibration.model_fields[name].default for name in gone}
     return lambda kernels: kernels.model_copy(update=update)
 
 
-def _judge(rows: DecodeRows) -> dict[str, Any]:
-    whole, slopes = fit(rows)
-    found = {"in sample": _mean(rows.predict(whole.values) - rows.logs, rows.rows)}
+def _judge(rows: DecodeRows, near: Values) -> dict[str, Any]:
+    whole, slopes = fit_steps(rows, near, ROUNDS)
+    errors = {"in sample": _mean(rows.off(whole.values), rows.rows)}
     for by in FOLDS:
-        found[by] = _mean(replay(rows, by, refits(rows, slopes, by, whole.values)), rows.rows)
-    return found
+        keys = [KEYS[by](row) for row in rows.rows]
+        folds = refits(rows.off, rows.parameters, lambda train: parts(rows, train), keys, whole.values, slopes)
+        errors[by] = _mean(replay(rows.off, keys, folds), rows.rows)
+    return errors
 
 
-def _judge_ratios(rows: list[ratios.Iteration], parameters: Sequence[Parameter]) -> dict[str, Any]:
-    whole = ratios.fit(rows, parameters)
-    found = {"in sample": _figure(ratios.off_by(rows, whole.values))}
+def _judge_ratios(whole: Values, parameters: Sequence[Parameter]) -> dict[str, Any]:
+    rows = Iterations(whole, parameters)
+    estimate, slopes = fit(rows.off, parameters, rows.parts(np.ones(len(rows.rows), dtype=bool)))
+    errors = {"in sample": _figure(rows.off(estimate.values))}
     for by in RATIO_FOLDS:
-        keys = [RATIO_KEYS[by](row) for row in rows]
-        folds = ratios.refits(rows, keys, whole.values, parameters)
-        off = [float(ratios.off_by([row], folds[key])[0]) for row, key in zip(rows, keys, strict=True)]
-        found[by] = _figure(np.array(off))
-    return found
+        keys = [RATIO_KEYS[by](row) for row in rows.rows]
+        folds = refits(rows.off, parameters, rows.parts, keys, estimate.values, slopes)
+        errors[by] = _figure(replay(rows.off, keys, folds))
+    return errors
 
 
-def _mean(off: Array, rows: tuple[DecodeRow, ...]) -> float:
+def _mean(off: Array, rows: Sequence[DecodeRow]) -> float:
     """Mean absolute error of the groups' means."""
     groups: dict[object, list[float]] = {}
     for row, error in zip(rows, np.abs(np.expm1(off)), strict=True):
@@ -125,4 +139,4 @@ def _mean(off: Array, rows: tuple[DecodeRow, ...]) -> float:
 
 
 def _figure(off: Array) -> float:
-    return float(f"{np.mean(np.abs(np.expm1(off))):.3g}")
+    return significant(float(np.mean(np.abs(np.expm1(off)))), 3)

@@ -7,55 +7,57 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs.fits import Relation
-from perfmodel.validate.studies import iterations as ratios
-from perfmodel.validate.studies.engines import Replayed, kept, replayed_from
-from perfmodel.validate.studies.held_out import Errors, covered, replay, rows_of
+from perfmodel.validate.studies.engines import RatioFold, Replayed, recorded, replayed_from
+from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, replay, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.steps import group_of
 
 RELATIONS: dict[Relation, str] = {
     "seen": "model x device x degree",
+    "version": "version",
     "model": "model",
     "gpu": "device",
     "transferred": "device and its kernels",
     "maker": "maker of the device",
 }
 """What is left out -> in words."""
-RATIOS: dict[Relation, str] = {"seen": "draft length or task", "model": "study", "transferred": "engine"}
+RATIOS: dict[RatioFold, str] = {
+    "seen": "draft length or task",
+    "version": "version",
+    "model": "study",
+    "draft": "kind of draft",
+    "context": "context",
+    "transferred": "engine",
+}
 
 
 def figures() -> dict[str, Any]:
     """What the accuracy record holds of engines."""
-    found = kept()
-    made = replayed_from(found)
+    record = recorded()
+    errors = replayed_from(record)
     return {
-        "steps": {relation: _by_engine(made.steps[relation]) for relation in RELATIONS},
+        "steps": {relation: _by_engine(errors.steps[relation]) for relation in RELATIONS},
         "cells": _cells(every_step()),
-        "ratios": {by: _by_engine(errors) for by, errors in made.ratios.items()},
-        "sides": sides(made, found),
-        "ablations": found["ablations"],
+        "ratios": {by: _by_engine(errors.ratios[by]) for by in RATIOS},
+        "sides": sides(errors),
+        "ablations": record["ablations"],
     }
 
 
-def _by_engine(errors: Errors) -> dict[str, Any]:
-    if len(set(errors.groups)) == 1:  # no other group says how wide an interval is
+def _by_engine(errors: HeldOutErrors) -> dict[str, Any]:
+    if len(set(errors.groups)) <= FEW:
         return {errors.engines[0]: _errors(errors)}
     found = {"all": _errors(errors) | _coverage(errors)}
     inside, width = covered(errors)
     for engine in ENGINES:
         mine = np.array([e == engine for e in errors.engines])
         if mine.any():
-            part = _part(errors, mine)
+            part = errors.part(np.flatnonzero(mine))
             found[engine] = _errors(part) | _share(inside[mine], width[mine])
     return found
 
 
-def _part(errors: Errors, keep: Array) -> Errors:
-    kept_rows = [int(i) for i in np.flatnonzero(keep)]
-    return Errors(errors.off[kept_rows], [errors.engines[i] for i in kept_rows], [errors.groups[i] for i in kept_rows])
-
-
-def _errors(errors: Errors) -> dict[str, Any]:
+def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     """Over rows, and the mean over groups: those of many rows count as one there."""
     relative = np.expm1(errors.off)
     groups = [np.abs(relative[_of(errors.groups, group)]).mean() for group in dict.fromkeys(errors.groups)]
@@ -73,7 +75,7 @@ def _of(groups: Sequence[Hashable], group: Hashable) -> Array:
     return np.array([g == group for g in groups])
 
 
-def _coverage(errors: Errors) -> dict[str, Any]:
+def _coverage(errors: HeldOutErrors) -> dict[str, Any]:
     return _share(*covered(errors))
 
 
@@ -82,39 +84,39 @@ def _share(inside: Array, width: Array) -> dict[str, Any]:
     return {"inside": int(inside.sum()), "width": float(np.expm1(np.median(width)))}
 
 
-def _cells(errors: Errors) -> dict[str, Any]:
+def _cells(errors: HeldOutErrors) -> dict[str, Any]:
     """By engine, device and model, degrees together, each degree predicted without its rows."""
     keys = [" ".join(map(str, group[:3])) for group in errors.groups]  # type: ignore[index]
     found = {}
     for key in dict.fromkeys(keys):
         mine = np.array([k == key for k in keys])
-        found[key] = _errors(_part(errors, mine))
+        found[key] = _errors(errors.part(np.flatnonzero(mine)))
     return found
 
 
-def sides(made: Replayed, found: dict[str, Any]) -> dict[str, Any]:
+def sides(errors: Replayed) -> dict[str, Any]:
     """Speedups at the measured tokens per iteration: the side of 1 that they are on, and verdicts that were sure.
 
-    By what the constants have not seen: draft length or task, or the whole study.
+    By what the constants have not seen: draft length or task, version, the whole study, ...
     """
-    rows = ratios.iterations(found["steps"])
-    told: dict[str, Any] = {}
+    rows = errors.rows
+    counts: dict[str, Any] = {}
     for by in RATIOS:
-        _, width = covered(made.ratios[by])
-        told[by] = {}
+        _, width = covered(errors.ratios[by])
+        counts[by] = {}
         for engine in ("all", *ENGINES):
             chosen = [i for i, r in enumerate(rows) if r.gained and engine in ("all", r.engine)]
             if chosen:
                 measured = np.log([(rows[i].gained or 1.0) / rows[i].ratio for i in chosen])
-                predicted = measured - made.ratios[by].off[chosen]
+                predicted = measured - errors.ratios[by].off[chosen]
                 wrong, sure = (predicted > 0) != (measured > 0), np.abs(predicted) > width[chosen]
-                told[by][engine] = {
+                counts[by][engine] = {
                     "rows": len(chosen),
                     "right": int((~wrong).sum()),
                     "sure": int(sure.sum()),
                     "sure_and_wrong": int((sure & wrong).sum()),
                 }
-    return told
+    return counts
 
 
 def steps_with_errors() -> list[tuple[str, str, str, float]]:
@@ -123,8 +125,8 @@ def steps_with_errors() -> list[tuple[str, str, str, float]]:
     return [(r.engine, r.hardware, r.model, float(off)) for r, off in zip(rows, errors.off, strict=True)]
 
 
-def every_step() -> Errors:
+def every_step() -> HeldOutErrors:
     """Errors of every step, its group left out, be that all there is of its model or not."""
     rows = rows_of("seen")
-    off = replay(rows, "seen", kept()["step_folds"]["seen"])
-    return Errors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+    off = replay(rows.off, [KEYS["seen"](row) for row in rows.rows], recorded()["step_folds"]["seen"])
+    return HeldOutErrors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])

@@ -1,7 +1,7 @@
 """Everything that the engines' rows say, made in one go: the constants, the folds, the errors to state, the ablations.
 
 ``results/engines.json`` keeps the constants of every fold, so that the accuracy gate replays held-out rows without
-fitting anything; what is left out together is in `engine_study.KEYS`.
+fitting anything; what is left out together is in `held_out.KEYS` and `RATIO_KEYS`.
 """
 
 import datetime
@@ -10,63 +10,84 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from perfmodel.errors import InputError
+from perfmodel.specs.engines import VERSION, release
 from perfmodel.specs.fits import Relation, Scatter
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published_engines import engine_speculation, served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
-from perfmodel.validate.studies import iterations as ratios
-from perfmodel.validate.studies.engines_file import Stated, render
-from perfmodel.validate.studies.held_out import BORROWED, KEYS, Errors, Values, refits, replay, rows_of
-from perfmodel.validate.studies.iterations import Iteration
+from perfmodel.validate.studies.engines_file import FittedEngine, Stated, render
+from perfmodel.validate.studies.held_out import (
+    BORROWED,
+    FEW,
+    KEYS,
+    HeldOutErrors,
+    fit_steps,
+    parts,
+    quantile,
+    refits,
+    replay,
+    rows_of,
+)
+from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.robust import Found, fit
-from perfmodel.validate.studies.steps import group_of
+from perfmodel.validate.studies.robust import FittedValues, Values, fit
+from perfmodel.validate.studies.steps import group_of, version_of
 
-SCHEMA_VERSION = 1
-RATIO_KEYS: dict[Relation, Callable[[Iteration], str]] = {
+SCHEMA_VERSION = 2
+LONG_CONTEXT = 1024.0
+"""From here on a row is one of long context."""
+RatioFold = Literal["seen", "version", "model", "draft", "context", "transferred"]
+RATIO_KEYS: dict[RatioFold, Callable[[Iteration], str]] = {
     "seen": lambda row: row.group,
+    "version": lambda row: f"{row.engine} {release(row.version)[:2]}",
     "model": lambda row: row.study,
+    "draft": lambda row: row.kind,
+    "context": lambda row: "long" if row.context > LONG_CONTEXT else "short",
     "transferred": lambda row: row.engine,
 }
-"""What is held out together of ratios: another draft length or task of a study, all of a study, all of an engine."""
-RATIO_OF: dict[Relation, Relation] = {
-    "seen": "seen", "model": "model", "gpu": "model", "transferred": "transferred", "maker": "transferred",
+"""What is held out together of ratios: another draft length or task of a study, all of a version, a study, a kind of
+draft, a range of contexts, or an engine."""
+RATIO_OF: dict[Relation, RatioFold] = {
+    "seen": "seen", "version": "version", "model": "model", "gpu": "model", "transferred": "transferred",
+    "maker": "transferred",
 }  # fmt: skip
 """Which of them says what is stated."""
 STEPS_LEFT_OUT: dict[Relation, str] = {
     "seen": "at one degree of a device, left out where another degree was seen",
+    "version": "of versions left out whole",
     "model": "of models left out whole",
     "gpu": "of devices left out whole",
     "transferred": "of devices left out whole, with the kernels of another",
     "maker": "of a device of another maker, with the kernels of an H200",
 }
-RATIOS_LEFT_OUT: dict[Relation, str] = {
+RATIOS_LEFT_OUT: dict[RatioFold, str] = {
     "seen": "draft lengths or tasks",
+    "version": "versions",
     "model": "studies",
     "transferred": "engines",
 }
 """Both in words, from what says little to what says more."""
-FITTED: tuple[Relation, ...] = ("seen", "model", "gpu")
+FITTED: tuple[Relation, ...] = ("seen", "version", "model", "gpu")
 """Whose folds are fitted; where kernels are transferred too, the constants are those of the device left out."""
 Constants = Mapping[str, Mapping[str, float]]
 """Name of a fold -> the constants fitted without it."""
 
 
 @dataclass(frozen=True)
-class Made:
+class EngineFits:
     """Fits to all rows and without each fold: of steps, and of ratios."""
 
-    steps: Found
-    iteration: Found
+    steps: FittedValues
+    iteration: FittedValues
     step_folds: Mapping[Relation, Constants]
-    ratio_folds: Mapping[Relation, Constants]
+    ratio_folds: Mapping[RatioFold, Constants]
 
 
 def path() -> Path:
@@ -74,54 +95,76 @@ def path() -> Path:
     return BUNDLED / "engines.json"
 
 
-def make() -> Made:
-    """Fit everything anew: some minutes."""
+def make() -> EngineFits:
+    """Fit everything anew: a minute."""
     steps = rows_of("seen")
-    whole, slopes = fit(steps)
-    folds = {relation: refits(steps, slopes, relation, whole.values) for relation in FITTED}
-    rows = ratios.iterations(whole.values)
-    iteration = ratios.fit(rows)
-    keys = {by: [key(row) for row in rows] for by, key in RATIO_KEYS.items()}
-    apart = {by: ratios.refits(rows, named, iteration.values) for by, named in keys.items()}
-    return Made(whole, iteration, folds | {"transferred": folds["gpu"], "maker": folds["gpu"]}, apart)
+    whole, slopes = fit_steps(steps)
+    folds: dict[Relation, Constants] = {}
+    for relation in FITTED:
+        keys = [KEYS[relation](row) for row in steps.rows]
+        folds[relation] = refits(
+            steps.off, steps.parameters, lambda train: parts(steps, train), keys, whole.values, slopes
+        )
+    rows = Iterations(whole.values)
+    iteration, by_parameter = fit(rows.off, rows.parameters, rows.parts(np.ones(len(rows.rows), dtype=bool)))
+    apart: dict[RatioFold, Constants] = {}
+    for by, key in RATIO_KEYS.items():
+        named = [key(row) for row in rows.rows]
+        apart[by] = refits(rows.off, rows.parameters, rows.parts, named, iteration.values, by_parameter)
+    return EngineFits(whole, iteration, folds | {"transferred": folds["gpu"], "maker": folds["gpu"]}, apart)
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Held-out errors of steps by relation, and of ratios."""
+    """Held-out errors of steps by relation, and of ratios; rows: of the ratios."""
 
-    steps: dict[Relation, Errors]
-    ratios: dict[Relation, Errors]
+    steps: dict[Relation, HeldOutErrors]
+    ratios: dict[RatioFold, HeldOutErrors]
+    rows: tuple[Iteration, ...]
 
     def stated(self) -> Stated:
         """The errors to state of each engine."""
         return {engine: self._of(engine) for engine in ENGINES}
 
-    def _of(self, engine: str) -> Any:
-        stated: Any = {}
+    def _of(self, engine: str) -> dict[Relation, Any]:
+        stated: dict[Relation, Any] = {}
         before: dict[str, Scatter] = {}
         for relation in STEPS_LEFT_OUT:
             by = _first(STEPS_LEFT_OUT, relation, self.steps, engine)
             over = _first(RATIOS_LEFT_OUT, RATIO_OF[relation], self.ratios, engine)
-            made = {
+            observed = {
                 "target_s": _of_few(self.steps[by], engine, f"steps {STEPS_LEFT_OUT[by]}"),
                 "ratio": _of_few(self.ratios[over], engine, f"{RATIOS_LEFT_OUT[over]} left out of ratios"),
             }
-            before = {q: _wider(before.get(q), scatter) for q, scatter in made.items()}
+            before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
             stated[relation] = before
         return stated
 
+    def unseen_draft(self) -> Scatter:
+        """How far ratios are off with all rows of their kind of draft held out."""
+        errors = self.ratios["draft"]
+        return errors.scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
 
-def _first(order: Iterable[Relation], relation: Relation, errors: Mapping[Relation, Errors], engine: str) -> Relation:
+    def unseen_context(self) -> Scatter:
+        """How far ratios of long contexts are off with all of them held out, for each e-fold beyond the others."""
+        longest = max(row.context for row in self.rows if row.context <= LONG_CONTEXT)
+        long = [i for i, row in enumerate(self.rows) if row.context > LONG_CONTEXT]
+        errors = self.ratios["context"].part(long)
+        folds = np.log([self.rows[i].context / longest for i in long])
+        each = HeldOutErrors(errors.off / folds, errors.engines, errors.groups)
+        return each.scatter("", f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole", borrowed=1.0)
+
+
+def _first(order: Iterable[Any], relation: str, errors: Mapping[Any, HeldOutErrors], engine: str) -> Any:
     """The first that has rows of the engine, from `relation` on; else the last, which is the widest."""
-    *_, last = later = [*itertools.dropwhile(lambda each: each != relation, order)]
-    return next((each for each in later if engine in errors[each].engines), last)
+    *_, last = later = [*itertools.dropwhile(lambda left_out: left_out != relation, order)]
+    return next((left_out for left_out in later if engine in errors[left_out].engines), last)
 
 
-def _of_few(errors: Errors, engine: str, source: str) -> Scatter:
-    """What to state: of an engine without rows what all others say; of a single group no quantile."""
+def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
+    """What to state: of an engine without rows what all others say; of one or two groups no quantile."""
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
-    return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) == 1 else scatter
+    return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) <= FEW else scatter
 
 
 def _wider(less: Scatter | None, more: Scatter) -> Scatter:
@@ -133,21 +176,22 @@ def replayed(
     whole: Values, step_folds: Mapping[Any, Any], ratio_folds: Mapping[Any, Any], iteration: Values
 ) -> Replayed:
     """Predictions of every row by constants that have not seen its fold."""
-    steps: dict[Relation, Errors] = {}
-    for relation in KEYS:
+    steps: dict[Relation, HeldOutErrors] = {}
+    for relation, key in KEYS.items():
         rows = rows_of(relation)
         folds = {
             **step_folds[relation],
             **{r.hardware: whole for r in rows.rows if r.hardware not in step_folds["gpu"]},
         }
-        off = replay(rows, relation, folds)
-        errors = Errors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+        off = replay(rows.off, [key(row) for row in rows.rows], folds)
+        errors = HeldOutErrors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
         steps[relation] = errors.beside_others() if relation == "seen" else errors
-    found, measured = {}, ratios.iterations(whole)
-    for by, key in RATIO_KEYS.items():
-        off = np.array([float(ratios.off_by([row], ratio_folds[by][key(row)])[0]) for row in measured])
-        found[by] = Errors(off, [row.engine for row in measured], [row.group for row in measured])
-    return Replayed(steps, found)
+    measured, ratios = Iterations(whole), {}
+    names = [row.engine for row in measured.rows], [row.group for row in measured.rows]
+    for by, ratio_key in RATIO_KEYS.items():
+        off = replay(measured.off, [ratio_key(row) for row in measured.rows], ratio_folds[by])
+        ratios[by] = HeldOutErrors(off, *names)
+    return Replayed(steps, ratios, measured.rows)
 
 
 def acceptance() -> Scatter:
@@ -158,51 +202,64 @@ def acceptance() -> Scatter:
             survival = [1.0, *map(float, row.positions.split("/"))]
             lists[row.positions] = tuple(b / a for a, b in itertools.pairwise(survival))
     off = np.array([error for rates in lists.values() for error in _carried(rates)])
-    within = float(np.quantile(np.abs(off), 0.9))
+    within = quantile(np.abs(off), np.ones(len(off)))
     source = f"every two draft lengths of {len(lists)} acceptances by position, served.csv and engine_speculation.csv"
-    return Scatter(
-        log_rms=significant(float(np.sqrt(np.mean(off**2))), 4),
-        log_within=significant(within, 4),
-        rows=len(off),
-        source=source,
-    )
+    rms = float(np.sqrt(np.mean(off**2)))
+    return Scatter(log_rms=significant(rms, 4), log_within=significant(within, 4), rows=len(off), source=source)
 
 
 def _carried(rates: Sequence[float]) -> list[float]:
     gained = np.cumsum(np.cumprod([1.0, *rates]))
-    found = []
+    errors = []
     for known in range(1, len(gained)):
         alpha = alpha_from_tokens_per_iteration(min(gained[known], known + 1.0), known)
         for asked in range(1, len(gained)):
             if asked != known:
                 off = np.log(tokens_per_iteration(asked, alpha) / gained[asked])
-                found.append(float(off / np.log((asked + 1.0) / (known + 1.0))))
-    return found
+                errors.append(float(off / np.log((asked + 1.0) / (known + 1.0))))
+    return errors
 
 
-def texts(made: Made, ablations: Mapping[str, Any], date: datetime.date) -> tuple[str, str]:
+def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -> tuple[str, str]:
     """``hardware/engines.yaml`` and ``results/engines.json``."""
-    found = replayed(made.steps.values, made.step_folds, made.ratio_folds, made.iteration.values)
-    rows = rows_of("seen")
-    fitted = ratios.iterations(made.steps.values)
-    measured = _by_device((r.engine, r.hardware, load_model(r.model).name) for r in rows.rows)
-    speculating = _by_device((r.engine, r.scenario.machine.gpu.name, r.scenario.target.name) for r in fitted)
-    yaml = render(
-        made.steps, made.iteration, found.stated(), acceptance(), measured, speculating,
-        (len(rows.rows), len(fitted)), date,
-    )  # fmt: skip
-    kept = {
+    errors = replayed(fits.steps.values, fits.step_folds, fits.ratio_folds, fits.iteration.values)
+    steps, rows = rows_of("seen").rows, errors.rows
+    fitted = {
+        engine: FittedEngine(
+            versions=_versions([version_of(r) for r in steps if r.engine == engine], rows, engine),
+            measured=_by_device((r.hardware, load_model(r.model).name) for r in steps if r.engine == engine),
+            speculating=_by_device(
+                (r.query.hardware, load_model(r.query.model).name) for r in rows if r.engine == engine
+            ),
+            drafts=sorted({r.kind for r in rows if r.engine == engine}),
+            longest_tokens=max((r.context for r in rows if r.engine == engine), default=0.0),
+        )
+        for engine in ENGINES
+    }
+    shared = {
+        "acceptance": acceptance(),
+        "unseen_draft": errors.unseen_draft(),
+        "unseen_context": errors.unseen_context(),
+    }
+    yaml = render(fits.steps, fits.iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
+    recorded = {
         "schema_version": SCHEMA_VERSION,
-        "steps": _short(made.steps.values),
-        "iteration": _short(made.iteration.values),
-        "step_folds": {by: {k: _short(v) for k, v in made.step_folds[by].items()} for by in FITTED},
-        "ratio_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in made.ratio_folds.items()},
+        "steps": _short(fits.steps.values),
+        "iteration": _short(fits.iteration.values),
+        "step_folds": {by: {k: _short(v) for k, v in fits.step_folds[by].items()} for by in FITTED},
+        "ratio_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in fits.ratio_folds.items()},
         "ablations": ablations,
     }
-    return yaml, json.dumps(kept, indent=1) + "\n"
+    return yaml, json.dumps(recorded, indent=1) + "\n"
 
 
-def kept() -> dict[str, Any]:
+def _versions(of_steps: Sequence[str], rows: Sequence[Iteration], engine: str) -> list[str]:
+    """Numbers of all versions that ran rows of an engine, the newest last."""
+    texts = {*of_steps, *(row.version for row in rows if row.engine == engine)}
+    return sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release)  # type: ignore[index]
+
+
+def recorded() -> dict[str, Any]:
     """``results/engines.json``. Raises InputError where there is none that this version can read."""
     try:
         found: dict[str, Any] = json.loads(path().read_text(encoding="utf-8"))
@@ -214,17 +271,17 @@ def kept() -> dict[str, Any]:
     return found
 
 
-def replayed_from(found: Mapping[str, Any]) -> Replayed:
-    """What `kept` says."""
-    return replayed(found["steps"], found["step_folds"], found["ratio_folds"], found["iteration"])
+def replayed_from(record: Mapping[str, Any]) -> Replayed:
+    """What `recorded` says."""
+    return replayed(record["steps"], record["step_folds"], record["ratio_folds"], record["iteration"])
 
 
-def _by_device(rows: Any) -> dict[str, dict[str, tuple[str, ...]]]:
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for engine, gpu, model in rows:
-        models = found.setdefault(engine, {}).setdefault(gpu, ())
-        found[engine][gpu] = models if model in models else (*models, model)
-    return found
+def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    models: dict[str, list[str]] = {}
+    for gpu, model in pairs:
+        of = models.setdefault(gpu, [])
+        of += [] if model in of else [model]
+    return models
 
 
 def _short(values: Mapping[str, float]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 import yaml
 
 from perfmodel.specs import files
-from perfmodel.specs.engines import FILE, Engines
+from perfmodel.specs.engines import DRIFT, FILE, Engines
 from perfmodel.specs.fits import Quantity, Relation, Scatter
 from perfmodel.validate.solving import significant, yaml_number
 from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING, Parameter
-from perfmodel.validate.studies.robust import Found
+from perfmodel.validate.studies.robust import FittedValues
 from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
 HEADER = """\
@@ -24,38 +25,47 @@ FITTED_ON = ("engine_decode.csv", "engine_speculation.csv", "served.csv", "step_
 Stated = dict[str, dict[Relation, dict[Quantity, Scatter]]]
 
 
+@dataclass(frozen=True)
+class FittedEngine:
+    """What was fitted of one engine: see `specs.engines.Engine`."""
+
+    versions: Sequence[str]
+    measured: Mapping[str, Sequence[str]]
+    speculating: Mapping[str, Sequence[str]]
+    drafts: Sequence[str]
+    longest_tokens: float
+
+
 def path() -> Path:
     """Where the file is."""
     return files.data_directory("") / FILE
 
 
 def render(
-    decoding: Found,
-    iteration: Found,
+    decoding: FittedValues,
+    iteration: FittedValues,
     errors: Stated,
-    acceptance: Scatter,
-    measured: Mapping[str, Mapping[str, Sequence[str]]],
-    speculating: Mapping[str, Mapping[str, Sequence[str]]],
+    shared: Mapping[str, Scatter],
+    fitted: Mapping[str, FittedEngine],
     rows: tuple[int, int],
     date: datetime.date,
 ) -> str:
-    """The file. measured, speculating: engine -> device -> models. rows: of steps, and of iterations."""
+    """The file. shared: errors that are of no engine alone, by key. rows: of steps, and of iterations."""
     steps, ratios = f"fitted to {rows[0]} steps of engine_decode.csv", f"fitted to {rows[1]} ratios of iterations"
     data: dict[str, Any] = {
         "fitted_on": list(FITTED_ON),
         "date": date,
         "graph_tokens": list(GRAPH_TOKENS),
-        "acceptance": _mapping(acceptance),
+        **{name: _mapping(scatter) for name, scatter in shared.items()},
         "constants": {},
         "architectures": {},
         "engines": {
             word: {
                 "title": title,
-                "versions": versions_of(word),
                 "constants": {},
                 "architectures": {},
-                "measured": {gpu: list(models) for gpu, models in measured.get(word, {}).items()},
-                "speculating": {gpu: list(models) for gpu, models in speculating.get(word, {}).items()},
+                "drifts": {},
+                **asdict(fitted[word]),
                 "errors": {
                     relation: {quantity: _mapping(scatter) for quantity, scatter in of.items()}
                     for relation, of in errors[word].items()
@@ -64,24 +74,27 @@ def render(
             for word, title in ENGINES.items()
         },
     }
-    for found, parameters, source in ((decoding, DECODING, steps), (iteration, SPECULATING, ratios)):
-        for parameter, deviation in zip(parameters, np.sqrt(np.diag(found.covariance)).tolist(), strict=True):
-            _put(data, parameter, found.values[parameter.place], deviation, source)
-    shape = np.sqrt(np.outer(np.diag(iteration.covariance), np.diag(iteration.covariance)))
-    correlation = iteration.covariance / shape
+    for estimate, parameters, source in ((decoding, DECODING, steps), (iteration, SPECULATING, ratios)):
+        for parameter, deviation in zip(parameters, np.sqrt(np.diag(estimate.covariance)).tolist(), strict=True):
+            _put(data, parameter, estimate.values[parameter.place], deviation, source)
+    constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
+    covariance = iteration.covariance[np.ix_(constant, constant)]
+    shape = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
     data["fit"] = {
-        "parameters": [p.place for p in SPECULATING],
-        "correlation": [[*(round(float(v), 3) for v in row[:i]), 1] for i, row in enumerate(correlation)],
+        "parameters": [SPECULATING[i].place for i in constant],
+        "correlation": [[*(round(float(v), 3) for v in row[:i]), 1] for i, row in enumerate(covariance / shape)],
     }
     Engines.model_validate(data)
     return HEADER + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=None)
 
 
 def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: float, source: str) -> None:
-    scope, _, name = parameter.place.rpartition(".")
-    engine, _, architecture = scope.partition(".")
-    if scope == "all":
+    engine, _, architecture = parameter.scope.partition(".")
+    word, _, since = parameter.scope.partition(DRIFT)
+    if parameter.scope == "all":
         place = data["constants"]
+    elif since:
+        place = data["engines"][word]["drifts"].setdefault(since, {})
     elif engine not in ENGINES:
         place = data["architectures"].setdefault(engine, {})
     else:
@@ -90,14 +103,7 @@ def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: fl
     stated: dict[str, Any] = {"value": significant(value, 4), "stderr": significant(value * deviation, 4)}
     if parameter.times:
         stated["times"] = True
-    place[name] = stated | {"source": source}
-
-
-def versions_of(engine: str) -> str:
-    """Versions of the rows of an engine, as their sources have them."""
-    from perfmodel.validate.studies.held_out import own_rows
-
-    return ", ".join(sorted({row.engine_version for row in own_rows() if row.engine == engine}))
+    place[parameter.name] = stated | {"source": source}
 
 
 def _mapping(scatter: Scatter) -> dict[str, Any]:

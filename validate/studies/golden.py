@@ -37,6 +37,8 @@ COLUMNS = (
     "gamma_optimal",
     "refused",
 )
+POINT = ("device", "model", "draft_kv", "batch", "context", "gamma")
+"""What tells one point from another."""
 Row = dict[str, str]
 
 
@@ -94,7 +96,11 @@ def read(where: Path) -> list[Row]:
     if not where.exists():
         raise InputError(f"{where}: must exist; write it with `perfmodel validate accuracy --write`")
     rows = [row for _, row in read_csv(where, COLUMNS)]
+    seen = set()
     for number, row in enumerate(rows, 2):
+        if (point := tuple(row[k] for k in POINT)) in seen:
+            raise InputError(f"{where}: line {number}: must hold each point once, given {' '.join(point)} again")
+        seen.add(point)
         for name in NUMBERS:
             if row[name] and not _is_number(row[name]):
                 raise refuse(f"{where}: line {number}", name, "a number or nothing", row[name])
@@ -110,9 +116,8 @@ def _is_number(text: str) -> bool:
 
 def drift(recorded: list[Row], now: list[Row]) -> list[str]:
     """What moved by more than `DRIFT`, one line a point."""
-    keys = ("device", "model", "draft_kv", "batch", "context", "gamma")
-    before = {tuple(row[k] for k in keys): row for row in recorded}
-    after = {tuple(row[k] for k in keys): row for row in now}
+    before = {tuple(row[k] for k in POINT): row for row in recorded}
+    after = {tuple(row[k] for k in POINT): row for row in now}
     moved = [f"{' '.join(key)}: {'new' if key in after else 'gone'}" for key in sorted(before.keys() ^ after.keys())]
     for key in sorted(before.keys() & after.keys()):
         old, new = before[key], after[key]

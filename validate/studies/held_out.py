@@ -1,4 +1,4 @@
-"""What the engines' constants are worth: refits without whole groups of rows, and the intervals that follow.
+"""What predictions are off by: fits without whole groups of rows, and the intervals that follow.
 
 Rows of one group (model, device, degree) err together, so a group counts as many as are independent in it; an engine
 with few groups borrows from the others. The half-width of an interval is the quantile of such errors, so that it holds
@@ -9,35 +9,42 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from perfmodel.specs.files import bundled_names
+from perfmodel.specs.engines import architecture_of
 from perfmodel.specs.fits import COVERAGE, Relation, Scatter
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published_engines import DecodeRow, engine_decode
+from perfmodel.specs.stacks import calibration_of
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import significant
-from perfmodel.validate.studies.parameters import DECODING
-from perfmodel.validate.studies.robust import Slopes, weigh_steps
-from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
+from perfmodel.validate.studies.parameters import DECODING, Parameter
+from perfmodel.validate.studies.robust import Array, FittedValues, Parts, Spread, Values, fit, parts_of
+from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 BORROWED = 0.1
 """What a group of another engine weighs beside one of the engine itself."""
+FEW = 2
+"""So many groups say nothing of how wide an interval is."""
 STAND_INS = {
+    "h100-sxm-80gb": "h200-sxm-141gb",
+    "h100-sxm-94gb": "h200-sxm-141gb",
     "h200-sxm-141gb": "h100-sxm-80gb",
     "b200-sxm-180gb": "b300-sxm-288gb",
     "b300-sxm-288gb": "b200-sxm-180gb",
     "mi300x-192gb": "h200-sxm-141gb",
+    "mi325x-256gb": "h200-sxm-141gb",
 }
 """Device with rows -> another whose kernels stand in for its own, to see what a transfer is worth."""
 KEYS: dict[Relation, Callable[[DecodeRow], Hashable]] = {
     "seen": group_of,
+    "version": lambda row: (row.engine, version_of(row)),
     "model": lambda row: (row.engine, row.model),
     "gpu": lambda row: row.hardware,
     "transferred": lambda row: row.hardware,
     "maker": lambda row: row.hardware,
 }
 """What is held out together."""
-Values = Mapping[str, float]
 
 
 def name_of(key: Hashable) -> str:
@@ -45,43 +52,66 @@ def name_of(key: Hashable) -> str:
     return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
+def is_own(row: DecodeRow) -> bool:
+    """Whether there are kernels of the engine for the row's device, or for one of its maker and architecture."""
+    gpu = load_gpu(row.hardware)
+    kernels = calibration_of(gpu, row.engine).gpu or ""
+    return load_gpu(kernels).vendor == gpu.vendor and architecture_of(kernels) == architecture_of(row.hardware)
+
+
 def own_rows() -> list[DecodeRow]:
-    """Rows of devices with kernels of the engine."""
-    known = bundled_names("calibrations")
-    return [row for row in engine_decode() if f"{row.hardware}.{row.engine}" in known]
+    """Rows of devices with kernels."""
+    return [row for row in engine_decode() if is_own(row)]
 
 
-def rows_of(relation: Relation) -> DecodeRows:
+def rows_of(relation: Relation, parameters: Sequence[Parameter] = DECODING) -> DecodeRows:
     """All rows of devices with kernels, counted for this relation; of another maker's device, its rows alone."""
     if relation == "maker":
-        makers = {load_gpu(device).vendor for device in STAND_INS.values()}
-        others = [row for row in engine_decode() if load_gpu(row.hardware).vendor not in makers]
-        return DecodeRows(others, DECODING, STAND_INS)
-    return DecodeRows(own_rows(), DECODING, STAND_INS if relation == "transferred" else None)
+        others = [row for row in engine_decode() if not is_own(row)]
+        return DecodeRows(others, parameters, STAND_INS)
+    return DecodeRows(own_rows(), parameters, STAND_INS if relation == "transferred" else None)
 
 
-def refits(rows: DecodeRows, slopes: Slopes, relation: Relation, whole: Values) -> dict[str, dict[str, float]]:
-    """Constants fitted without each fold, by the fold's name."""
-    found = {}
-    keys = [KEYS[relation](row) for row in rows.rows]
+def parts(rows: DecodeRows, train: NDArray[np.bool_]) -> Parts:
+    """The parts of the errors of steps: of a model on an engine and architecture, of its groups by version, of rows."""
+    groups = [(*group_of(r), r.expert_parallel, version_of(r)) for r in rows.rows]
+    kinds = [(r.engine, r.model, architecture_of(r.hardware)) for r in rows.rows]
+    return parts_of(groups, kinds, train, [Spread()] * len(groups))
+
+
+def fit_steps(rows: DecodeRows, start: Values | None = None, rounds: int = 5) -> tuple[FittedValues, Array]:
+    """The constants that all rows of steps say, and the slopes of errors around them; see `robust.fit`."""
+    return fit(rows.off, rows.parameters, parts(rows, np.ones(len(rows.rows), dtype=bool)), start, rounds)
+
+
+def refits(
+    off: Callable[[Values], Array],
+    parameters: Sequence[Parameter],
+    weigh: Callable[[NDArray[np.bool_]], Parts],
+    keys: Sequence[Hashable],
+    whole: Values,
+    slopes: Array,
+) -> dict[str, dict[str, float]]:
+    """Constants fitted without the rows of each key, from those of all rows, by the key's name."""
+    fits = {}
     for key in dict.fromkeys(keys):
         train = np.array([k != key for k in keys])
-        found[name_of(key)] = slopes.fit(weigh_steps(rows, train), whole).values
-    return found
+        fits[name_of(key)] = fit(off, parameters, weigh(train), whole, 2, slopes)[0].values
+    return fits
 
 
-def replay(rows: DecodeRows, relation: Relation, folds: Mapping[str, Values]) -> Array:
-    """Logarithm of predicted over measured of each row, by constants fitted without its fold."""
-    names = [name_of(KEYS[relation](row)) for row in rows.rows]
-    off = np.full(len(names), np.nan)
+def replay(off: Callable[[Values], Array], keys: Sequence[Hashable], folds: Mapping[str, Values]) -> Array:
+    """Errors of each row by constants fitted without its fold; keys: of the rows."""
+    names = [name_of(key) for key in keys]
+    errors = np.full(len(names), np.nan)
     for name in dict.fromkeys(names):
         out = np.array([n == name for n in names])
-        off[out] = rows.off(folds[name])[out]
-    return off
+        errors[out] = off(folds[name])[out]
+    return errors
 
 
 @dataclass(frozen=True)
-class Errors:
+class HeldOutErrors:
     """Held-out errors: logarithms, with the engine and the group of each row."""
 
     off: Array
@@ -99,12 +129,12 @@ class Errors:
             members.setdefault(group, []).append(i)
         own = {name: [i for i in members.values() if self.engines[i[0]] == name] for name in set(self.engines)}
         common = {name: self._common(groups) for name, groups in own.items()}
-        found = np.empty(len(self.off))
+        weights = np.empty(len(self.off))
         for index in members.values():
             name = self.engines[index[0]]
             share = 1.0 / (1.0 + (len(index) - 1) * common[name])
-            found[index] = share if name == engine else borrowed * share
-        return found
+            weights[index] = share if name == engine else borrowed * share
+        return weights
 
     def _common(self, groups: list[list[int]]) -> float:
         """rho of these groups; 1, so that each counts once, where none has several rows."""
@@ -113,13 +143,17 @@ class Errors:
         whole = sum(float(np.sum(off**2)) for off in several)
         return min(max(1.0 - apart / whole, 0.0), 1.0) if whole else 1.0
 
-    def without(self, names: Iterable[str]) -> "Errors":
+    def part(self, keep: Iterable[int | np.integer]) -> "HeldOutErrors":
+        """Those of some rows."""
+        index = [int(i) for i in keep]
+        return HeldOutErrors(self.off[index], [self.engines[i] for i in index], [self.groups[i] for i in index])
+
+    def without(self, names: Iterable[str]) -> "HeldOutErrors":
         """The others' errors; names: `name_of` of groups."""
         gone = set(names)
-        kept = [i for i, group in enumerate(self.groups) if name_of(group) not in gone]
-        return Errors(self.off[kept], [self.engines[i] for i in kept], [self.groups[i] for i in kept])
+        return self.part(i for i, group in enumerate(self.groups) if name_of(group) not in gone)
 
-    def beside_others(self) -> "Errors":
+    def beside_others(self) -> "HeldOutErrors":
         """Those of models that were seen at another degree of the same device, and not left out whole."""
         degrees: dict[Hashable, set[Hashable]] = {}
         for group in self.groups:
@@ -146,7 +180,7 @@ def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
     return float(values[order][np.searchsorted(share, level * share[-1] * (1 - 1e-12))])
 
 
-def covered(errors: Errors) -> tuple[Array, Array]:
+def covered(errors: HeldOutErrors) -> tuple[Array, Array]:
     """For each row: whether the interval that the other groups give holds it, and that interval's half-width."""
     inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
     for group in dict.fromkeys(errors.groups):

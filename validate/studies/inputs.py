@@ -13,9 +13,12 @@ from perfmodel.reading import csv_lines, read_bytes
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.engines import FILE
+from perfmodel.specs.units import FACTORS
 from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records.store import BUNDLED, RESULTS
 
+OF_RECORDS = (".json", ".yaml", ".csv")
+"""Of a machine: its records, and the devices and calibrations that they name; pages and pictures follow from them."""
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 
@@ -35,7 +38,9 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     }
     for table in sorted((results / "published").glob("*.csv")):
         found[f"published/{table.name}"] = _rows(table)
-    own = (path for path in results.glob("*/*.json") if not path.parent.name.startswith(UNGATED))
+    found["units"] = {name: json.dumps(factor) for name, factor in FACTORS.items()}
+    passed_over = (UNGATED, "published")
+    own = (p for p in results.glob("*/*") if p.suffix in OF_RECORDS and not p.parent.name.startswith(passed_over))
     found["records"] = {f"{path.parent.name}/{path.name}": _fingerprint(read_bytes(path)) for path in sorted(own)}
     if (results / "withdrawn.yaml").exists():
         found["records"]["withdrawn.yaml"] = _content(results / "withdrawn.yaml")

@@ -1,106 +1,164 @@
-"""What speculation costs an engine beyond its passes, from the ratio of an iteration to a plain step.
+"""What speculation costs an engine beyond its passes, from the ratio of an iteration to a baseline step.
 
-A ratio is free of most of what a whole engine or model is off by, and rows of two studies of vLLM have it: gpt-oss-120b
-with EAGLE-3, iterations and steps by the clock, and Llama-3.1-8B with EAGLE heads, tokens per iteration over speedup.
-The second study's tokens per iteration are of traces at batch 1, so a data set's rows err together, and by more. The
-rows of SGLang are throughputs with prefill in them, trees among them, from four sources.
+A ratio is free of most of what a whole engine or model is off by. The rows by the clock are of two studies of vLLM
+(gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and of one of TensorRT-LLM. Tokens per
+iteration over speedup: Llama-3.1-8B with EAGLE heads, whose tokens per iteration are of traces at batch 1, so that rows
+of a data set err together, and by more; and SGLang's throughputs with prefill in them, trees among them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
+from perfmodel.drafts import kinds
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.constants import Constant
 from perfmodel.specs.published_engines import EngineSpeculationRow, ServedRow, engine_speculation, served, step_law
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
-from perfmodel.validate.studies.robust import Found, fit_anew
-from perfmodel.validate.studies.steps import Array, Setting
+from perfmodel.validate.studies.robust import Array, Parts, Spread, Values, parts_of
+from perfmodel.validate.studies.steps import FittedConstants, batch_of, version_of
 
 NAMED_CONTEXT = 512.0
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
 LAW_BATCHES = (1, 4, 16, 64)
 """Batches within those that the published law of step times was fitted to."""
-CLOCKED = (0.05, 0.05)
+HARD = 1e6
+"""Every ratio counts in full, however far off."""
+CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
 """Errors of ratios by the clock: 1 to 3 % are the figures', the rest the form's, which weak priors must bear."""
-REFITS = 3
-"""Rounds of a fit without some rows: small constants are far from linear in their logarithm."""
-Values = Mapping[str, float]
+THROUGHPUTS = replace(CLOCKED, row=0.10, group=0.15)
+TRACES = replace(CLOCKED, row=0.05, group=0.12)
+LAW = replace(CLOCKED, row=0.03, group=0.10)
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """One measured ratio. study, group: rows that err together; own, shared: standard deviations of their two parts.
+    """One measured ratio. study, group: rows that err together; spread: by how much.
 
     A chain of `steps` drafted tokens has a `width` of 1 and verifies one token more; a tree drafts up to `width` tokens
-    in each step after the first. gained: tokens per iteration where the row has a speedup, gained / ratio.
+    in each step after the first. step_batch: sequences of the baseline step. gained: tokens per iteration where the row
+    has a speedup, gained / ratio.
     """
 
     name: str
     study: str
     group: str
-    scenario: Scenario
+    engine: str
+    version: str
+    query: Query
     batch: float
+    step_batch: float
     context: float
     steps: int
     width: int
     verified: int
     ratio: float
-    own: float
-    shared: float
+    spread: Spread
     gained: float | None = None
 
-    def predict(self, calibration: Calibration) -> float:
-        """The ratio under these constants."""
-        s = with_calibration(self.scenario, calibration)
-        batch, context, steps = np.array([self.batch]), np.array([self.context]), self.steps
+    @property
+    def kind(self) -> str:
+        """Of its draft."""
+        word = self.query.draft.partition(":")[0]
+        return word if word in kinds() else "model"
+
+
+@dataclass(frozen=True)
+class IterationGroup:
+    """Rows that differ in batch and context alone. index: their places among all rows."""
+
+    constants: FittedConstants
+    scenario: Scenario
+    index: NDArray[np.intp]
+    batch: Array
+    step_batch: Array
+    context: Array
+    steps: int
+    width: int
+    verified: int
+
+    def ratio(self, calibration: Calibration) -> Array:
+        """An iteration over a baseline step."""
+        s, batch, context, steps = with_calibration(self.scenario, calibration), self.batch, self.context, self.steps
         drafting = steps * s.draft_token_s(batch, context, np.array([steps]))
         if self.width > 1:
             drafting = drafting + (steps - 1) * (
                 s.draft_pass_s(batch, context, float(self.width)) - s.draft_pass_s(batch, context)
             )
         iteration = drafting + s.target_pass_s(batch, context, float(self.verified)) + s.overhead_s(batch, context)
-        return float((iteration / s.target_pass_s(batch, context))[0])
-
-    @property
-    def engine(self) -> str:
-        """Word of the engine."""
-        return self.scenario.machine.calibration.stack
+        return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
 
 
-def iterations(decoding: Values) -> list[Iteration]:
-    """The rows to fit to, steps being priced with these values of the engines' other constants."""
-    found = []
+class Iterations:
+    """Rows in a fixed order, with their ratios as functions of the parameters.
+
+    decoding: values of the other constants of the engines, which price the passes.
+    """
+
+    def __init__(
+        self, decoding: Values, parameters: Sequence[Parameter] = SPECULATING, rows: Sequence[Iteration] | None = None
+    ) -> None:
+        self.rows = tuple(iterations() if rows is None else rows)
+        self.parameters, self._decoding = parameters, decoding
+        self.logs = np.log([row.ratio for row in self.rows])
+        kinds: dict[tuple[object, ...], list[int]] = {}
+        for i, r in enumerate(self.rows):
+            q = r.query
+            key = (r.engine, r.version, q.model, q.hardware, q.tp, q.draft, q.weights, q.kv_dtype, r.steps, r.width)
+            kinds.setdefault((*key, r.verified), []).append(i)
+        self.groups = [self._group(index) for index in kinds.values()]
+
+    def _group(self, index: list[int]) -> IterationGroup:
+        rows = [self.rows[i] for i in index]
+        r = rows[0]
+        constants = FittedConstants.of(r.query.hardware, r.engine, r.version, (*DECODING, *self.parameters))
+        # a scenario's shards are worked out once: what they depend on is the decoding's
+        nothing = {p.place: p.expected for p in self.parameters}
+        scenario = with_calibration(resolve(r.query), constants.calibration({**nothing, **self._decoding}))
+        batch, step_batch, context = (
+            np.array([getattr(r, n) for r in rows]) for n in ("batch", "step_batch", "context")
+        )
+        drafted = r.steps, r.width, r.verified
+        return IterationGroup(constants, scenario, np.array(index), batch, step_batch, context, *drafted)
+
+    def off(self, values: Values) -> Array:
+        """Logarithm of predicted over measured ratio."""
+        logs, everything = np.empty(len(self.rows)), {**self._decoding, **values}
+        for group in self.groups:
+            logs[group.index] = np.log(group.ratio(group.constants.calibration(everything)))
+        return np.asarray(logs - self.logs)
+
+    def parts(self, train: NDArray[np.bool_]) -> Parts:
+        """The parts of the errors of the rows of `train`; every group is a kind of its own."""
+        groups: list[Hashable] = [row.group for row in self.rows]
+        return parts_of(groups, groups, train, [row.spread for row in self.rows])
+
+
+def iterations() -> list[Iteration]:
+    """The rows to fit to."""
+    rows = []
     for row in engine_speculation():
-        if row.engine == "vllm" and row.is_chain and row.clean and row.ratio:
-            found.append(_clocked(row, decoding, row.ratio, CLOCKED))
-        elif row.engine == "sglang" and row.clean:
-            found.append(_clocked(row, decoding, row.tokens_per_iteration / row.speedup, (0.10, 0.15)))
+        if row.clean and row.ratio and row.engine != "sglang":
+            rows.append(_clocked(row, row.ratio, CLOCKED))
+        elif row.clean and row.engine == "sglang" and row.tokens_per_iteration:
+            rows.append(_clocked(row, row.tokens_per_iteration / row.speedup, THROUGHPUTS))
     for printed in served():
         if printed.draft != "ngram":  # how often an n-gram draft finds anything is not printed
             ratio = printed.tokens_per_iteration / printed.speedup
-            found.append(_served(printed, decoding, printed.id, f"{printed.draft} {printed.task}", ratio, (0.05, 0.12)))
+            rows.append(_served(printed, printed.id, f"{printed.draft} {printed.task}", ratio, TRACES))
     law, first = step_law(), next(row for row in served() if row.draft == "eagle")
     for batch in LAW_BATCHES:
         asked = replace(first, batch=batch, tokens_per_iteration=1.0)
         ratio = 1.0 / law.speedup(asked, NAMED_CONTEXT, 1.0)
-        found.append(_served(asked, decoding, f"{law.id}-{batch}", "the law", ratio, (0.03, 0.10)))
-    return found
+        rows.append(_served(asked, f"{law.id}-{batch}", "the law", ratio, LAW))
+    return rows
 
 
-def _priced(query: Query, engine: str, decoding: Values) -> Scenario:
-    return with_calibration(resolve(query), Setting.of(query.hardware, engine, DECODING).calibration(decoding))
-
-
-def _served(
-    row: ServedRow, decoding: Values, name: str, group: str, ratio: float, errors: tuple[float, float]
-) -> Iteration:
+def _served(row: ServedRow, name: str, group: str, ratio: float, spread: Spread) -> Iteration:
     query = Query(
         model=row.target,
         hardware=row.hardware,
@@ -114,26 +172,28 @@ def _served(
         name=name,
         study="SpecDecode-Bench",
         group=group,
-        scenario=_priced(query, "vllm", decoding),
-        batch=row.batch,
+        engine="vllm",
+        version=row.stack,
+        query=query,
+        batch=float(row.batch),
+        step_batch=float(row.batch),
         context=NAMED_CONTEXT,
         steps=row.gamma,
         width=1,
         verified=row.gamma + 1,
         ratio=ratio,
-        own=errors[0],
-        shared=errors[1],
+        spread=spread,
         gained=row.tokens_per_iteration if row.tokens_per_iteration > 1 else None,
     )
 
 
-def _clocked(row: EngineSpeculationRow, decoding: Values, ratio: float, errors: tuple[float, float]) -> Iteration:
+def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iteration:
     context = row.context_tokens or NAMED_CONTEXT
     query = Query(
         model=row.target,
         hardware=row.hardware,
         batch=row.batch,
-        context=context,
+        context=max(round(context), 1),
         gamma=row.steps,
         tp=row.tensor_parallel,
         draft=row.draft,
@@ -143,69 +203,18 @@ def _clocked(row: EngineSpeculationRow, decoding: Values, ratio: float, errors: 
     )
     return Iteration(
         name=row.id,
-        study=row.source,
-        group=f"{row.target} {row.engine} tp {row.tensor_parallel} gamma {row.steps}",
-        scenario=_priced(query, row.engine, decoding),
-        batch=row.batch,
+        study=row.source.partition(" ")[0].partition("@")[0],
+        group=f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel} {row.draft} gamma {row.steps}",
+        engine=row.engine,
+        version=version_of(row),
+        query=query,
+        batch=batch_of(row),
+        step_batch=row.step_running or batch_of(row),
         context=context,
         steps=row.steps,
         width=row.topk,
         verified=row.verified_tokens,
         ratio=ratio,
-        own=errors[0],
-        shared=errors[1],
+        spread=spread,
         gained=row.tokens_per_iteration,
     )
-
-
-def with_values(calibration: Calibration, values: Values) -> Calibration:
-    """A calibration with values of what an iteration costs its engine: of all engines, or of this one."""
-    stated = {}
-    for scope in ("all", calibration.stack):
-        for place, value in values.items():
-            where, _, name = place.rpartition(".")
-            if where == scope:
-                stated[name] = Constant(value=value, source="being fitted")
-    return calibration.model_copy(update=stated)
-
-
-def off_by(rows: Sequence[Iteration], values: Values) -> Array:
-    """Logarithm of predicted over measured ratio."""
-    return np.array([np.log(r.predict(with_values(r.scenario.machine.calibration, values)) / r.ratio) for r in rows])
-
-
-def weigh(rows: Sequence[Iteration], train: NDArray[np.bool_]) -> Callable[[Array], Array]:
-    """The two parts of the errors of the rows of `train`."""
-    groups = [
-        [i for i, r in enumerate(rows) if r.group == group and train[i]]
-        for group in dict.fromkeys(r.group for r in rows)
-    ]
-
-    def parts(off: Array) -> Array:
-        found = []
-        for index in filter(None, groups):
-            first, mean = rows[index[0]], off[index].mean()
-            found.append(np.array([mean / np.hypot(first.shared, first.own / len(index) ** 0.5)]))
-            found.append((off[index] - mean) / first.own)
-        return np.concatenate(found)
-
-    return parts
-
-
-def fit(rows: Sequence[Iteration], parameters: Sequence[Parameter] = SPECULATING) -> Found:
-    """The constants of an iteration that all rows say."""
-    everything = np.ones(len(rows), dtype=bool)
-    return fit_anew(partial(off_by, rows), parameters, weigh(rows, everything))[0]
-
-
-def refits(
-    rows: Sequence[Iteration], keys: Sequence[str], whole: Values, parameters: Sequence[Parameter] = SPECULATING
-) -> dict[str, dict[str, float]]:
-    """Constants fitted without the rows of each key, from those of all rows."""
-    found = {}
-    for key in dict.fromkeys(keys):
-        kept = [row for row, k in zip(rows, keys, strict=True) if k != key]
-        everything = np.ones(len(kept), dtype=bool)
-        fitted, _ = fit_anew(partial(off_by, kept), parameters, weigh(kept, everything), whole, REFITS)
-        found[key] = fitted.values
-    return found

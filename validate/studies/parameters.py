@@ -1,12 +1,13 @@
 """What is fitted of serving engines: places in ``hardware/engines.yaml``, what is expected of each, and from where.
 
 Few rows say little of one engine on one device, so every constant starts from an expectation with a spread and moves as
-far as its rows carry it. What the data show to be shared is one constant: of all engines, or of an architecture.
+far as its rows carry it. What the data show to be shared is one constant: of all engines, or of an architecture. What
+moved with an engine's versions is a factor of each version on the engine's constant, expected to be 1.
 """
 
 from dataclasses import dataclass
 
-TABLES = "a kernel table's value, give or take what another version makes of it"
+from perfmodel.specs.engines import DRIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,16 @@ class Parameter:
         """The calibration constant."""
         return self.place.rpartition(".")[2]
 
+    @property
+    def scope(self) -> str:
+        """Where it holds: all, an architecture, an engine, an engine on an architecture or from a version on."""
+        return self.place.rpartition(".")[0]
+
+
+def drift(engine: str, version: str, name: str, spread: float, expected: float = 1.0) -> Parameter:
+    """What a constant of an engine is multiplied by from a version on, until the next version that states it."""
+    return Parameter(f"{engine}{DRIFT}{version}.{name}", expected, spread, times=True)
+
 
 ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
 ARCHITECTURES = ("hopper", "blackwell")
@@ -32,13 +43,19 @@ DECODING = (
     Parameter("sglang.small_kernel_s", 0.45, 0.35, times=True),
     *(Parameter(f"{engine}.quantise_s", 1.2, 0.25, times=True) for engine in ENGINES),
     *(Parameter(f"{engine}.latent_layer_s", 8e-6, 1.0) for engine in ENGINES),
+    drift("trtllm", "1.2.0rc6", "latent_layer_s", 1.5, expected=0.2),
+    Parameter("all.wide_norm_s", 3e-5, 0.7),
+    drift("vllm", "0.18", "wide_norm_s", 0.5, expected=0.5),
     Parameter("all.state_layer_s", 15e-6, 0.5),
     Parameter("all.gemm_factor", 0.95, 0.08),
     *(Parameter(f"{a}.gemm_factor_fp8", 1.1, 0.1) for a in ARCHITECTURES),
     Parameter("all.expert_factor", 1.05, 0.12),
     Parameter("all.expert_popularity", 1.0, 0.4),
     *(Parameter(f"{a}.attention_bandwidth_fraction", 0.85, 0.15, times=True) for a in ARCHITECTURES),
-    *(Parameter(f"{a}.attention_bandwidth_fraction_fp8", 0.85, 0.15, times=True) for a in ARCHITECTURES),
+    Parameter(
+        "hopper.attention_bandwidth_fraction_fp8", 0.45, 0.2
+    ),  # one kernel, of which tables of two devices differ
+    Parameter("blackwell.attention_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
     *(Parameter(f"trtllm.{a}.attention_bandwidth_fraction_fp8", 1.0, 0.15, times=True) for a in ARCHITECTURES),
     Parameter("all.latent_bandwidth_fraction", 0.85, 0.15, times=True),
     Parameter("all.latent_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
@@ -50,4 +67,8 @@ SPECULATING = (
     Parameter("all.routing_independence", 0.6, 0.6),
     Parameter("all.kv_reread_per_query", 0.03, 0.2),
     Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
+    drift("sglang", "0.5.9", "iteration_fixed_s", 1.0),
+    Parameter("all.drafted_token_s", 1.5e-5, 1.0),
+    drift("vllm", "0.22", "drafted_token_s", 0.8),
+    drift("vllm", "0.14", "gemm_flops_factor", 0.15),
 )

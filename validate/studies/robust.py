@@ -1,8 +1,9 @@
-"""Fitting the engines' constants: least squares on logarithms, in which rows of one model or group err together.
+"""The fit: least squares on logarithms, in which rows of one kind err together and far-off ones count less.
 
-A row's error has a part of its model on that engine and architecture, one of its group (model, device, degree, version)
-and one of its own. Groups of many rows weigh as ten. The parts are taken by a Cauchy loss: an engine version that was
-slow on one model must not bend the constants of all. Expectations of the recipe are rows too.
+An error of a row has a part of its kind (a model on an engine and architecture), one of its group in that kind (device,
+degree, version) and one of its own; `Parts` takes errors apart so. Each counts by a Cauchy loss: an engine version that
+was slow on one model must not bend the constants of all. What is expected of a parameter is a row too. Errors are taken
+to be linear in the logarithms of the parameters, anew in every round, so that a fit without some rows costs little.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -11,139 +12,140 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.specs.engines import architecture_of
 from perfmodel.validate.solving import least_squares
 from perfmodel.validate.studies.parameters import Parameter
-from perfmodel.validate.studies.steps import Array, DecodeRows, group_of
 
-ROW, GROUP, MODEL = 0.02, 0.02, 0.02
-"""Standard deviations of the three parts: repeats of one configuration differ by 0.3 to 3.3 %, versions by more."""
-MOST_ROWS = 10
+Array = NDArray[np.float64]
+Values = Mapping[str, float]
 STEP = 1e-3
 """Of a finite difference, in the logarithm of a parameter."""
-ROUNDS, EVALUATIONS = 5, 12
-"""Of linearised errors, and of a solution in one of them."""
-SOFT, SOFT_ROW = 2.0, 3.0
-"""Standard deviations beyond which an error counts less."""
+MOST_ROWS = 10
+"""A group of more rows weighs as one of so many."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Parts:
+    """Errors of rows taken apart: `matrix` [parts, rows] times them are the parts, in standard deviations.
+
+    soft: [parts], the size from which a part counts less.
+    """
+
+    matrix: Array
+    soft: Array
+
+    def residuals(self, off: Array) -> Array:
+        """Square roots of the Cauchy loss of the parts of these errors."""
+        parts = self.matrix @ off
+        softened: Array = np.sign(parts) * self.soft * np.sqrt(np.log1p((parts / self.soft) ** 2))
+        return softened
+
+    def slopes(self, off: Array) -> Array:
+        """d residuals / d errors, [parts, rows]."""
+        parts, softened = self.matrix @ off, self.residuals(off)
+        share = np.divide(parts, softened, out=np.ones_like(parts), where=softened != 0)
+        return (share / (1.0 + (parts / self.soft) ** 2))[:, None] * self.matrix
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviations of the three parts of an error, and from how many of them on each counts less."""
+
+    row: float = 0.02
+    group: float = 0.02
+    kind: float = 0.02
+    soft: float = 2.0
+    soft_row: float = 3.0
+
+
+def parts_of(
+    groups: Sequence[Hashable], kinds: Sequence[Hashable], train: NDArray[np.bool_], spreads: Sequence[Spread]
+) -> Parts:
+    """The parts of the errors of the rows of `train`, by the group and the kind of each row; spreads: of each row."""
+    lines: list[Array] = []
+    soft: list[float] = []
+    by_kind: dict[Hashable, dict[Hashable, list[int]]] = {}
+    for i in map(int, np.flatnonzero(train)):
+        by_kind.setdefault(kinds[i], {}).setdefault(groups[i], []).append(i)
+    for within in by_kind.values():
+        means, deviations = [], []
+        for index in within.values():
+            spread, mean = spreads[index[0]], np.zeros(len(train))
+            mean[index] = 1.0 / len(index)
+            means.append(mean)
+            deviations.append(np.hypot(spread.group, spread.row / min(len(index), MOST_ROWS) ** 0.5))
+            share = min(1.0, MOST_ROWS / len(index)) ** 0.5 / spread.row
+            for i in index if len(index) > 1 else ():
+                own = -mean * share
+                own[i] += share
+                lines.append(own)
+                soft.append(spread.soft_row)
+        weights = np.array(deviations) ** -2.0
+        kind = np.average(means, axis=0, weights=weights)
+        lines.append(kind / np.hypot(spread.kind, weights.sum() ** -0.5))
+        soft.append(spread.soft)
+        if len(means) > 1:
+            lines += [(mean - kind) / deviation for mean, deviation in zip(means, deviations, strict=True)]
+            soft += [spread.soft] * len(means)
+    return Parts(np.array(lines), np.array(soft))
+
+
+@dataclass(frozen=True)
+class FittedValues:
     """Values by place, and the covariance of their logarithms in the order of the parameters."""
 
     values: dict[str, float]
     covariance: Array
 
 
-def weigh_steps(rows: DecodeRows, train: NDArray[np.bool_]) -> Callable[[Array], Array]:
-    """The three parts of the errors of the rows of `train`, in standard deviations, softened."""
-    index = np.flatnonzero(train)
-    numbers: dict[Hashable, int] = {}
-    models: dict[Hashable, int] = {}
-    model_of: list[int] = []
-    for i in index:
-        row = rows.rows[i]
-        model = models.setdefault((row.engine, row.model, architecture_of(row.hardware)), len(models))
-        if numbers.setdefault((*group_of(row), row.engine_version[:4]), len(numbers)) == len(model_of):
-            model_of.append(model)
-    group = np.array([numbers[(*group_of(rows.rows[i]), rows.rows[i].engine_version[:4])] for i in index])
-    count, of = np.bincount(group), np.array(model_of)
-    spread = np.sqrt(GROUP**2 + ROW**2 / np.minimum(count, MOST_ROWS))
-    weight = np.bincount(of, spread**-2.0)
-    share = (np.minimum(1.0, MOST_ROWS / count) ** 0.5 / ROW)[group]
-
-    def weigh(off: Array) -> Array:
-        means = np.bincount(group, off[index]) / count
-        mean = np.bincount(of, means * spread**-2.0) / weight
-        return np.concatenate(
-            [
-                _soft(mean / np.sqrt(MODEL**2 + 1.0 / weight), SOFT),
-                _soft((means - mean[of]) / spread, SOFT),
-                _soft((off[index] - means[group]) * share, SOFT_ROW),
-            ]
-        )
-
-    return weigh
-
-
-def _soft(deviations: Array, width: float) -> Array:
-    """Square roots of the Cauchy loss."""
-    soft: Array = np.sign(deviations) * width * np.sqrt(np.log1p((deviations / width) ** 2))
-    return soft
-
-
-def solve(
-    parameters: Sequence[Parameter],
-    residual: Callable[[Mapping[str, float]], Array],
-    start: Mapping[str, float],
-) -> Found:
-    """Least squares over the logarithms of the parameters from `start`, with their expectations beside `residual`."""
-    expected = np.log([p.expected for p in parameters])
-    spread = np.array([p.spread for p in parameters])
-    places = [p.place for p in parameters]
-
-    def fun(x: Array) -> Array:
-        values = dict(zip(places, np.exp(x).tolist(), strict=True))
-        return np.concatenate([residual(values), (x - expected) / spread])
-
-    first = np.log([start[place] for place in places])
-    found = least_squares(fun, first, x_scale=spread, max_nfev=EVALUATIONS)
-    return Found(dict(zip(places, np.exp(found.x).tolist(), strict=True)), found.covariance)
-
-
 @dataclass(frozen=True)
-class Slopes:
-    """How the errors of rows (logarithms) move with the logarithm of every parameter, around some values.
+class Linearised:
+    """Errors of rows around some values of the parameters. slopes: [rows, parameters], by logarithms."""
 
-    off: errors of all rows under some values of the parameters.
-    """
-
-    off: Callable[[Mapping[str, float]], Array]
-    parameters: Sequence[Parameter]
-    by_parameter: Array
-
-    @classmethod
-    def at(
-        cls, off: Callable[[Mapping[str, float]], Array], parameters: Sequence[Parameter], values: Mapping[str, float]
-    ) -> "Slopes":
-        """By finite differences."""
-        base = off(values)
-        moved = (off({**values, p.place: values[p.place] * np.exp(STEP)}) for p in parameters)
-        return cls(off, parameters, np.stack([(each - base) / STEP for each in moved], axis=1))
-
-    def fit(self, weigh: Callable[[Array], Array], start: Mapping[str, float], rounds: int = 2) -> Found:
-        """Least squares of `weigh` (of the errors): errors are taken as linear, anew in every round."""
-        found = Found(dict(start), np.zeros((0, 0)))
-        places = [p.place for p in self.parameters]
-        for _ in range(rounds):
-            base, at = self.off(found.values), np.log([found.values[place] for place in places])
-
-            def residual(values: Mapping[str, float], base: Array = base, at: Array = at) -> Array:
-                return weigh(base + self.by_parameter @ (np.log([values[place] for place in places]) - at))
-
-            found = solve(self.parameters, residual, found.values)
-        return found
+    at: Values
+    off: Array
+    slopes: Array
 
 
-def fit_anew(
-    off: Callable[[Mapping[str, float]], Array],
+def linear(off: Callable[[Values], Array], parameters: Sequence[Parameter], at: Values) -> Linearised:
+    """By finite differences. off: errors of all rows under some values."""
+    base = off(at)
+    moved = (off({**at, p.place: at[p.place] * np.exp(STEP)}) for p in parameters)
+    return Linearised(at, base, np.stack([(errors - base) / STEP for errors in moved], axis=1))
+
+
+def solve(parameters: Sequence[Parameter], parts: Parts, near: Linearised) -> FittedValues:
+    """The values with the least squared parts of the errors, which are linear, and deviations from expectations."""
+    places = [p.place for p in parameters]
+    expected, spread = np.log([p.expected for p in parameters]), np.array([p.spread for p in parameters])
+    at = np.log([near.at[place] for place in places])
+
+    def residuals(x: Array) -> Array:
+        return np.concatenate([parts.residuals(near.off + near.slopes @ (x - at)), (x - expected) / spread])
+
+    def slopes(x: Array) -> Array:
+        by_error = parts.slopes(near.off + near.slopes @ (x - at))
+        return np.concatenate([by_error @ near.slopes, np.diag(1.0 / spread)])
+
+    end = least_squares(residuals, at, jac=slopes, x_scale=spread)
+    return FittedValues(dict(zip(places, np.exp(end.x).tolist(), strict=True)), end.covariance)
+
+
+def fit(
+    off: Callable[[Values], Array],
     parameters: Sequence[Parameter],
-    weigh: Callable[[Array], Array],
-    start: Mapping[str, float] | None = None,
-    rounds: int = ROUNDS,
-) -> tuple[Found, Slopes]:
-    """The constants that the rows say, with slopes taken anew in every round, and the slopes around them.
+    parts: Parts,
+    start: Values | None = None,
+    rounds: int = 5,
+    slopes: Array | None = None,
+) -> tuple[FittedValues, Array]:
+    """The values that the rows say, and the slopes of errors around them.
 
-    start: where the search begins; left out, at what is expected.
+    start: where the search begins; left out, at what is expected. slopes: taken as they are instead of anew in every
+    round, as for a fit without some rows, which ends near the one with all.
     """
-    values = dict(start or {p.place: p.expected for p in parameters})
+    values: Values = dict(start or {p.place: p.expected for p in parameters})
     for _ in range(rounds):
-        found = Slopes.at(off, parameters, values).fit(weigh, values, rounds=1)
-        values = found.values
-    return found, Slopes.at(off, parameters, values)
-
-
-def fit(rows: DecodeRows) -> tuple[Found, Slopes]:
-    """The constants that all rows of steps say, and the slopes around them."""
-    everything = np.ones(len(rows.rows), dtype=bool)
-    return fit_anew(rows.off, rows.parameters, weigh_steps(rows, everything))
+        near = linear(off, parameters, values) if slopes is None else Linearised(values, off(values), slopes)
+        estimate = solve(parameters, parts, near)
+        values = estimate.values
+    return estimate, near.slopes

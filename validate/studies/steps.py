@@ -1,4 +1,4 @@
-"""Engine rows with their operations counted, so that many values of the engines' constants can be tried on them."""
+"""Published steps of engines with their operations counted, so that many values of the constants can be tried."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,18 +10,36 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.operations import Op
 from perfmodel.specs.calibration import Calibration, read_kernels
 from perfmodel.specs.constants import Constant
-from perfmodel.specs.engines import architecture_of
-from perfmodel.specs.published_engines import DecodeRow
+from perfmodel.specs.engines import DRIFT, architecture_of, newest_until
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.published_engines import DecodeRow, EngineSpeculationRow
+from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.studies.parameters import Parameter
-
-Array = NDArray[np.float64]
-
+from perfmodel.validate.studies.robust import Array, Values
 
 GRAPH_TOKENS = (8, 512)
 """CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
 REMEMBERED = 64
+DATED = {
+    ("trtllm", "2025-11"): "1.1.0rc2",
+    ("trtllm", "2025-12"): "1.1.0rc2",
+    ("trtllm", "2026-01"): "1.2.0rc6",
+    ("trtllm", "2026-02"): "1.2.0rc6",
+    ("sglang", "2026-01"): "0.5.7",
+    ("sglang", "2026-02"): "0.5.9",
+    ("sglang", "2026-03"): "0.5.9",
+    ("sglang", "2026-05"): "0.5.12",
+}
+"""Engine and month of a run whose source states no version -> the version that runs of that month state."""
+
+
+def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
+    """The version that ran a row: stated, or of its month; TensorRT-LLM's gpt-oss branch is of 1.2.0rc0."""
+    if row.engine_version == "gpt-oss-dev":
+        return "1.2.0rc0"
+    return DATED.get((row.engine, row.date[:7]), "") if row.engine_version == "not stated" else row.engine_version
 
 
 def group_of(row: DecodeRow) -> tuple[str, str, str, int]:
@@ -29,28 +47,58 @@ def group_of(row: DecodeRow) -> tuple[str, str, str, int]:
     return row.engine, row.model, row.hardware, row.tensor_parallel
 
 
+def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
+    """Sequences that ran at a time: their mean number where it was measured, else what was asked for."""
+    return max(row.running or row.batch, 1.0)
+
+
 @dataclass(frozen=True)
-class Setting:
-    """Constants of an engine on a device as functions of the parameters: its kernels, and which place sets what."""
+class FittedConstants:
+    """Constants of an engine on a device as functions of the parameters: its kernels, and which place sets what.
+
+    drifts: factors of the version, applied last.
+    """
 
     kernels: Calibration
     chosen: Mapping[str, Parameter]
+    drifts: tuple[Parameter, ...]
 
     @classmethod
     def of(
-        cls, hardware: str, engine: str, parameters: Sequence[Parameter], kernels_of: str | None = None
-    ) -> "Setting":
+        cls,
+        hardware: str,
+        engine: str,
+        version: str,
+        parameters: Sequence[Parameter],
+        kernels_of: str | None = None,
+    ) -> "FittedConstants":
         """kernels_of: another device whose kernels stand in for this one's."""
-        kernels = load_kernels(f"{kernels_of or hardware}.{engine}")
+        known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
+        kernels = load_kernels(calibration_of(known, engine).name)
         scopes = ("all", architecture_of(hardware), engine, f"{engine}.{architecture_of(hardware)}")
-        return cls(kernels, {p.name: p for scope in scopes for p in parameters if p.place == f"{scope}.{p.name}"})
+        chosen = {p.name: p for scope in scopes for p in parameters if p.scope == scope}
+        dated: dict[str, dict[str, Parameter]] = {}
+        for p in parameters:
+            word, _, since = p.scope.partition(DRIFT)
+            if since and word == engine:
+                dated.setdefault(p.name, {})[since] = p
+        newest = ((of, newest_until(of, version)) for of in dated.values())
+        return cls(kernels, chosen, tuple(of[since] for of, since in newest if since is not None))
 
-    def calibration(self, values: Mapping[str, float]) -> Calibration:
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All that these constants depend on."""
+        return (*self.chosen.values(), *self.drifts)
+
+    def calibration(self, values: Values) -> Calibration:
         """With these values by place."""
-        update = {}
+        update: dict[str, Constant] = {}
         for name, parameter in self.chosen.items():
             scale = getattr(self.kernels, name).value if parameter.times else 1.0
             update[name] = Constant(value=scale * values[parameter.place], source="being fitted")
+        for p in self.drifts:
+            base = update.get(p.name, getattr(self.kernels, p.name)).value
+            update[p.name] = Constant(value=base * values[p.place], source="being fitted")
         return self.kernels.model_copy(update=update)
 
 
@@ -60,10 +108,10 @@ def load_kernels(name: str) -> Calibration:
 
 
 @dataclass
-class Group:
+class StepGroup:
     """Rows that differ in batch and context alone. index: their places among all rows."""
 
-    setting: Setting
+    constants: FittedConstants
     scenario: Scenario
     index: NDArray[np.intp]
     batch: Array
@@ -71,13 +119,13 @@ class Group:
     _counted: tuple[tuple[object, ...], list[Op]] | None = None
     _known: dict[tuple[float, ...], Array] = field(default_factory=dict)
 
-    def seconds(self, values: Mapping[str, float]) -> Array:
+    def seconds(self, values: Values) -> Array:
         """Of a step, by the values of the parameters; those that this group does not depend on cost nothing."""
-        key = tuple(values[parameter.place] for parameter in self.setting.chosen.values())
+        key = tuple(values[parameter.place] for parameter in self.constants.parameters)
         if key not in self._known:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[key] = self.predict(self.setting.calibration(values))
+            self._known[key] = self.predict(self.constants.calibration(values))
         return self._known[key]
 
     def predict(self, calibration: Calibration) -> Array:
@@ -105,33 +153,32 @@ class DecodeRows:
         self.rows, self.parameters = tuple(rows), tuple(parameters)
         self._change, self._ragged = change, ragged
         self.logs = np.log([row.step_s for row in rows])
-        self._settings: dict[tuple[str, str], Setting] = {}
         kinds: dict[tuple[object, ...], list[int]] = {}
         for i, r in enumerate(rows):
-            kinds.setdefault((*group_of(r), r.weights, r.kv_dtype), []).append(i)
+            key = (*group_of(r), r.expert_parallel, version_of(r), r.weights, r.kv_dtype)
+            kinds.setdefault(key, []).append(i)
         self.groups = [self._group(index, kernels_of or {}) for index in kinds.values()]
 
-    def _group(self, index: list[int], kernels_of: Mapping[str, str]) -> Group:
+    def _group(self, index: list[int], kernels_of: Mapping[str, str]) -> StepGroup:
         rows = [self.rows[i] for i in index]
-        hardware, engine = rows[0].hardware, rows[0].engine
-        if (hardware, engine) not in self._settings:
-            stand_in = kernels_of.get(hardware)
-            made = Setting.of(hardware, engine, self.parameters, stand_in)
-            self._settings[hardware, engine] = replace(made, kernels=self._change(made.kernels))
-        setting = self._settings[hardware, engine]
+        hardware, first = rows[0].hardware, rows[0]
+        constants = FittedConstants.of(
+            hardware, first.engine, version_of(first), self.parameters, kernels_of.get(hardware)
+        )
+        constants = replace(constants, kernels=self._change(constants.kernels))
         std = np.array([r.context_std_tokens * self._ragged for r in rows])
-        scenario = replace(decoding(rows[0], setting.kernels), context_std=std)
-        batch, context = (np.array([getattr(r, n) for r in rows], float) for n in ("batch", "context_tokens"))
-        return Group(setting, scenario, np.array(index), batch, context)
+        scenario = replace(decoding(first, constants.kernels), context_std=std)
+        batch, context = np.array([batch_of(r) for r in rows]), np.array([r.context_tokens for r in rows], float)
+        return StepGroup(constants, scenario, np.array(index), batch, context)
 
-    def predict(self, values: Mapping[str, float]) -> Array:
+    def predict(self, values: Values) -> Array:
         """Logarithm of each row's step in seconds."""
-        found = np.empty(len(self.rows))
+        logs = np.empty(len(self.rows))
         for group in self.groups:
-            found[group.index] = np.log(group.seconds(values))
-        return found
+            logs[group.index] = np.log(group.seconds(values))
+        return logs
 
-    def off(self, values: Mapping[str, float]) -> Array:
+    def off(self, values: Values) -> Array:
         """Logarithm of predicted over measured."""
         return np.asarray(self.predict(values) - self.logs)
 
@@ -142,7 +189,7 @@ def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
         model=row.model,
         hardware=row.hardware,
         batch=row.batch,
-        context=row.context_tokens,
+        context=max(round(row.context_tokens), 1),
         gamma=0,
         tp=row.tensor_parallel,
         weights=row.weights,

@@ -83,7 +83,12 @@ FAMILIES: dict[str, Family] = {
     "llama4_text": Family((layers.chunked, experts.llama4), bias="config", head_dim_needed=True, eps=1e-5),
     "mimo": Family((layers.qwen,), bias="qkv"),
     "mimo_v2_flash": Family((layers.mimo_v2, experts.mimo_v2), {"attention_sinks": True}, eps=1e-5),
-    "minimax_m2": Family((layers.all_full, experts.minimax), _QK_NORM, head_dim_needed=True, mtp="num_mtp_modules"),
+    "minimax_m2": Family(
+        (layers.all_full, experts.minimax),
+        _QK_NORM | {"wide_qk_norm": True},
+        head_dim_needed=True,
+        mtp="num_mtp_modules",
+    ),
     "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
     "mistral": _MISTRAL,
     "mixtral": Family((layers.all_slide_if_given, experts.mixtral), eps=1e-5, rope_theta=1e6),

@@ -1,6 +1,7 @@
 """The gate for a folder of records: errors by hand, a limit, a baseline, a calibration that is 10 % off."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 
 from perfmodel.answers.query import Query
 from perfmodel.cli import run
+from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
-from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml
 from perfmodel.validate.records.store import RESULTS, latest, records
 from tests.validate.engine.test_published_run import PATH, QUERY, timings
@@ -153,6 +155,25 @@ def test_an_empty_or_damaged_folder_is_refused(folder: Path, capsys: pytest.Capt
     assert path.name in capsys.readouterr().err
 
 
+def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(folder / "mine" / "pipe.json")
+    assert check(folder) == 2
+    assert "pipe.json: must be a readable file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [-0.01, 0.0, 5e-324, float("nan"), float("inf"), 1e300])
+def test_a_baseline_holds_times_and_speedups_above_0(tmp_path: Path, value: float) -> None:
+    """Whose quotients with any prediction are numbers, so that the check compares no NaN and divides by no 0."""
+    path = tmp_path / "b.json"
+    text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]))
+    path.write_text(text.replace('"m/record/a/target_s": 1.25', f'"m/record/a/target_s": {value}'))
+    with pytest.raises(InputError, match=r"b\.json"):
+        read_baseline(path)
+    path.write_text(text.replace('"mape": 0.25', '"mape": -0.25'))
+    with pytest.raises(InputError, match=r"b\.json: parts\.m/p/target_s\.mape"):
+        read_baseline(path)
+
+
 def test_a_withdrawn_record_is_not_checked(folder: Path) -> None:
     (path,) = (p for p in folder.glob("mine/*.json") if p.name.endswith("cpu-full.json"))
     entry = f"  - {{file: mine/{path.name}, reason: measured beside another run}}"
@@ -165,8 +186,8 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
 ) -> None:
     """Times per token, plain and speculating, and the speedup of the two, by hand; a foreign calibration is worse."""
     query = Query(**QUERY.as_dict() | {"calibration": None})
-    subject = Subject.of(query, "vllm", "0.22")
-    made = calibrate(timings(), query, load_calibration("ideal"), subject, (PATH.name,))
+    subject = EngineSubject.of(query, "vllm", "0.22")
+    made = calibrate(timings(), query, [load_calibration("ideal")], subject, (PATH.name,))
     path = write_yaml(made.calibration, tmp_path / f"{made.calibration.name}.yaml", "a test")
     record = path.with_suffix(".json")
     record.write_text(record_text(made, "h200-1", subject, (PATH.name,)))

@@ -183,14 +183,14 @@ def test_figures_that_are_none_are_refused_in_one_line(tmp_path: Path, format: s
 
 
 def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path) -> None:
-    from perfmodel.validate.engine.acceptance import Subject, import_file
+    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 
     path = tmp_path / "metrics.txt"
     path.write_text(page("27"))
     for subject, says in (
-        (Subject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
-        (Subject("t", " ", "full", 4096, 3), "--draft: must be a name"),
-        (Subject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
+        (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
+        (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
+        (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
     ):
         with pytest.raises(InputError, match=says):
             import_file(path, "vllm", subject)
@@ -261,9 +261,9 @@ def test_what_is_not_the_format_is_refused(tmp_path: Path, format: str, text: st
 
 
 def _import(path: Path, format: str) -> None:
-    from perfmodel.validate.engine.acceptance import Subject, import_file
+    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 
-    import_file(path, format, Subject("t", "self", "full", 4096, 3))
+    import_file(path, format, AcceptanceSubject("t", "self", "full", 4096, 3))
 
 
 def test_observed_acceptance_answers_a_whatif(

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.validate.engine.acceptance import Subject, import_file
+from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.acceptance import vllm as vllm_figures
 from perfmodel.validate.engine.acceptance.counters import Counters
 
 FILES = Path(__file__).parent / "files"
 
 
-def subject(gamma: int, draft: str = "draft", lengths: tuple[int, ...] = ()) -> Subject:
-    return Subject("target", draft, "full", 4096, gamma, lengths=lengths)
+def subject(gamma: int, draft: str = "draft", lengths: tuple[int, ...] = ()) -> AcceptanceSubject:
+    return AcceptanceSubject("target", draft, "full", 4096, gamma, lengths=lengths)
 
 
 def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> Acceptance:

@@ -30,5 +30,5 @@ def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(
 def test_a_server_without_a_fault_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with broken(None) as url:
         assert run([*ASK, "--url", url, "--results", str(tmp_path)]) == 0
-    assert "next: --from: must hold two draft lengths" in capsys.readouterr().out
+    assert "must hold two draft lengths" in capsys.readouterr().out
     assert len(list(tmp_path.rglob("engine-*-K0.json"))) == 1

@@ -10,7 +10,7 @@ from perfmodel.answers.query import Query
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.engine.calibrate import calibrate, lines
 from perfmodel.validate.engine.fit import rows_of
-from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.timing import Timing
 
 PATH = Path(__file__).parent / "files" / "gpt-oss-120b-eagle3-h200.csv"
@@ -45,8 +45,8 @@ def timings() -> list[Timing]:
 )
 def test_some_rows_tell_the_others(base: str, seen, asked, mean: float, worst: float) -> None:
     rows = timings()
-    subject = Subject.of(QUERY, "vllm", "0.22")
-    made = calibrate([t for t in rows if seen(t)], QUERY, load_calibration(base), subject, (PATH.name,))
+    subject = EngineSubject.of(QUERY, "vllm", "0.22")
+    made = calibrate([t for t in rows if seen(t)], QUERY, [load_calibration(base)], subject, (PATH.name,))
     wanted = [t for t in rows if asked(t)]
     errors = np.abs(
         rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]

@@ -8,7 +8,7 @@ from perfmodel.answers.query import Query
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import sglang, vllm
 from perfmodel.validate.engine.formats import aiperf, vllm_forward, vllm_serve
-from perfmodel.validate.engine.record import Subject
+from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.timing import Said, Timing
 
 GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "context": 1000.0, "gamma": 3}
@@ -78,6 +78,6 @@ def test_a_log_line_of_sglang_states_a_length(length: str) -> None:
 @pytest.mark.parametrize("version", ["../../x", "", "1.0\n", "a b", "-1", "x" * 100])
 def test_an_engines_version_names_a_file(version: str) -> None:
     query = Query("llama-3.1-8b", "h100", 1, 1000, alpha=0.5)
-    assert Subject.of(query, "vllm", "0.32.0.dev12+gabc").engine_version == "0.32.0.dev12+gabc"
+    assert EngineSubject.of(query, "vllm", "0.32.0.dev12+gabc").engine_version == "0.32.0.dev12+gabc"
     with pytest.raises(InputError, match="--engine, --version: engine_version"):
-        Subject.of(query, "vllm", version)
+        EngineSubject.of(query, "vllm", version)

@@ -84,7 +84,7 @@ BF16 = gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"))
 FP8 = gemms("fp8", 1.0, 1.0, H100.peak_flops("fp8"), tokens=FEW, shares={1: 0.4, 16: 0.5, 64: 0.6, 4096: 0.7})
 
 
-def gemm_fits(rows: Rows, gpu: Any = H100) -> dict[str, kernels.Fitted]:
+def gemm_fits(rows: Rows, gpu: Any = H100) -> dict[str, kernels.TableFit]:
     return kernels._gemms(Held({("gemm", "vllm", "1", "gemm_perf"): rows}), gpu, "vllm", "1")  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ def expert_rows(
     return rows
 
 
-def expert_fits(rows: Rows, version: str = "1") -> dict[str, kernels.Fitted]:
+def expert_fits(rows: Rows, version: str = "1") -> dict[str, kernels.TableFit]:
     held = Held({("moe", "vllm", "1", "moe_perf"): rows})
     return kernels._experts(held, H100, "vllm", version)  # type: ignore[arg-type]
 

@@ -6,17 +6,17 @@ import pytest
 import yaml
 
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.validate.fit.kernels import Fitted, Kernels
+from perfmodel.validate.fit.kernels import Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import render
 
 H100, L40S = load_gpu("h100-sxm-80gb"), load_gpu("l40s-48gb")
-GEMM = Fitted((6e-6, 4.5e-6, 1.0, 0.5, 16.0, 0.61234, 4096.0, 0.9), 0.0123, 400, "vllm 2")
-FP8 = Fitted((6e-6, 4.5e-6, 1.0, 0.4, 4096.0, 0.70051), 0.05, 300, "trtllm 7")
-EXPERTS = Fitted((1e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
-WIDE, NARROW = Fitted((8e-6, 0.75), 0.02, 100, "vllm 2"), Fitted((9e-6, 0.5), 0.031, 50, "vllm 2")
+GEMM = TableFit((6e-6, 4.5e-6, 1.0, 0.5, 16.0, 0.61234, 4096.0, 0.9), 0.0123, 400, "vllm 2")
+FP8 = TableFit((6e-6, 4.5e-6, 1.0, 0.4, 4096.0, 0.70051), 0.05, 300, "trtllm 7")
+EXPERTS = TableFit((1e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
+WIDE, NARROW = TableFit((8e-6, 0.75), 0.02, 100, "vllm 2"), TableFit((9e-6, 0.5), 0.031, 50, "vllm 2")
 LATENT, LATENT_FP8 = (
-    Fitted((1.5e-5, 0.6, 0.45), 0.04, 24, "sglang 3"),
-    Fitted((1.2e-5, 0.55, 0.4), 0.06, 23, "sglang 3"),
+    TableFit((1.5e-5, 0.6, 0.45), 0.04, 24, "sglang 3"),
+    TableFit((1.2e-5, 0.55, 0.4), 0.06, 23, "sglang 3"),
 )
 DAY = datetime.date(2031, 2, 3)
 ALL = Kernels(

@@ -156,7 +156,7 @@ def test_a_missing_or_broken_record_is_a_users_fault(tmp_path: Path) -> None:
             gate.read(path)
 
 
-def test_golden_drift_is_named() -> None:
+def test_golden_drift_is_named(tmp_path: Path) -> None:
     rows = golden.grid()[:3]
     moved = [dict(row) for row in rows]
     moved[1]["speedup"] = f"{float(moved[1]['speedup']) * (1 + 3e-9):.12g}"
@@ -165,6 +165,12 @@ def test_golden_drift_is_named() -> None:
     assert "speedup" in golden.drift(rows, moved)[0]
     assert golden.drift(rows, rows[:2]) == [golden.drift(rows, rows[:2])[0]]
     assert golden.drift(rows, rows[:2])[0].endswith("gone")
+    path = tmp_path / "golden.csv"
+    path.write_text(golden.render([*rows, rows[0]]))
+    with pytest.raises(
+        InputError, match=r"golden\.csv: line 5: must hold each point once, given \S+ \S+ full 1 4000 3"
+    ):
+        golden.read(path)
 
 
 def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs import PACKAGE, files
+from perfmodel.specs.units import FACTORS
 from perfmodel.validate.studies import gate
 from perfmodel.validate.studies import record as accuracy
 from perfmodel.validate.studies.inputs import inputs
@@ -43,7 +44,7 @@ def _in_the_copy(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def told(recorded: dict[str, Any], shipped: Path) -> list[str]:
-    return gate.faults(recorded, {"inputs": inputs(shipped / "results")})
+    return gate.faults({"inputs": recorded["inputs"]}, {"inputs": inputs(shipped / "results")})
 
 
 Edit = Callable[[str], str]
@@ -78,6 +79,7 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
     ("results/published/extra.csv", lambda t: "id,speedup\nx,9.9\n", "published/extra.csv: not recorded"),
     (f"{OWN}.json", swap("0.000417799,", "0.000417798,"), "records/cpu-1/20261121T122043Z"),
     (f"{OWN}.json", lambda t: t + " ", "records/cpu-1/20261121T122043Z"),
+    ("results/cpu-engine/device.yaml", swap("value: 34.5", "value: 34.6"), "records/cpu-engine/device.yaml: "),
     ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "records/withdrawn.yaml: "),
 ]  # fmt: skip
 
@@ -104,6 +106,38 @@ def test_a_change_is_named(recorded: dict[str, Any], shipped: Path, name: str, e
             path.write_text(before, encoding="utf-8")
     assert re.match(r"changed: [12] inputs are not what was recorded; if that is meant, run `perfmodel validate", head)
     assert any(moved in line for line in lines), lines
+
+
+def test_a_changed_unit_is_named(recorded: dict[str, Any], shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FACTORS, "GiB", 1e9)
+    (_, line) = told(recorded, shipped)
+    assert line == "  /units/GiB: 1073741824.0 -> 1000000000.0"
+
+
+def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> None:
+    """All figures by 0.19 %, and a part that is in neither the one nor the other."""
+
+    def scaled(value: Any, by: float) -> Any:
+        if isinstance(value, dict):
+            return {k: scaled(v, by) for k, v in value.items()}
+        return (
+            [scaled(v, by) for v in value] if isinstance(value, list) else value * by if type(value) is float else value
+        )
+
+    off = recorded | {"replays": scaled(recorded["replays"], 1.0019)}
+    for one, other in ((recorded, off), (off, recorded)):
+        (head, *_) = gate.faults(one, other)
+        assert head.startswith("stale: ")
+        assert int(head.split()[1]) > 200
+    assert gate.faults(recorded, scaled(recorded, 1 + 1e-7)) == []
+    for one, other in ((recorded, recorded | {"more": 1}), (recorded | {"more": 1}, recorded)):
+        assert gate.faults(one, other)[1].startswith("  /more: ")
+
+
+def test_a_figure_that_is_no_number_is_worse(recorded: dict[str, Any]) -> None:
+    off = json.loads(json.dumps(recorded))
+    off["replays"]["shipped"]["overall"]["mape"] = float("nan")
+    assert gate.faults(recorded, off)[0].startswith("worse: shipped: overall")
 
 
 def test_how_a_file_is_laid_out_does_not_count(recorded: dict[str, Any], shipped: Path) -> None:

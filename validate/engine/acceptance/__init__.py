@@ -19,7 +19,7 @@ FORMATS = ("vllm", "sglang", "llama.cpp")
 
 
 @dataclass(frozen=True)
-class Subject:
+class AcceptanceSubject:
     """What the figures are of: they do not say so themselves.
 
     lengths: the draft lengths above 0 that were in use, where there were several.
@@ -35,7 +35,7 @@ class Subject:
     lengths: tuple[int, ...] = ()
 
 
-def import_file(path: Path, format: str | None, subject: Subject) -> AcceptanceFile:
+def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
     """Read one file; format None looks at it. Raises InputError naming the file and what it must hold."""
     if format is not None and format not in FORMATS:
         raise unknown_name("--format", "format", format, FORMATS)
@@ -69,7 +69,7 @@ def _format_of(path: Path, text: str) -> str:
     raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(FORMATS)})")
 
 
-def _read(where: str, text: str, format: str, subject: Subject) -> tuple[dict[str, Any], str]:
+def _read(where: str, text: str, format: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
     """Rates of a row, and where they are from."""
     if format == "vllm":
         counters = vllm.read(where, text)

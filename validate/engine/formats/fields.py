@@ -8,8 +8,9 @@ from perfmodel.errors import refuse
 from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Timing
 
-SHORT_GAP, MOST_SHORT = 0.3, 0.05
-"""Gaps below this share of their mean are of pieces read late; above this share of such gaps their median is none."""
+SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
+"""Gaps below this share of their median are of pieces read late; above this share of such gaps it is no step.
+Gaps below `NO_GAP` of their mean are none, and leave that median alone."""
 
 
 def number(where: str, data: dict[str, Any], key: str) -> float:
@@ -109,10 +110,12 @@ def of_client(
 def bunched(gaps: Sequence[float]) -> bool:
     """Whether a client read pieces late, several at once: gaps of almost nothing beside long ones.
 
-    Their median is then no step; their sum still is the time.
+    Their median is then no step; their sum still is the time. Long gaps alone are other requests' prompts, and say
+    nothing of it.
     """
-    mean = sum(gaps) / len(gaps)
-    return sum(gap < SHORT_GAP * mean for gap in gaps) > MOST_SHORT * len(gaps)
+    least = NO_GAP * statistics.fmean(gaps)
+    middle = statistics.median([gap for gap in gaps if gap > least] or gaps)
+    return sum(gap < SHORT_GAP * middle for gap in gaps) > MOST_SHORT * len(gaps)
 
 
 def median(values: Sequence[float]) -> float:

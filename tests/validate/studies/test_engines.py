@@ -1,0 +1,174 @@
+"""All of it in one go: what is stated, what is written, and that what ships is what was fitted."""
+
+import json
+from collections.abc import Iterator
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_bundled
+from perfmodel.specs.engines import engines
+from perfmodel.specs.fits import Scatter, Z, square
+from perfmodel.validate.studies import ablations
+from perfmodel.validate.studies import engines as study
+from perfmodel.validate.studies.engine_errors import figures
+from perfmodel.validate.studies.engines import EngineFits, Replayed, _carried, _wider, acceptance, recorded, texts
+from perfmodel.validate.studies.engines_file import path as shipped_file
+from perfmodel.validate.studies.held_out import HeldOutErrors, own_rows, rows_of
+from perfmodel.validate.studies.iterations import iterations
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.robust import FittedValues
+
+
+def within(value: float, rms: float = 0.01) -> Scatter:
+    return Scatter(log_rms=rms, log_within=value, rows=3, source="by hand")
+
+
+def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
+    """Rates of 0.8 and 0.5 gain 1.8 and 2.2 tokens. One token says alpha 0.8, so 2.44 at two; two say a + a^2 = 1.2."""
+    assert _carried((0.7, 0.7, 0.7)) == pytest.approx([0.0] * 6, abs=1e-9)
+    alpha = (-1 + 5.8**0.5) / 2
+    up, down = log(2.44 / 2.2) / log(3 / 2), log((1 + alpha) / 1.8) / log(2 / 3)
+    assert _carried((0.8, 0.5)) == pytest.approx([up, down])
+    assert acceptance() == engines().acceptance
+
+
+def test_less_held_out_is_never_less_sure() -> None:
+    """Steps err by 0.1, 0.2, 0.3, 0.2 and 0.1 as more is left out, ratios by 0.4, 0.1, 0.2 (devices: studies) and 0.5.
+
+    Of another maker's device there is one group; SGLang has no steps at another degree, TensorRT-LLM no iterations.
+    """
+    many = [f"{engine} {i}" for engine in ("vllm", "trtllm", "sglang") for i in range(300)]
+
+    def errors(off: float, *names: str) -> HeldOutErrors:
+        groups = [g for g in many if g.split()[0] in names]
+        return HeldOutErrors(np.full(len(groups), off), [g.split()[0] for g in groups], groups)
+
+    every = ("vllm", "trtllm", "sglang")
+    steps: Any = {"seen": errors(0.1, "vllm", "trtllm"), "version": errors(0.2, *every), "model": errors(0.3, *every)}
+    steps |= {"gpu": errors(0.2, *every), "transferred": errors(0.1, *every)}
+    steps["maker"] = HeldOutErrors(np.array([0.6, 0.8]), ["sglang"] * 2, ["x", "x"])
+    ratios: Any = {"seen": errors(0.4, "vllm", "sglang"), "version": errors(0.1, "vllm", "sglang")}
+    ratios |= {"model": errors(0.2, "vllm", "sglang"), "transferred": errors(0.5, "vllm", "sglang")}
+    order = ("seen", "version", "model", "gpu", "transferred")
+    for engine, stated in Replayed(steps, ratios, ()).stated().items():
+        widths = [stated[r]["target_s"].log_within for r in order]
+        assert widths == pytest.approx([0.2 if engine == "sglang" else 0.1, 0.2, 0.3, 0.3, 0.3], rel=0.01)
+        widths = [stated[r]["ratio"].log_within for r in (*order, "maker")]
+        assert widths == pytest.approx([0.5] * 6 if engine == "trtllm" else [0.4] * 4 + [0.5] * 2, rel=0.01)
+        assert stated["maker"]["target_s"].log_within is None
+        assert stated["maker"]["target_s"].log_rms == pytest.approx(0.5**0.5, abs=1e-3)
+    assert _wider(within(0.1, 0.03), within(0.1, 0.02)) == within(0.1, 0.02)  # as wide: what was asked for
+
+
+def test_both_files_come_out_as_shipped() -> None:
+    """From the constants that ship with their errors: every fold replayed, every error stated anew."""
+    places, record = engines().places(), recorded()
+
+    def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> FittedValues:
+        relative = np.array([places[p.place].stderr / places[p.place].value for p in parameters])
+        return FittedValues(values, correlation * np.outer(relative, relative))
+
+    speculating = np.eye(len(SPECULATING))
+    constant = [i for i, p in enumerate(SPECULATING) if p.place in engines().fit.parameters]
+    speculating[np.ix_(constant, constant)] = square(engines().fit.correlation)
+    fits = EngineFits(
+        fitted(DECODING, record["steps"], np.eye(len(DECODING))),
+        fitted(SPECULATING, record["iteration"], speculating),
+        record["step_folds"],
+        record["ratio_folds"],
+    )
+    stated, text = texts(fits, record["ablations"], engines().date)
+    assert text == study.path().read_text(encoding="utf-8")
+    ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, shipped_file().read_text(encoding="utf-8")))
+    assert [place for place, _ in ours] == [place for place, _ in theirs]
+    for (place, one), (_, other) in zip(ours, theirs, strict=True):  # the shipped errors are of unrounded constants
+        assert one == (pytest.approx(other, rel=0.01, abs=1e-12) if isinstance(other, float) else other), place
+
+
+def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(data, (dict, list)):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _leaves(value, f"{place}.{key}")
+    else:
+        yield place, data
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "must be there"), ("{", "must be there"), ('{"schema_version": 9}', "must be 2, given 9")],
+)
+def test_a_file_of_folds_that_cannot_be_read_is_refused(
+    text: str | None, words: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "engines.json"
+    if text is not None:
+        place.write_text(text)
+    monkeypatch.setattr(study, "path", lambda: place)
+    with pytest.raises(InputError, match=words):
+        recorded()
+
+
+def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
+    """The way through engines.yaml, by version, and the way through the fit's own arrays."""
+    rows = rows_of("seen")
+    by_fit = rows.predict(recorded()["steps"])
+    for group in rows.groups[::7]:
+        row = rows.rows[group.index[0]]
+        version = study.version_of(row) or None
+        by_file = np.log(group.predict(load_bundled(group.constants.kernels.name, version)))
+        np.testing.assert_allclose(by_file, by_fit[group.index], rtol=3e-4)
+
+
+def test_folds_leave_out_what_they_say() -> None:
+    record = json.loads(study.path().read_text(encoding="utf-8"))
+    assert set(record["step_folds"]["model"]) == {f"{row.engine} {row.model}" for row in own_rows()}
+    assert set(record["step_folds"]["gpu"]) == {row.hardware for row in own_rows()}
+    assert set(record["ratio_folds"]["model"]) == {row.study for row in iterations()}
+    assert recorded()["step_folds"]["maker"] == record["step_folds"]["gpu"]
+
+
+def test_errors_and_coverage_are_what_is_promised() -> None:
+    """The gate holds every figure; these are the ones that a reader relies on."""
+    found = figures()
+    seen = found["steps"]["seen"]
+    assert seen["vllm"]["mape"] < 0.04
+    assert seen["trtllm"]["mape"] < 0.07
+    for relation in found["steps"].values():
+        for engine, e in relation.items():
+            if "inside" in e:
+                assert e["inside"] / e["rows"] >= (0.83 if engine != "all" else 0.89)
+                assert e["width"] < 0.2
+    assert found["ratios"]["seen"]["all"]["mape"] < 0.05
+    assert found["ratios"]["model"]["all"]["mape"] < 0.07
+    side = found["sides"]["seen"]["all"]
+    assert side["right"] >= 0.97 * side["rows"]
+    assert side["sure_and_wrong"] <= 0.01 * side["rows"]
+    worst = found["steps"]["maker"]["sglang"]["worst"]
+    for engine in engines().engines.values():
+        assert np.exp(Z * engine.errors["maker"]["target_s"].deviation) - 1 > -worst
+
+
+def test_an_ablation_leaves_out_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of steps by constant, with what tables do not state as in a calibration without it; of ratios by place."""
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(
+        ablations, "_judge", lambda rows, near: asked.append(tuple(p.name for p in rows.parameters)) or {}
+    )
+    monkeypatch.setattr(ablations, "_judge_ratios", lambda whole, parameters: {"left": len(parameters)})
+    by_name = dict(ablations.ablations(recorded()["steps"]))
+    assert [*by_name][:3] == ["as shipped", "batches of one length", "all versions alike"]
+    for names, left in zip(ablations.WITHOUT.values(), asked[-len(ablations.WITHOUT) :], strict=True):
+        assert not set(names) & set(left)
+        assert set(names) | set(left) == {p.name for p in DECODING}
+    assert by_name["no time of each drafted token"] == {"left": len(SPECULATING) - 2}
+    rows = [row for row in own_rows() if row.model == "gpt-oss-120b"][:2]
+    whole, without = (
+        ablations.DecodeRows(rows, [], change=change).groups[0].constants.kernels
+        for change in (lambda kernels: kernels, ablations.CHANGED["no CUDA-graph padding"])
+    )
+    assert (whole.graph_tokens, without.graph_tokens) == ((8, 512), None)

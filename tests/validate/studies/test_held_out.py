@@ -1,0 +1,108 @@
+"""Held-out errors of engines: what is left out together, which constants meet which rows, and what is stated."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm, t
+
+from perfmodel.specs.published_engines import engine_decode
+from perfmodel.validate.engine.fit import small_sample
+from perfmodel.validate.studies.held_out import (
+    HeldOutErrors,
+    covered,
+    is_own,
+    name_of,
+    quantile,
+    refits,
+    replay,
+    rows_of,
+)
+from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.robust import Spread, parts_of
+
+
+def off(values: dict[str, float]) -> Any:
+    """Three rows whose errors are the one constant plus 0, 10 and 20."""
+    return values["x"] + np.array([0.0, 10.0, 20.0])
+
+
+def test_each_row_meets_the_constants_of_its_own_fold() -> None:
+    keys = [("vllm", "a"), ("vllm", "b"), ("vllm", "a")]
+    assert replay(off, keys, {"vllm a": {"x": 1.0}, "vllm b": {"x": 2.0}}).tolist() == [1.0, 12.0, 21.0]
+    assert name_of(("vllm", "a", "h100", 2)) == "vllm a h100 2"
+    assert name_of("h100") == "h100"
+
+
+def test_a_fold_is_fitted_without_its_rows() -> None:
+    """The constant is the mean of the others: 2 without the row of 9."""
+    logs, free = np.log([1.0, 4.0, 9.0]), Parameter("all.x", 1.0, 1e3)
+    groups = ["a", "b", "c"]
+
+    def errors(values: dict[str, float]) -> Any:
+        return np.log(values["all.x"]) - logs
+
+    fits = refits(
+        errors, [free], lambda train: parts_of(groups, groups, train, [Spread(soft=1e9)] * 3), groups,
+        {"all.x": 3.0}, np.ones((3, 1)),
+    )  # fmt: skip
+    assert {name: values["all.x"] for name, values in fits.items()} == pytest.approx({"a": 6, "b": 3, "c": 2}, rel=1e-3)
+
+
+def test_a_transfer_has_every_device_on_the_kernels_of_another() -> None:
+    own = [row for row in engine_decode() if is_own(row)]
+    assert len(rows_of("transferred").rows) == len(own)
+    for group in rows_of("transferred").groups:
+        assert group.constants.kernels.gpu != group.scenario.machine.gpu.name
+    gone = {row.hardware for row in engine_decode()} - {row.hardware for row in own}
+    assert gone == {"mi300x-192gb", "mi325x-256gb"} == {row.hardware for row in rows_of("maker").rows}
+    assert {group.constants.kernels.gpu for group in rows_of("maker").groups} == {"h200-sxm-141gb"}
+
+
+def test_rows_of_a_group_count_as_far_as_they_err_apart() -> None:
+    """Opposite errors have nothing in common, equal ones all; 0.1 and 0.3: 1 - 2 (0.02) / (0.01 + 0.09) = 0.6."""
+    for values, rows in (((0.1, -0.1), 2.0), ((0.1, 0.1), 1.0), ((0.1, 0.3), 2 / 1.6)):
+        errors = HeldOutErrors(np.array(values), ["vllm"] * 2, ["a"] * 2)
+        assert errors.weights("vllm") == pytest.approx([rows / 2, rows / 2])
+        assert errors.weights("sglang") == pytest.approx([rows / 20, rows / 20])
+
+
+def test_what_is_stated_of_an_engine_with_rows_and_of_one_without() -> None:
+    """Groups a and b of vLLM (0.1 twice; 0.3), c of SGLang (0.5): weights 1/2, 1/2, 1 and 0.1."""
+    errors = HeldOutErrors(np.array([0.1, 0.1, 0.3, 0.5]), ["vllm", "vllm", "vllm", "sglang"], ["a", "a", "b", "c"])
+    stated = errors.scatter("vllm", "by hand")
+    assert stated.log_rms == pytest.approx(((0.01 + 0.09 + 0.1 * 0.25) / 2.1) ** 0.5, abs=5e-4)
+    assert stated.log_within == pytest.approx(0.3 * small_sample(1.0, 2.1) * (1 + 1 / 2.1) ** 0.5, rel=2e-3)
+    assert (stated.rows, stated.source) == (3, "by hand")
+    other = errors.scatter("trtllm", "by hand", 1.0)
+    assert other.rows == 4  # all rows speak for it, a group each
+    assert other.log_rms == pytest.approx(((0.01 + 0.09 + 0.25) / 3) ** 0.5, abs=5e-4)
+    assert errors.without(["a"]).off.tolist() == [0.3, 0.5]
+    few = t.ppf(0.95, 1) / norm.ppf(0.95)  # one degree of freedom at least
+    alone = HeldOutErrors(np.array([0.1, 0.1, 0.2]), ["vllm", "vllm", "sglang"], ["a", "a", "b"])
+    assert alone.scatter("sglang", "by hand").log_within == pytest.approx(0.2 * few * (1 + 1 / 1.1) ** 0.5, rel=5e-3)
+    many = HeldOutErrors(np.linspace(0.0, 0.2, 101), ["vllm"] * 101, list(range(101)))
+    assert many.scatter("vllm", "by hand").log_within == pytest.approx(0.18, rel=0.02)  # not widened
+
+
+def test_a_model_of_one_degree_is_not_seen_at_another() -> None:
+    groups = [("vllm", "a", "h200", 1), ("vllm", "a", "h200", 2), ("vllm", "b", "h200", 1), ("sglang", "a", "h200", 1)]
+    seen = HeldOutErrors(np.array([0.1, 0.2, 0.3, 0.4]), [g[0] for g in groups], groups).beside_others()
+    assert seen.groups == groups[:2]
+    assert seen.off.tolist() == [0.1, 0.2]
+
+
+def test_quantiles_hold_their_share() -> None:
+    """Rounding of 0.1 + 0.2 = 0.30000000000000004 must not take the next value."""
+    values = np.array([3.0, 1.0, 2.0])
+    assert quantile(values, np.array([0.7, 0.1, 0.2]), 0.3) == 2.0
+    assert quantile(values, np.ones(3), 1 / 3) == 1.0
+    assert quantile(values, np.ones(3), 0.34) == 2.0
+    assert quantile(np.arange(10.0), np.ones(10)) == 8.0
+
+
+def test_an_interval_from_the_other_groups_holds_a_row_at_its_very_end() -> None:
+    inside, width = covered(HeldOutErrors(np.array([0.1, -0.1, 0.4]), ["vllm"] * 3, ["a", "b", "c"]))
+    few = small_sample(1.0, 2) * 1.5**0.5
+    np.testing.assert_allclose(width, [0.4 * few, 0.4 * few, 0.1 * few], rtol=5e-3)
+    assert inside.tolist() == [1, 1, 0.1 * few > 0.4]

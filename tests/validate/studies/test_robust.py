@@ -1,0 +1,70 @@
+"""The fit: errors taken apart by hand, slopes against differences, and constants that are found again."""
+
+import numpy as np
+import pytest
+
+from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.robust import Linearised, Parts, Spread, fit, linear, parts_of, solve
+
+HARD = Spread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
+EVERY = np.ones(3, dtype=bool)
+
+
+def squares(parts: Parts, off: list[float]) -> float:
+    return float(np.sum(parts.residuals(np.array(off)) ** 2))
+
+
+def test_an_error_has_a_part_of_its_kind_one_of_its_group_and_its_own() -> None:
+    """One kind, groups a (two rows) and b. Deviations of means: hypot(.2, .1/sqrt 2), hypot(.2, .1)."""
+    parts = parts_of(["a", "a", "b"], ["k", "k", "k"], EVERY, [HARD] * 3)
+    a, b = 0.04 + 0.01 / 2, 0.04 + 0.01
+    of_kind = 0.3**2 + 1 / (1 / a + 1 / b)
+    assert squares(parts, [0.6, 0.6, 0.6]) == pytest.approx(0.6**2 / of_kind)
+    mean = (0.0 / a + 0.6 / b) / (1 / a + 1 / b)
+    expected = 2 * (0.1 / 0.1) ** 2 + mean**2 / a + (0.6 - mean) ** 2 / b + mean**2 / of_kind
+    assert squares(parts, [0.1, -0.1, 0.6]) == pytest.approx(expected)
+
+
+def test_rows_that_are_not_trained_on_do_not_count_and_many_weigh_as_ten() -> None:
+    alone = parts_of(["a", "a", "b"], ["k", "k", "m"], np.array([True, True, False]), [HARD] * 3)
+    assert squares(alone, [0.0, 0.0, 5.0]) == 0.0
+    many = parts_of(["a"] * 40, ["k"] * 40, np.ones(40, dtype=bool), [HARD] * 40)
+    apart = [0.1, -0.1] * 20
+    assert squares(many, apart) == pytest.approx(10.0)
+
+
+def test_far_off_parts_count_by_a_cauchy_loss_whose_slopes_are_those_of_differences() -> None:
+    """w^2 log(1 + (d/w)^2): 4 log 2 at d = w = 2."""
+    soft = Spread(row=0.1, group=0.0, kind=0.0, soft=2.0)
+    parts = parts_of(["a"], ["k"], np.ones(1, dtype=bool), [soft])
+    assert squares(parts, [0.2]) == pytest.approx(4 * np.log(2))
+    softer = parts_of(["a", "a", "b"], ["k"] * 3, EVERY, [Spread()] * 3)
+    off = np.array([0.05, -0.3, 0.1])
+    for i in range(3):
+        step = np.zeros(3)
+        step[i] = 1e-7
+        difference = (softer.residuals(off + step) - softer.residuals(off - step)) / 2e-7
+        np.testing.assert_allclose(softer.slopes(off)[:, i], difference, rtol=1e-5, atol=1e-7)
+
+
+TIMES, START = Parameter("all.times", 1.0, 10.0), Parameter("all.start", 1.0, 10.0)
+X = np.array([0.0, 1.0, 3.0, 10.0])
+
+
+def test_constants_that_made_the_rows_are_found_and_weak_ones_stay_as_expected() -> None:
+    logs = np.log(2.0 + 5.0 * X)
+
+    def off(values: dict[str, float]) -> np.ndarray:
+        return np.log(values["all.start"] + values["all.times"] * X) - logs
+
+    parts = parts_of(list(range(4)), list(range(4)), np.ones(4, dtype=bool), [Spread()] * 4)
+    estimate, slopes = fit(off, [TIMES, START], parts, rounds=12)
+    assert estimate.values == pytest.approx({"all.times": 5.0, "all.start": 2.0}, rel=1e-3)
+    np.testing.assert_allclose(slopes.sum(axis=1), 1.0, rtol=1e-3)  # both doubled double the time
+    again, _ = fit(off, [TIMES, START], parts, estimate.values, 1, slopes)
+    assert again.values == pytest.approx(estimate.values, rel=1e-3)
+    near = linear(off, [TIMES, START], estimate.values)
+    sure = [Parameter("all.times", 4.0, 1e-4), START]
+    assert solve(sure, parts, Linearised(estimate.values, near.off, near.slopes)).values["all.times"] == pytest.approx(
+        4.0
+    )

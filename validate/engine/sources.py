@@ -1,0 +1,159 @@
+"""From the files that an operator names to a calibration: ``perfmodel validate engine --from``, for Python too."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError, in_names, refuse
+from perfmodel.reading import read_text
+from perfmodel.specs import files
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
+from perfmodel.validate.engine.formats import read
+from perfmodel.validate.engine.record import EngineSubject, is_record, read_engine_record
+from perfmodel.validate.engine.text import parse_objects
+from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.harness.micro.write import destination_of, write_yaml
+
+
+@dataclass(frozen=True)
+class Source:
+    """A benchmark's file, and what is said of it behind its name."""
+
+    path: Path
+    said: Said
+
+    @classmethod
+    def parse(cls, text: str) -> "list[Source]":
+        """``FILE[,batch=N,input=N,...]``; of a pattern such as ``K*.json`` every file. Raises InputError."""
+        name, *pairs = text.split(",")
+        values: dict[str, float] = {}
+        known = tuple(Said.__dataclass_fields__)
+        for pair in pairs:
+            key, equals, value = pair.partition("=")
+            try:
+                values[key] = float(value)
+            except ValueError:
+                equals = ""
+            if not equals or key not in known or not 0 <= values[key] < 1e9:
+                raise refuse("--from", name, f"followed by {', '.join(k + '=NUMBER' for k in known)} only", pair)
+        length = values.pop("gamma", None)
+        if length is not None and length != int(length):
+            raise refuse("--from", f"{name}: gamma", "a whole number", length)
+        said = Said(**values, gamma=None if length is None else int(length))
+        path = Path(name)
+        if "*" not in path.name or path.exists():
+            return [cls(path, said)]
+        paths = sorted(path.parent.glob(path.name))
+        if not paths:
+            raise refuse("--from", None, "a file, or a pattern that files answer to", name)
+        return [cls(one, said) for one in paths]
+
+
+def sources_of(texts: Iterable[str]) -> list[Source]:
+    """The files behind ``--from``, each once. Raises InputError."""
+    return list(dict.fromkeys(source for text in texts for source in Source.parse(text)))
+
+
+def read_sources(sources: Sequence[Source], gamma: int | None = None) -> list[Timing]:
+    """The steps that they time. gamma: of those that do not say. Raises InputError, also where there is none."""
+    timings = [t for s in sources for t in read(s.path, s.said.over(Said(gamma=gamma)))]
+    if not timings:
+        raise InputError(
+            f"--from: {', '.join(str(s.path) for s in sources)}: must hold decode steps, and none is there"
+        )
+    return timings
+
+
+def served(query: Query, sources: Sequence[Source], timings: Sequence[Timing], draft: str | None) -> EngineSubject:
+    """What was served, by the question and the records among the files, which say engine, version and draft themselves.
+
+    query: its engine names the one that was served, its draft is `draft` where one was given. Raises InputError where
+    the draft is stated nowhere, or otherwise than a record does.
+    """
+    engine = version = None
+    for source in sources:
+        if source.path.suffix == ".json" and is_record(parse_objects(str(source.path), read_text(source.path))):
+            subject = read_engine_record(source.path).subject
+            engine, version = subject.engine, subject.engine_version
+            if max(t.gamma for t in timings) and draft not in (None, subject.draft) and not _same(draft, subject.draft):
+                raise refuse("--draft", None, f"{subject.draft}, which {source.path} was served with", draft)
+            draft = draft or subject.draft
+    drafting = next((t for t in timings if t.gamma), None)
+    if drafting and draft is None:
+        raise InputError(f"--draft: must be given: {drafting.where} times {drafting.gamma} drafted tokens")
+    return EngineSubject.of(replace(query, draft=draft or "ngram"), engine or "vllm", version or "unknown")
+
+
+def _same(one: str | None, other: str) -> bool:
+    return Path(one or "").name == Path(other).name
+
+
+def bases_of(query: Query) -> list[Calibration]:
+    """The one that the question names; else the device's own, all bundled ones of the device, and ``ideal``."""
+    if query.calibration is not None:
+        return [resolve(query).machine.calibration]
+    resolve(replace(query, calibration="ideal"))  # whatever else is wrong with the question is told first
+    names = [load_gpu(query.hardware).calibration, *files.bundled_names("calibrations"), "ideal"]
+    device = load_gpu(query.hardware).name
+    bases: dict[str, Calibration] = {}
+    for name in names:
+        if name == names[0] or name == "ideal" or name.startswith(f"{device}."):
+            try:
+                base = load_calibration(name)
+            except InputError:  # a device file of one's own may name what was made elsewhere
+                continue
+            bases.setdefault(base.name, base)
+    return list(bases.values())
+
+
+@in_names
+def calibrate_engine(
+    sources: Iterable[str],
+    query: Query,
+    *,
+    draft: str | None = None,
+    engine: str | None = None,
+    version: str | None = None,
+    gamma: int | None = None,
+    machine: str = "local-1",
+    out: Path | str | None = None,
+) -> EngineCalibration:
+    """A calibration of a serving engine from files of its benchmarks.
+
+    sources: names or patterns of files, as ``--from`` takes them. query: a question with model, hardware, formats and
+    tensor-parallel degree; its calibration, where one is named, is the base. draft: who drafted, where files hold
+    drafting steps. engine, version: what was served, where no record among the files says it. gamma: draft length of
+    files that do not say. out: where to write the calibration, and its record beside it. Raises InputError.
+    """
+    found = sources_of(sources)
+    timings = read_sources(found, gamma)
+    subject = served(query, found, timings, draft)
+    subject = subject.model_copy(update={k: v for k, v in (("engine", engine), ("engine_version", version)) if v})
+    subject = files.parse(EngineSubject, subject.model_dump(), "--engine, --version")
+    query = replace(query, draft=subject.draft, alpha=0.5, acceptance=None)
+    seen = tuple(dict.fromkeys(source.path.name for source in found))
+    made = calibrate(timings, query, bases_of(query), subject, seen)
+    if out is not None:
+        write_calibration(made, machine, Path(out))
+    return made
+
+
+def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path:
+    """Write the calibration and, beside it, the record of its rows: the record's path. Raises InputError.
+
+    Paths in the record are relative to its folder, so that both can be moved together.
+    """
+    destination_of(path)
+    seen, subject, record = made.calibration.fitted_on, made.subject, path.with_suffix(".json")
+    places = {
+        name: os.path.relpath(value, path.parent)
+        for name in ("model", "hardware", "draft")
+        if files.looks_like_path(value := getattr(subject, name)) and Path(value).exists()
+    }
+    text = record_text(made, machine, subject.model_copy(update=places), seen)
+    write_yaml(made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", (record, text))
+    return record
