@@ -33,9 +33,10 @@ def _print(a: Schedule) -> None:
     table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
     for t in tables:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""
-        single = f"{t.best_constant} ({t.constant_speedup:.3f}x)"
-        over = f", {t.gain:.3f} times the best single number, {single}" if len(t.ranges) > 1 else ""
-        say(f"{where}expected speedup {t.speedup:.3f}x{over}")
+        fixed = f"a fixed draft length of {t.best_constant}"
+        over = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({times(t.constant_speedup)})"
+        than = "" if len(t.ranges) == 1 else f": no gain over {fixed}" if t.gain < 1.0005 else f": {over}"
+        say(f"{where}expected speedup {times(t.speedup)}{than}")
         if t.instead is not None:
             say(f"{t.instead[0].upper()}{t.instead[1:]}.")
     for t in tables:
