@@ -94,7 +94,8 @@ class LibraryEntry:
     def tokens(self) -> dict[int, float]:
         """Mean over the rows by draft length: at those that all have, or of the row with most where there is none."""
         each = [row.tokens for row in self.rows]
-        common = set.intersection(*map(set, each)) or set(max((row.tokens for row in self.rows), key=len))
+        longest = max(each, key=lambda row: len(row))
+        common = set.intersection(*map(set, each)) or set(longest)
         return {length: fmean(row[length] for row in each if length in row) for length in sorted(common)}
 
     @property
