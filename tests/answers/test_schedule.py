@@ -34,30 +34,6 @@ def assert_covers(table, max_batch: int) -> None:
     assert all(a.tokens != b.tokens for a, b in itertools.pairwise(table.ranges))
 
 
-def expected_speedup(s, contexts, tokens_of, shares) -> float:
-    """The measure from its definition, one batch size after another."""
-    total = 0.0
-    for batch, share in enumerate(shares, 1):
-        values = speedups(s, float(batch), np.asarray(contexts, float), np.array([tokens_of(batch)]))[..., 0]
-        total += share * np.mean(1.0 / values)
-    return sum(shares) / total
-
-
-@pytest.mark.parametrize("draft", [{}, {"draft": "llama-3.2-1b"}, {"draft": "self", "draft_kv": "streamingllm:512"}])
-def test_never_below_a_constant_by_its_own_measure(draft: dict) -> None:
-    s, contexts = scenario(**draft), (2048.0, 16384.0)
-    shares = [1.0 + (b % 7) for b in range(1, 129)]
-    table = length_table(s, contexts, 128, 8, shares)
-    assert_covers(table, 128)
-    assert table.speedup == pytest.approx(expected_speedup(s, contexts, table.tokens, shares), rel=1e-12)
-    for k in range(9):
-        constant = expected_speedup(s, contexts, lambda batch, k=k: k, shares)
-        assert table.by_constant[k] == pytest.approx(constant, rel=1e-12)
-        assert table.speedup >= constant * (1 - 1e-12)
-    assert table.constant_speedup == max(table.by_constant)
-    assert table.gain >= 1
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 40).flatmap(
@@ -89,15 +65,6 @@ def test_any_surface_gets_a_table_that_beats_constants_and_earns_its_borders(row
             assert cost(other) >= cost(chosen) - 1e-12
 
 
-def test_unless_told_every_doubling_of_the_batch_counts_alike() -> None:
-    s = scenario()
-    shares = [np.log(1 + 1 / b) for b in range(1, 64)]
-    assert sum(shares[:1]) == pytest.approx(sum(shares[1:3])) == pytest.approx(sum(shares[31:63]))
-    default, given = length_table(s, (4096.0,), 63, 4), length_table(s, (4096.0,), 63, 4, shares)
-    assert default.speedup == pytest.approx(given.speedup, rel=1e-12)
-    assert default.by_constant == pytest.approx(given.by_constant, rel=1e-12)
-
-
 def test_hysteresis_takes_borders_away() -> None:
     s = scenario()
     counts = [len(length_table(s, (4096.0,), 256, 10, hysteresis=h).ranges) for h in (0.0, 0.002, 0.02, 1.0)]
@@ -120,11 +87,6 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
     for batch in range(1, 65):
         ks = [t.tokens(batch) for t in tables]
         assert ks == sorted(ks)
-
-
-def test_context_ranges_that_gain_nothing_apart_are_one() -> None:
-    s = scenario(draft="ngram", alpha=0.9)
-    assert len(length_tables(s, (4096, 4200, 4300), 8, 4, hysteresis=0.05)) == 1
 
 
 def test_a_draft_that_was_off_reads_what_it_missed() -> None:
@@ -196,13 +158,6 @@ def by_batch(config: VLLMConfig, most: int) -> dict[int, int]:
     return {b: tokens for low, high, tokens in rows for b in range(low, high + 1)}
 
 
-def test_medusa_heads_have_no_line() -> None:
-    _, out = handed({"draft": "medusa"}, "some/heads")
-    assert (out.vllm, out.sglang) == (None, None)
-    assert any("medusa drafts from 0.9 to 0.32 only" in note for note in out.notes)
-    assert any("SGLang has no flag for a medusa draft" in note for note in out.notes)
-
-
 def test_a_file_is_no_name_that_an_engine_serves(tmp_path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text((files.data_directory("models") / "qwen3-8b.yaml").read_text().replace("hf_id", "#"), "utf-8")
@@ -210,21 +165,6 @@ def test_a_file_is_no_name_that_an_engine_serves(tmp_path) -> None:
     out = schedule(path, **asked).tables[0].export
     assert (out.vllm_line, out.sglang_line) == (None, None)
     assert out.notes == ("which checkpoint is served is yours to say: give --model-path",)
-
-
-def test_no_method_is_invented_for_a_sparse_draft() -> None:
-    for draft in ({"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "llama-3.2-1b", "draft_kv": "snapkv:1024"}):
-        s = scenario(**draft, alpha=0.95)
-        table = length_table(s, (65536.0,), 16, 4)
-        out = export(table, s.draft, ServedTarget("x"))
-        assert (out.vllm, out.vllm_line, out.sglang) == (None, None, None)
-        assert any("open RFC" in note for note in out.notes)
-
-
-def test_a_head_without_a_path_is_asked_for() -> None:
-    _, out = handed({"draft": "eagle"})
-    assert out.vllm is None
-    assert any("--draft-path" in note for note in out.notes)
 
 
 def test_the_line_serves_what_was_modelled() -> None:
@@ -257,13 +197,6 @@ def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
     assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
 
 
-def test_nothing_gained_nothing_served() -> None:
-    table, out = handed({"draft": "eagle", "alpha": 0.01}, "some/head")
-    assert table.max_tokens == 0
-    assert table.speedup == pytest.approx(1.0)
-    assert (out.vllm, out.sglang) == (None, None)
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     model=st.sampled_from(files.bundled_names("models")),
@@ -292,23 +225,6 @@ def test_any_bundled_pair_draft_and_acceptance(model, gpu, draft, alpha, context
     assert table.speedup == pytest.approx(sum(shares) / sum(w / v for w, v in zip(shares, chosen, strict=True)))
     tolls = [toll * (len(t.ranges) - 1) for t in tables]
     assert 1 / tables[1].speedup + tolls[1] <= 1 / tables[0].speedup + tolls[0] + 1e-12
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda s: length_table(s, (4096.0,), 0, 4), "--max-batch"),
-        (lambda s: length_table(s, (4096.0,), 8, 0), "--max-gamma"),
-        (lambda s: length_table(s, (), 8, 4), "context"),
-        (lambda s: length_table(s, (4096.0,), 8, 4, shares=[1.0]), "8 shares"),
-        (lambda s: length_table(s, (4096.0,), 2, 4, shares=[-1.0, 2.0]), "shares"),
-        (lambda s: length_table(s, (4096.0,), 8, 4, hysteresis=-0.1), "--hysteresis"),
-        (lambda s: length_tables(s, (4096, 1024), 8, 4), "rising"),
-    ],
-)
-def test_refusals(call, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        call(scenario())
 
 
 def test_lines_serve_the_models_that_were_named() -> None:

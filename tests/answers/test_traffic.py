@@ -66,14 +66,14 @@ def test_an_slo_that_nothing_meets_is_null_with_its_reason():
 
 def test_unknown_acceptance_tells_the_baseline_and_what_would_break_even():
     ask = ASK | {"model": "llama-3.3-70b", "weights": "fp8", "output_len": 300, "draft": "llama-3.2-1b"}
-    answer = pm.traffic(**ask, request_rate="0.5,1", gamma="1,3")
+    answer = pm.traffic(**ask, request_rate="0.1,0.2", gamma="1,3")
     assert answer.verdict == "unknown_acceptance"
     assert {row.gamma for row in answer.rows} == {0}
     for limits in answer.drafts:
         at = [pm.traffic(**ask, request_rate=r, gamma=limits.gamma, alpha=a).rows for r, a in
-              zip((0.5, 1), limits.break_even_alpha, strict=True)]  # fmt: skip
+              zip((0.1, 0.2), limits.break_even_alpha, strict=True)]  # fmt: skip
         for baseline, drafted in at:
-            assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=1e-3)
+            assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=5e-3)
 
 
 def test_auto_is_the_fastest_of_all_lengths():
@@ -110,6 +110,26 @@ def test_a_trace_is_replayed_at_its_own_rate(tmp_path):
     told = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, trace=str(trace))
     assert told.replay[0].request_rate == pytest.approx(1.0)
     assert told.replay[0].tpot_s.mean < told.rows[0].tpot_s.mean
+
+
+def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
+    """One request at a time: only the first batch size counts; a full server: only the last."""
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "context": 8192, "draft": "ngram", "rate": "0.6x3"}
+    low, high = (pm.schedule(**ask, request_rate=rate, max_batch=32).tables[0] for rate in (1e-4, 1e3))
+    for table, batch in ((low, 1), (high, 32)):
+        at = [0.0] * 32
+        at[batch - 1] = 1.0
+        assert table.speedup == pytest.approx(pm.schedule(**ask, shares=at, max_batch=32).tables[0].speedup, rel=1e-3)
+
+
+def test_a_picture_of_latency_over_the_rate():
+    found = pm.traffic(**ASK, alpha=0.6, request_rate="0.5,1,3", gamma="3", slo="tpot:30")
+    figure = pm.plots.traffic(found, slo={"tpot": 30})
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["baseline", "3 draft tokens"]
+    assert [len(line.get_xdata()) for line in right.get_lines()[:2]] == [3, 3]
+    with pytest.raises(pm.InputError, match="two loads"):
+        pm.plots.traffic(pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="3"))
 
 
 @pytest.mark.parametrize(

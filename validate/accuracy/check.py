@@ -1,20 +1,24 @@
 """What makes ``perfmodel validate check`` fail: errors above a limit or above a baseline's, predictions that moved."""
 
 import json
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from perfmodel.errors import InputError, one_line
+from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs import files
-from perfmodel.validate.accuracy.folder import Figure, quantity_of
+from perfmodel.specs.calibration import Calibration
+from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.records.code_version import version
 from perfmodel.validate.solving import significant
+from perfmodel.writing import destination
+from perfmodel.writing import write as write_file
 
 DEFAULT_MAX_ERROR = 0.10
 """Where neither a limit nor a baseline is given."""
@@ -40,13 +44,19 @@ class PartErrors(_CheckFile):
 
 
 class Baseline(_CheckFile):
-    """What was found before: errors by part, and every prediction by figure."""
+    """What was found before: errors and rows by part, every prediction by figure.
+
+    calibrations: those of serving engines, by what was served: records that come later are predicted with them, since
+    a calibration that is fitted anew to a slower engine would hide that it is slower.
+    """
 
     schema_version: Literal[1]
     kind: Literal["check"]
     perfmodel_version: str
     parts: dict[str, PartErrors]
     predicted: dict[str, Above]
+    rows: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    calibrations: dict[str, Calibration] = Field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
         """The parts of some quantities."""
@@ -87,6 +97,54 @@ def parts(found: list[Figure]) -> list[CheckedPart]:
     return made
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What a check found: errors by part, what is wrong (nothing where it passes), and what it was held against."""
+
+    parts: tuple[CheckedPart, ...]
+    faults: tuple[str, ...]
+    limit: float | None
+    before: Baseline | None
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+
+@in_names
+def check(
+    results: Path | str, *, max_error: float | None = None, baseline: Path | str | None = None,
+    calibration: str | None = None, figure: Collection[str] = (), write: bool = False,
+) -> Checked:  # fmt: skip
+    """Predictions beside the records of a folder: what ``perfmodel validate check`` says. Raises InputError.
+
+    max_error: largest mean error, a share; without it and without a baseline `DEFAULT_MAX_ERROR`. baseline: a file that
+    `write` made; what has grown, moved or gone since is a fault. calibration: for all records. figure: quantities.
+    """
+    if write and baseline is None:
+        raise InputError("--write: needs --baseline FILE, which it writes")
+    path = None if baseline is None else Path(baseline)
+    if write and path is not None:
+        destination(path, flag="--baseline")
+    limit = max_error or (DEFAULT_MAX_ERROR if baseline is None else None)
+    folder = Path(results)
+    if not folder.is_dir():
+        raise refuse("--results", None, "a folder with records", str(folder))
+    before = None if write or path is None else read_baseline(path)
+    found = figures(folder, calibration, before.calibrations if before else None)
+    known = dict.fromkeys(quantity_of(f.part) for f in found)
+    for name in figure:
+        if name not in known:
+            raise unknown_name("--figure", "figure", name, known)
+    wanted = figure or known
+    now = parts([f for f in found if quantity_of(f.part) in wanted])
+    before = before.of(wanted) if before is not None else None
+    if write and path is not None:
+        write_file(path, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline")
+    return Checked(tuple(now), tuple(faults(now, limit, before)), limit, before)
+
+
 def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
     """Everything that is wrong, one line each; none where the check passes."""
     found = [] if limit is None else list(_above(now, limit))
@@ -112,6 +170,10 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
         elif not seen[name].mape <= old.mape + TOLERANCE:
             by = 100 * (seen[name].mape - old.mape)
             yield f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by {by:.1f} points"
+    for part in now:
+        lost = sorted(set(before.rows.get(part.name, ())) - {figure.row for figure in part.figures})
+        if lost:
+            yield f"lost: {part.name}: {len(lost)} points of the baseline are no longer measured, such as {lost[0]}"
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
@@ -134,16 +196,26 @@ def read_baseline(path: Path) -> Baseline:
     return files.parse(Baseline, files.read_mapping(path), str(path))
 
 
-def baseline_text(now: list[CheckedPart]) -> str:
-    """The file of a baseline that is as things are now."""
+def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration] | None = None) -> str:
+    """The file of a baseline that is as things are now. calibrations: see `Baseline`."""
     names = PartErrors.model_fields
     errors = {p.name: {k: round(v, 6) for k, v in asdict(p.errors).items() if k in names} for p in now}
     predicted = {f.name: significant(f.predicted, 6) for p in now for f in p.figures}
-    made = {
+    pinned = {name: c.model_dump(mode="json", exclude_defaults=True) for name, c in (calibrations or {}).items()}
+    content = {
         "schema_version": 1,
         "kind": "check",
         "perfmodel_version": version(),
         "parts": dict(sorted(errors.items())),
         "predicted": dict(sorted(predicted.items())),
+        "rows": {p.name: sorted({figure.row for figure in p.figures}) for p in now},
+        "calibrations": _finite(dict(sorted(pinned.items()))),
     }
-    return json.dumps(made, indent=1, allow_nan=False) + "\n"
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """A tree in which infinity, which JSON does not have, is the word that reads back as it."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return "inf" if value == math.inf else value
