@@ -199,15 +199,15 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     """MiniMax-M3: of 60 layers 57 read 16 blocks of 128 tokens and score all keys, 3 read the whole cache."""
     experts = [0] * 3 + [1] * 57
     config = {
-        **{"model_type": "minimax_m3", "head_dim": 128, "vocab_size": 200064, "max_position_embeddings": 1048576},
-        **{"num_hidden_layers": 60, "hidden_size": 6144, "num_attention_heads": 64, "num_key_value_heads": 4},
-        **{"intermediate_size": 3072, "dense_intermediate_size": 12288, "shared_intermediate_size": 3072},
-        **{"num_local_experts": 128, "num_experts_per_tok": 4, "moe_layer_freq": experts},
+        "model_type": "minimax_m3", "head_dim": 128, "vocab_size": 200064, "max_position_embeddings": 1048576,
+        "num_hidden_layers": 60, "hidden_size": 6144, "num_attention_heads": 64, "num_key_value_heads": 4,
+        "intermediate_size": 3072, "dense_intermediate_size": 12288, "shared_intermediate_size": 3072,
+        "num_local_experts": 128, "num_experts_per_tok": 4, "moe_layer_freq": experts,
         "sparse_attention_config": {
-            **{"sparse_attention_freq": experts, "sparse_topk_blocks": 16, "sparse_block_size": 128},
-            **{"sparse_num_index_heads": 4, "sparse_index_dim": 128},
+            "sparse_attention_freq": experts, "sparse_topk_blocks": 16, "sparse_block_size": 128,
+            "sparse_num_index_heads": 4, "sparse_index_dim": 128,
         },
-    }
+    }  # fmt: skip
     model = from_config(config, "c.json")
     assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
     part = shard(model, 1, Precision(weight_format("bf16"), kv_format("bf16")))
