@@ -132,6 +132,8 @@ def served(
 
     sizes: tokens of the captured CUDA graphs; None: the engine's, or vLLM's where the calibration states none.
     """
+    if scenario.data_parallel > 1:
+        raise refuse("--dp", None, "1 here: contexts differ within one group", scenario.data_parallel)
     batch, mean = float(len(contexts)), float(np.mean(contexts))
     kinds = [Acceptance.from_alpha(alpha) for alpha in alphas]
     each = [float(np.ravel(kind.tokens_per_iteration(gamma))[0]) for kind in kinds]
