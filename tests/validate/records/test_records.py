@@ -168,3 +168,23 @@ def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone).replace(path.name, "never.json"), encoding="utf-8")
     with pytest.raises(InputError, match=r"never\.json"):
         records(tmp_path)
+
+
+def test_a_host_has_memory_up_to_an_exbibyte() -> None:
+    from pydantic import ValidationError
+
+    from perfmodel.validate.records.schema import Environment
+
+    bounds = {"memory_bytes": 2**60}
+    assert not _memory_errors(Environment, bounds, ValidationError)
+    assert _memory_errors(Environment, {"memory_bytes": 2**60 + 1}, ValidationError)
+    assert _memory_errors(Environment, {"memory_bytes": 0}, ValidationError)
+
+
+def _memory_errors(model: type, values: dict, kind: type[Exception]) -> bool:
+    """Whether the memory is among what is refused."""
+    try:
+        model(**values)
+    except kind as error:
+        return "memory_bytes" in str(error)
+    return False
