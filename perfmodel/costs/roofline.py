@@ -102,7 +102,8 @@ class Machine:
     """A device, how many of it, and how well its software stack uses it.
 
     kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1 ... query.
-    drafts: whether the passes are a draft's, which cost some engines a time of their own.
+    over_host: whether the group's devices talk over PCIe. drafts: whether the passes are a draft's, which cost some
+    engines a time of their own.
     """
 
     gpu: GPUSpec
@@ -110,6 +111,7 @@ class Machine:
     tensor_parallel: int = 1
     kv_reread: float | None = None
     drafts: bool = False
+    over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -123,15 +125,12 @@ class Machine:
 
     def __post_init__(self) -> None:
         count = self.gpu.multiprocessors
+        degree = self.tensor_parallel
+        object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
         if self.tensor_parallel > 1 and self.gpu.link_rate(self.tensor_parallel) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {self.tensor_parallel}")
-
-    @property
-    def over_host(self) -> bool:
-        """Whether the group's devices talk over PCIe."""
-        return self.tensor_parallel > 1 and self.gpu.over_host(self.tensor_parallel)
 
     def peak(self, precision: str) -> float:
         """Dense peak in FLOP/s."""
