@@ -12,10 +12,10 @@ PYTHON312 ?= python3.12
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.validate  ## the README's advice and held-out measurement, a what-if, a real validation on this CPU
-	$(BIN)/perfmodel advise --model llama-3.1-8b --hardware h100 --context 32k
-	$(BIN)/perfmodel validate compare --held-out --set magicdec --row 3c-13
+demo: $(VENV)/.validate  ## the README's advice, a what-if, a held-out measurement, a real validation on this CPU
+	$(BIN)/perfmodel advise --model qwen3-32b --hardware h100 --tp 2 --context 8k
 	$(BIN)/perfmodel whatif --model llama-3.1-8b --hardware h100 --batch 12 --context 32k
+	$(BIN)/perfmodel validate compare --held-out --set magicdec --row 3c-13
 	$(BIN)/perfmodel validate run cpu-quick
 
 test: lint  ## lint, types and tests (all but the slow ones)

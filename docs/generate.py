@@ -6,6 +6,7 @@ The commands of a page run in order in a folder of their own, which holds nothin
 - a fenced block with a title is a file of that name;
 - a ``console`` block is one command after ``$`` and what it prints;
 - an ``sh`` block is commands whose output the page does not show;
+- ``<!-- made: NAME -->`` ... ``<!-- end -->`` is what `lists.MADE` writes;
 - ``<!-- timed -->`` before a block: a clock decides what it prints, which therefore stays as it was recorded.
 
 A page with a file inside one of the `TREE` folders runs in a copy of the source tree. A test compares `page` with the
@@ -28,7 +29,6 @@ import lists  # these two lie beside this file
 import reference
 
 from perfmodel import cli
-from perfmodel.cli.output import WIDEST
 
 ROOT = Path(__file__).parents[1]
 TREE = ("perfmodel", "hardware", "validate", "results", "tests")
@@ -36,6 +36,9 @@ FENCE = re.compile(
     r'(?P<mark><!-- timed -->\n)?^```(?P<language>\w*)(?: title="(?P<file>[^"\n]+)")?\n(?P<body>.*?)^```$',
     re.DOTALL | re.MULTILINE,
 )
+COLUMNS = 84
+"""What a block of code shows on the site, and on a page of a repository."""
+MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 
 
@@ -53,8 +56,9 @@ def by_hand() -> list[str]:
     """Pages written by hand with commands in them."""
     found = []
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        blocks = FENCE.finditer(path.read_text(encoding="utf-8"))
-        if path.stem not in GENERATED and any(b["language"] in ("console", "sh") for b in blocks):
+        text = path.read_text(encoding="utf-8")
+        shows = MADE.search(text) or any(b["language"] in ("console", "sh") for b in FENCE.finditer(text))
+        if path.stem not in GENERATED and shows:
             found.append(path.relative_to(ROOT).as_posix())
     return found
 
@@ -67,9 +71,10 @@ def page(name: str) -> str:
 
 def filled(text: str, timed: bool = False) -> str:
     """A page with the output under each command; with `timed`, under the commands that a clock decides too."""
+    text = MADE.sub(lambda part: f"{part[1]}{lists.MADE[part[2]]()}{part[3]}", text)
     blocks = list(FENCE.finditer(text))
     in_tree = any(b["file"] and Path(b["file"]).parts[0] in TREE for b in blocks)
-    wide = mock.patch.dict(os.environ, COLUMNS=str(WIDEST))  # sentences are wrapped as on a wide terminal
+    wide = mock.patch.dict(os.environ, COLUMNS=str(COLUMNS))
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), wide:
         if in_tree:
             copy_tree(Path(folder))

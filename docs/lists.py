@@ -2,6 +2,7 @@
 
 import functools
 import json
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,6 +14,7 @@ from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import grid, plan, schema
 
+ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
 CATALOGUES = (
     (
@@ -164,3 +166,29 @@ def _type(field: dict[str, Any]) -> str:
 
 PAGES = {entry[0]: functools.partial(_table, *entry) for entry in CATALOGUES} | {"records": _records}
 """Page -> what writes all of it."""
+
+
+def accuracy() -> str:
+    """How far held-out predictions are from what was measured, where: three rows from `results/accuracy.json`."""
+    record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))
+    parts, steps = record["replays"]["held-out"]["partitions"], record["engines"]["steps"]
+    research = [parts[f"magicdec/{gpu}/speedup"] for gpu in ("h100-sxm-80gb", "a100-sxm-80gb")]
+    engines = [steps["seen"]["vllm"], steps["seen"]["trtllm"], steps["model"]["sglang"]]
+    iteration, best = record["engines"]["ratios"]["seen"]["all"], record["gamma_optimal"]["held-out"]
+    short = sum(predicted == measured - 1 for measured, predicted in best["choices"].values())
+    rows = [
+        ("speedup", "MagicDec's stack on H100, A100", " and ".join(map(_off, research))),
+        ("step; iteration over step", "vLLM, TensorRT-LLM, SGLang on H100 to B300",
+         f"{', '.join(map(_off, engines))}; {_off(iteration)}"),
+        ("best draft length", "MagicDec's stack on A100",
+         f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of the speedup"),
+    ]  # fmt: skip
+    return "\n".join(table(["predicted", "seen on", "mean error"], rows, text_columns=range(3))) + "\n"
+
+
+def _off(errors: dict[str, Any]) -> str:
+    return f"{100 * errors['mape']:.1f} %"
+
+
+MADE = {"accuracy": accuracy}
+"""Name of a part of a page, between ``<!-- made: NAME -->`` and ``<!-- end -->`` -> what writes it."""

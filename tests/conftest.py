@@ -19,6 +19,15 @@ def _has_cuda() -> bool:
     return bool(torch.cuda.is_available())
 
 
+@pytest.fixture(autouse=True)
+def unwrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed where no terminal is has whole lines: words are looked for in them."""
+    from perfmodel.cli import output
+
+    monkeypatch.setattr(output, "PIPED", 10_000)
+    monkeypatch.setattr(output, "WIDTH", 10_000)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if marked and not _has_cuda():

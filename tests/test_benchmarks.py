@@ -1,23 +1,35 @@
-"""The speed suite runs on this tree; nothing is asserted about its times."""
+"""The speed suite runs on this tree, and its page says what a what-if takes today; no time is asserted."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_speed_suite_runs() -> None:
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "benchmarks/test_speed.py",
-        "-q",
-        "--benchmark-disable",
-        "-p",
-        "no:cacheprovider",
-    ]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+def run(*words: str) -> str:
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout or "....." in done.stdout
+    return done.stdout
+
+
+def test_the_speed_suite_runs() -> None:
+    out = run("-m", "pytest", "benchmarks/test_speed.py", "-q", "--benchmark-disable", "-p", "no:cacheprovider")
+    assert "5 passed" in out or "....." in out
+
+
+def test_the_page_says_what_a_what_if_takes_today() -> None:
+    """Passes and files exactly; calls to a twentieth, since Python's versions differ in what is a call."""
+    today = json.loads(run("benchmarks/counts.py"))
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
+    cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page if " | " in line}
+    for name, now in today.items():
+        calls, files, passes = (int(cell) for cell in cells[name])
+        assert (files, passes) == (now["files"], now["forward passes"]), f"{name}: docs/benchmarks.md is stale"
+        assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
+    assert today["warm"]["forward passes"] <= 16
+    assert today["warm"]["calls"] <= 8000
+    assert today["warm"]["files"] <= 45

@@ -4,6 +4,7 @@ import doctest
 import re
 import shlex
 import subprocess
+import venv
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
 
 def test_a_changed_output_would_be_noticed() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert GENERATE.filled(text.replace("1.28", "1.82")) == text
+    assert GENERATE.filled(text.replace("1.61x", "1.16x")) == text
 
 
 @pytest.mark.parametrize(
@@ -189,14 +190,39 @@ def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
     made = [shlex.split(line)[1:] for line in done.stdout.splitlines() if "/perfmodel " in line]
     shown = [shlex.split(text.splitlines()[0])[2:] for text in blocks(ROOT / "README.md", "console")]
     assert made[: len(shown)] == shown
-    assert [words[:1] for words in made[len(shown) : -1]] == [["whatif"]]
+    assert [words[:1] for words in made[len(shown) : -1]] == [["whatif"], ["validate"]]
     assert made[-1] == ["validate", "run", "cpu-quick"]
+
+
+def test_blocks_of_code_fit_the_site() -> None:
+    """Outputs and what is written by hand; a line that is to be copied whole is longer, and JSON of a verb."""
+    for page in PAGES:
+        for kind, text in FENCE.findall(page.read_text(encoding="utf-8")):
+            if kind in ("console", "text", "python", "py", "yaml") and page.stem not in ("engine", "gpu", "gpu-todo"):
+                for line in text.splitlines():
+                    copied = line.startswith(("vllm serve", "python -m", "proposed ", "ask: ", "$ ", "record: "))
+                    assert len(line) <= 84 or copied, f"{page.name}: {line}"
+
+
+@pytest.mark.slow
+def test_what_the_readme_and_the_tutorial_ask_runs_after_the_readme_s_own_install(tmp_path: Path) -> None:
+    """In an empty environment, without any extra; but for the tutorial's last step, which says what it needs."""
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (install,) = (line.split("#")[0].split() for line in text.splitlines() if line.startswith("    pip "))
+    subprocess.run([str(python), "-m", *install, "--quiet"], cwd=ROOT, check=True)
+    for page in (ROOT / "README.md", ROOT / "docs" / "tutorial.md"):
+        for block in blocks(page, "console"):
+            command = shlex.split(block.split("\n$ ")[0].partition("$ ")[2].replace("\\\n", " ").splitlines()[0])
+            if command[1] != "validate":
+                subprocess.run([str(python), "-m", *command], cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_the_readme_fits_a_screen() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 60
-    assert max(map(len, text.splitlines())) <= 130
+    assert max(map(len, FENCE.sub("", text).splitlines())) <= 130
 
 
 MADE = {"explorer.html"}

@@ -1,12 +1,12 @@
 """The acceptance that was measured of a draft: in a file or the bundled rows by context, else in the library."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_library import DEFAULT_TASK, find_published, library, short_name, typical_decay
-from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance
+from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows
 from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
 
@@ -52,6 +52,16 @@ def published_acceptance(model: str, draft: Draft, task: str | None = None) -> A
         entry.spread,
         typical_decay(),
     )
+
+
+def acceptance_by_context(
+    model: str, target: ModelSpec, draft: Draft, rows: Sequence[AcceptanceRow] | None = None, task: str | None = None
+) -> Callable[[float], Acceptance]:
+    """`measured_acceptance` by context; below the shortest that was measured it is that one's."""
+    key = target.name, draft.name, draft.kv.name, draft.kv.budget
+    measured = [row.context_tokens for row in (published_rows() if rows is None else rows) if row.subject == key]
+    shortest = min(measured, default=0.0)
+    return lambda context: measured_acceptance(model, target, draft, max(context, shortest), rows, task, "--context")
 
 
 def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:

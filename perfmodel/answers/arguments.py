@@ -219,9 +219,18 @@ Alpha = Annotated[
     Argument(
         "P(a drafted token is accepted, given all before it are).",
         "RATE",
-        "--acceptance-rate",
+        "",
         number,
         numbers,
+        limits=SHARE,
+    ),
+]
+AcceptanceRate = Annotated[
+    Number | None,
+    Argument(
+        "Share of drafted tokens accepted at the given --gamma, as engines log it; instead of --alpha.",
+        "SHARE",
+        read=number,
         limits=SHARE,
     ),
 ]

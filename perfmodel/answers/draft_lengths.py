@@ -10,8 +10,8 @@ the table is never below the best constant. K = 0 is the baseline, speedup exact
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,11 +21,13 @@ from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 MAX_BATCH = 4096
+AcceptanceAt = Callable[[float], Acceptance]
 DEFAULT_HYSTERESIS = 0.002
 CONTEXTS_PER_RANGE = 5
 
@@ -66,6 +68,11 @@ class LengthTable:
         """Expected speedup over the best single K, 1 or more."""
         return self.speedup / self.constant_speedup
 
+    def single(self) -> "LengthTable":
+        """The best single length in place of the ranges."""
+        everywhere = Range(1, self.ranges[-1].high, self.best_constant, self.constant_speedup)
+        return replace(self, ranges=(everywhere,), speedup=self.constant_speedup)
+
     def tokens(self, batch: int) -> int:
         """K at one batch size."""
         return next(r.tokens for r in self.ranges if r.low <= batch <= r.high)
@@ -98,11 +105,13 @@ def length_tables(
     max_tokens: int,
     shares: Sequence[float] | None = None,
     hysteresis: float = DEFAULT_HYSTERESIS,
+    acceptance_at: AcceptanceAt | None = None,
 ) -> tuple[LengthTable, ...]:
     """A table per context range; neighbours that gain no more than `hysteresis` by being apart become one.
 
     edges: rising contexts; ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last edge. Each
-    is represented by `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm.
+    is represented by `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm. acceptance_at: that of each context,
+    where it is not the scenario's at all of them.
     """
     if len(edges) < 1 or any(b <= a for a, b in pairwise(edges)) or edges[0] < 1:
         raise refuse("--context", None, "rising context lengths from 1", list(edges))
@@ -110,7 +119,9 @@ def length_tables(
     weights = _weights(shares, _checked(max_batch, hysteresis))
     lows = [0, *edges[:-1]]
     spans = [(low, high - 1) for low, high in zip(lows, [*edges[:-1], edges[-1] + 1], strict=True)]
-    parts = [_slowness(scenario, _inside(low, high), max_batch, longest) for low, high in spans]
+    if acceptance_at is not None:
+        longest = min(_longest(replace(scenario, acceptance=acceptance_at(float(edge))), longest) for edge in edges)
+    parts = [_slowness(scenario, _inside(low, high), max_batch, longest, acceptance_at) for low, high in spans]
     tables = [_table(part, weights, hysteresis, *span) for part, span in zip(parts, spans, strict=True)]
     merged, counts = [tables[0]], [1]
     costs_of_merged = [parts[0]]
@@ -194,11 +205,21 @@ def _weights(shares: Sequence[float] | None, max_batch: int) -> Array:
     return given / given.sum()
 
 
-def _slowness(scenario: Scenario, contexts: Sequence[float] | Array, max_batch: int, longest: int) -> Array:
+def _slowness(
+    scenario: Scenario,
+    contexts: Sequence[float] | Array,
+    max_batch: int,
+    longest: int,
+    acceptance_at: AcceptanceAt | None = None,
+) -> Array:
     """1/speedup over ``[batch, K]``, the mean over the contexts."""
     at = np.asarray(contexts, float)
     if at.ndim != 1 or at.size == 0 or not np.all((at >= 1) & (at <= 2**40)):
         raise refuse("--context", None, "numbers of tokens from 1 to 2^40", list(at.ravel()[:4]))
+    if acceptance_at is not None:
+        each = [replace(scenario, acceptance=acceptance_at(float(context))) for context in at]
+        parts = [_slowness(s, [context], max_batch, longest) for s, context in zip(each, at, strict=True)]
+        return np.asarray(np.mean(parts, axis=0))
     batches = np.arange(1.0, max_batch + 1)[:, None]
     return np.asarray(np.mean(1.0 / speedups(scenario, batches, at, np.arange(longest + 1)), axis=1))
 

@@ -122,8 +122,8 @@ def inflection(question: InflectionQuery) -> Inflection:
     query = question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)
     batch, gamma = float(query.batch), _gamma(query)
     found, draft_kv = {}, ""
-    for calibration in (query.calibration, "ideal"):
-        scenario = replace(resolve(replace(query, calibration=calibration)), core_ops=question.core_ops)
+    for asked in (query, replace(query, engine=None, calibration="ideal")):
+        scenario = replace(resolve(asked), core_ops=question.core_ops)
         name, draft_kv = scenario.machine.calibration.name, scenario.draft.kv.label()
         found[name] = context_lengths(scenario, batch, gamma, query.ends)
     name, here = next(iter(found.items()))

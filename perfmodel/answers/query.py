@@ -11,6 +11,7 @@ from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
+from perfmodel.parse import items
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
@@ -57,6 +58,7 @@ class Options(CommonOptions):
 
     draft: arg.Draft = "self"
     draft_tp: arg.DraftTP = None
+    acceptance_rate: arg.AcceptanceRate = None
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
@@ -71,6 +73,18 @@ class Options(CommonOptions):
         low, high = self.ends
         if not 1 <= low < high <= MAX_BATCH:
             raise refuse("--batch-range", None, f"two rising numbers from 1 to {MAX_BATCH:.0f}", f"{low}..{high}")
+        if self.acceptance_rate is not None:
+            self._count_tokens(float(self.acceptance_rate))
+
+    def _count_tokens(self, rate: float) -> None:
+        """Keep a share of accepted tokens as the tokens per iteration that it is: 1 + gamma x share."""
+        if any(getattr(self, name, None) is not None for name in ("alpha", "tokens_per_iteration", "acceptance")):
+            raise InputError("--acceptance-rate: must not be given with another acceptance")
+        lengths = items(getattr(self, "gamma", None))
+        if len(lengths) != 1 or not isinstance(lengths[0], int) or lengths[0] < 1:
+            raise InputError("--acceptance-rate: needs --gamma N, the draft length at which it was counted")
+        object.__setattr__(self, "tokens_per_iteration", 1 + lengths[0] * rate)
+        object.__setattr__(self, "acceptance_rate", None)
 
     @property
     def ends(self) -> tuple[float, float]:

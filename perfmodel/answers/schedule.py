@@ -1,14 +1,17 @@
 """How many tokens to draft at which batch size and context, ready for a serving engine."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
 from perfmodel.answers import arguments as arg
+from perfmodel.answers.acceptance_of import acceptance_by_context
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, counts, number, numbers, whole
 from perfmodel.answers.draft_lengths import (
     DEFAULT_HYSTERESIS,
+    MAX_BATCH,
     CatchUp,
     LengthTable,
     catch_up,
@@ -18,17 +21,23 @@ from perfmodel.answers.draft_lengths import (
 from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_count
+from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.engine_config import LOOKUP
 from perfmodel.specs.model import hub_id
+from perfmodel.specs.serving import serving_engines
+from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
 MAX_BATCHES = 256
+LEAST_GAIN = 0.02
+"""Over the best single length, below which a table is not worth having."""
 
 
 def _lookup(given: Any, flag: str) -> tuple[int, int]:
@@ -87,6 +96,16 @@ class ScheduleQuery(Options):
         arg.Number,
         arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
     ] = 256
+    dynamic_price: Annotated[
+        arg.Number | None,
+        arg.Argument(
+            "Share of time that a length by batch size costs in the engine.",
+            "SHARE",
+            read=number,
+            limits=(0, 1),
+            default="the engine's, where it is known",
+        ),
+    ] = None
     draft_path: Annotated[
         str | None, arg.Argument("Where the engine finds the draft or head.", "PATH", default="the id of --draft")
     ] = None
@@ -112,19 +131,20 @@ class ScheduleQuery(Options):
         given = [x is not None for x in (self.alpha, self.tokens_per_iteration, self.acceptance)]
         if self.rate is not None and any(given):
             raise InputError("--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them")
-        assert isinstance(self.context, tuple)
-        if len(self.context) > 1 and self.rate is None and not any(given[:2]):
-            raise InputError("--context: an acceptance that is looked up belongs to one context; give --alpha")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleTable(LengthTable):
-    """A table of draft lengths, what switching the draft on again costs, and what to hand to an engine."""
+    """A table of draft lengths, what switching the draft on again costs, and what to hand to an engine.
+
+    instead: why one length is given where a length by batch size would gain less than it costs; else None.
+    """
 
     COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
 
     catch_up: CatchUp | None
     export: Export
+    instead: str | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,6 +159,7 @@ class Schedule(Answer):
     acceptance_source: str
     tables: tuple[ScheduleTable, ...]
     num_speculative_tokens_per_batch_and_context: tuple[tuple[int, ...], ...] | None
+    runs_in: str | None
     calibration: Calibrated
     warnings: tuple[str, ...]
 
@@ -160,8 +181,15 @@ def schedule(question: ScheduleQuery) -> Schedule:
     contexts = tuple(int(context) for context in question.context)
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
     scenario = resolve(query, _acceptance(question))
-    most = _fitting(scenario, contexts[-1], query) if question.max_batch is None else int(query.batch)
+    most = _fitting(scenario, contexts[-1], query, question.max_batch)
+    left_out = question.max_batch is not None and most < int(query.batch)
     tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
+    engine = engine_of(scenario.machine.calibration)
+    at_one_context = contexts == (tables[0].context_high,)
+    instead = _instead(tables[0], engine, question) if at_one_context else None
+    if instead is not None:
+        tables = (tables[0].single(),)
+    runs = runs_in(engine, scenario.draft)
     served = ServedTarget.of(
         question, question.model_path or hub_id(query.model), scenario, lookup=_lookup(question.lookup, "--lookup")
     )
@@ -180,12 +208,18 @@ def schedule(question: ScheduleQuery) -> Schedule:
                 **{f.name: getattr(table, f.name) for f in fields(table)},
                 catch_up=catch_up(scenario, table, float(table.context_high), missed),
                 export=export(table, scenario.draft, served, draft_path),
+                instead=instead,
             )
             for table in tables
         ),
         num_speculative_tokens_per_batch_and_context=None if rows is None else tuple(map(tuple, rows)),
+        runs_in=None if runs is None else runs.text,
         calibration=Calibrated.of(scenario),
-        warnings=(*assumed(query), *_warnings(scenario, query, tables)),
+        warnings=(
+            *assumed(query),
+            *((f"batches above {most} do not fit and are left out",) if left_out else ()),
+            *_warnings(scenario, query, tables),
+        ),
     )
 
 
@@ -214,12 +248,41 @@ def _tables(
     hysteresis = float(question.hysteresis)
     if len(contexts) == 1:
         return (length_table(scenario, contexts, most, max_gamma, shares, hysteresis),)
-    return length_tables(scenario, contexts, most, max_gamma, shares, hysteresis)
+    given = (question.alpha, question.rate, question.tokens_per_iteration)
+    by_context = None
+    if all(value is None for value in given):
+        rows = None if question.acceptance is None else read_acceptance(question.acceptance)
+        by_context = acceptance_by_context(question.model, scenario.target, scenario.draft, rows, question.task)
+    return length_tables(scenario, contexts, most, max_gamma, shares, hysteresis, by_context)
 
 
-def _fitting(scenario: Scenario, context: int, query: Query) -> int:
-    """The largest batch that fits speculating at the longest context. Raises InputError where not one sequence does."""
+def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
+    """Why the best single length is better; None where the table gains more than it costs and than `LEAST_GAIN`."""
+    serving = serving_engines().get(engine or "")
+    if len(table.ranges) == 1 or serving is None:
+        return None
+    mode = serving.dynamic
+    price = float(mode.price if mode else 0.0) if question.dynamic_price is None else float(question.dynamic_price)
+    least = max(1.0 + LEAST_GAIN, 1.0 / (1.0 - price) if price < 1 else math.inf)
+    if table.gain > least:
+        return None
+    costs = f"the {price:.0%} that {serving.title}'s dynamic mode costs"
+    if mode is not None and question.dynamic_price is None:
+        costs += f" ({mode.source.partition(':')[0]}; mended by {mode.mended}: --dynamic-price 0)"
+    needed = costs if least > 1.0 + LEAST_GAIN else f"the {LEAST_GAIN:.0%} that make it worth its borders"
+    gain = f"{table.gain - 1:.1%} over {table.best_constant} everywhere"
+    return f"a length by batch size would gain {gain}, which is not more than {needed}"
+
+
+def _fitting(scenario: Scenario, context: int, query: Query, asked: arg.Number | None) -> int:
+    """The largest batch of the table: what fits speculating at the longest context, and no more than was asked for.
+
+    Where not one sequence fits it is what was asked for, which a warning says. Raises InputError where nothing was.
+    """
     room = memory_of(scenario, 1.0, float(context), float(query.max_gamma), float(query.memory_fraction))
-    if room.max_batch < 1:
+    most = int(query.batch)
+    if asked is None and room.max_batch < 1:
         raise InputError(f"--context: not one sequence of {context} tokens fits on this device; give --max-batch")
-    return min(int(room.max_batch), MAX_BATCHES)
+    if asked is None:
+        return min(int(room.max_batch), MAX_BATCHES)
+    return min(int(room.max_batch), most) if room.max_batch >= 1 and most <= MAX_BATCH else most

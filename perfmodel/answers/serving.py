@@ -30,9 +30,7 @@ class ServingQuery(CommonOptions):
     ]
     alpha: Annotated[
         arg.Numbers,
-        arg.Argument(
-            "Acceptances that the sequences have, in turn, every context alike.", "RATES", "--acceptance-rate", numbers
-        ),
+        arg.Argument("Acceptances that the sequences have, in turn, every context alike.", "RATES", read=numbers),
     ]
     gamma: Annotated[
         int | str | None,

@@ -55,7 +55,10 @@ def _print(a: Advice, verbose: bool) -> None:
         for left in a.skipped:
             say(f"skipped {left.draft} {left.draft_kv}: {left.reason}", "dim")
     elif a.skipped:
-        say(f"{len(a.skipped)} more were skipped, mostly for want of an acceptance: --verbose lists them", "dim")
+        unknown = sum("acceptance" in left.reason for left in a.skipped)
+        counts = {"no acceptance known": unknown, "for other reasons": len(a.skipped) - unknown}
+        said = [f"{count} skipped: {why}" for why, count in counts.items() if count]
+        say(f"{'; '.join(said)} (--verbose lists them)", "dim")
     warn(a.warnings)
     if a.serve is not None:
         line = a.serve.sglang_line if a.calibration and a.calibration.stack.startswith("sglang") else a.serve.vllm_line
@@ -136,7 +139,7 @@ def _robust(a: Advice) -> str:
     r, parts = a.robustness, []
     assert r is not None
     if r.gain_over_runner_up is not None and a.runner_up != a.baseline:
-        parts.append(f"{r.gain_over_runner_up:.3f} times the runner-up")
+        parts.append(f"{r.gain_over_runner_up:.2f} times the runner-up")
     if r.smallest_alpha is not None:
         parts.append(f"beats the baseline down to alpha {r.smallest_alpha:.2f} (now {r.alpha:.2f})")
     elif r.smallest_tokens_per_iteration is not None:

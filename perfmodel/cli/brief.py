@@ -43,11 +43,11 @@ def _facts(a: WhatIf, why: str) -> dict[str, str]:
 
 
 def _time(a: WhatIf) -> str:
-    plain = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:.0f} tokens/s"
+    baseline = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
     if not a.query.gamma:
-        return plain
+        return baseline
     iteration = f"{seconds(a.iteration_s)} an iteration{between(a.iteration_interval)}"
-    return f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:.0f} tokens/s, {iteration}; baseline {plain}"
+    return f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s, {iteration}; baseline {baseline}"
 
 
 def _memory(a: WhatIf) -> str:
@@ -61,8 +61,8 @@ def _best(a: WhatIf) -> str:
     here = f"gamma {a.gamma_optimal} at this batch ({times(a.speedup_at_gamma_optimal)})"
     if (b := a.best) is None:
         return here
-    most = f"batch {b.batch} and gamma {b.gamma} have the most tokens/s of batches to {b.looked_to}"
-    return f"{here}; {most}: {b.throughput_tokens_per_s:.0f} ({times(b.speedup)})"
+    most = f"highest throughput: {b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma}"
+    return f"{here}; {most} ({times(b.speedup)})"
 
 
 def _acceptance(a: WhatIf) -> str:

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.answers.arguments import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
+from perfmodel.cli.options import flagged
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.files import bundled_names
@@ -14,12 +16,12 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.writing import write
 
 
-def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:g}".format, spare: int = 0) -> Fact:
+def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:.3g}".format, spare: int = 0) -> Fact:
     return Fact(name, heading, lambda c: getattr(c, name).value, show, spare=spare)
 
 
 def _microseconds(value: float) -> str:
-    return f"{value * 1e6:g}"
+    return f"{value * 1e6:.3g}"
 
 
 def _rests_on(c: Calibration) -> str:
@@ -67,13 +69,18 @@ app = app_of(CATALOGUE)
 
 
 @app.command("import")
+@flagged
 def import_(
-    format: Annotated[str, typer.Argument(help="Whose tables: aiconfigurator.")],
-    path: Annotated[str, typer.Argument(help="The package aiconfigurator-core: a wheel, or a folder that holds it.")],
-    gpu: Annotated[str, typer.Option(help="Device, by name or path.")],
-    engine: Annotated[str, typer.Option(help="vllm, trtllm or sglang.")],
-    version: Annotated[str | None, typer.Option(help="Of the engine, as the tables have it [the newest].")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write [stdout].")] = None,
+    format: Annotated[str, Argument("Whose tables: aiconfigurator.", "FORMAT", place=True)],
+    path: Annotated[
+        str, Argument("The package aiconfigurator-core: a wheel, or a folder that holds it.", "PATH", place=True)
+    ],
+    gpu: Annotated[str, Argument("Device, by name or path.", "NAME|PATH")],
+    engine: Annotated[str, Argument("vllm, trtllm or sglang.", "NAME")],
+    version: Annotated[
+        str | None, Argument("Of the engine, as the tables have it.", "TEXT", default="the newest")
+    ] = None,
+    out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout")] = None,
 ) -> None:
     """Distil public kernel tables of one device and engine into a calibration, with the errors of the fits."""
     from perfmodel.validate.fit.kernels import distil

@@ -11,8 +11,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     QUESTION: (),
     "Draft": ("draft", "draft_tp", "draft_kv", "draft_path", "max_gamma", "small", "small_kv", "gamma_1", "gamma_2",
               "tree", "middle_kv", "inner_gamma", "size", "levels"),
-    "Acceptance": ("alpha", "tokens_per_iteration", "acceptance", "accounting", "new_tokens", "rate", "rates",
-                   "small_rate", "acceptance_std", "task", "convert", "format", "lengths", "target"),
+    "Acceptance": ("alpha", "acceptance_rate", "tokens_per_iteration", "acceptance", "accounting", "new_tokens",
+                   "rate", "rates", "small_rate", "acceptance_std", "task", "convert", "format", "lengths", "target"),
     "Formats": ("weights", "draft_weights", "kv_dtype", "draft_kv_dtype", "dtype"),
     "Engine": ("engine", "version", "calibration", "kv_reread", "kv_page", "topk_reuse", "state_rollback",
                "memory_fraction", "max_num_seqs", "max_num_batched_tokens"),
@@ -53,7 +53,7 @@ def _flags(param: Any) -> str:
     """The flag's own name, a short one before it, and how its value is written."""
     short = [flag for flag in param.opts if not flag.startswith("--")]
     own = next(flag for flag in param.opts if flag.startswith("--"))
-    value = "" if param.is_flag else f" {param.metavar or param.type.name.upper()}"
+    value = "" if param.is_flag else f" {param.metavar}"
     return ", ".join([*short, own]) + value
 
 

@@ -1,30 +1,28 @@
 """What the command line prints: one writer of JSON, one of tables, sentences wrapped to the terminal, and progress.
 
-Where there is no terminal, and no COLUMNS in the environment, a sentence is one line however long: what reads it then
-is a file, `grep`, or a program.
+What is piped is wrapped at `PIPED` columns, or at COLUMNS of the environment; a program reads ``--json``.
 """
 
 import json as json_module
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from perfmodel.answers.answer import Answer, Rows
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-
-WIDTH, WIDEST = 112, 250
-"""Of sentences at the most, and of tables where there is no terminal."""
-GAP, EDGES = 3, 2
-"""Blanks between the columns of a table, and around them."""
+WIDTH, PIPED = 112, 100
+"""Of sentences at the most, and of all where there is no terminal."""
+GAP, TIGHT, EDGES = 3, (2, 1), 2
+"""Blanks between the columns of a table, between them where it is too wide otherwise, and around it."""
 FAIR = 24
-"""Width that a column of text should have before others are left out for its sake."""
+"""Width that a column of text should have before columns move closer for its sake."""
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
@@ -45,45 +43,35 @@ def print_json(data: Any) -> None:
     typer.echo(json_module.dumps(data, indent=2, allow_nan=False))
 
 
-def console(width: int | None = None) -> "Console":
-    """As wide as the terminal unless `width` is given; where there is none, as wide as any table needs."""
-    from rich.console import Console
-
-    return Console(width=width if width or _has_width() else WIDEST, highlight=False, markup=False)
-
-
-def _has_width() -> bool:
-    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+def width() -> int:
+    """Columns of what is printed to."""
+    if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
+        return max(shutil.get_terminal_size().columns, 20)
+    return PIPED
 
 
-def _line(longest: int) -> int:
-    """Width that lines are wrapped at; longest: what is to be printed takes at the most."""
-    return min(console().width, WIDTH) if _has_width() else longest
+def _styled(text: str, style: str) -> str:
+    """In colours, where a terminal shows them and nobody has forbidden them."""
+    plain = not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR")
+    codes = ";".join(STYLES[word] for word in style.split())
+    return text if plain or not codes or not text else f"\x1b[{codes}m{text}\x1b[0m"
 
 
-def _put(made: "RenderableType", width: int) -> None:
-    """Print; without the blanks at the ends of lines where it is no terminal that is printed to."""
-    out = console(width)
-    if out.is_terminal:
-        return out.print(made)
-    with out.capture() as written:
-        out.print(made)
-    for line in written.get().splitlines():
-        typer.echo(line.rstrip())
+def _wrapped(text: str, columns: int) -> list[str]:
+    """Lines of a text; no word is broken but those that are longer than a line."""
+    lines = text.splitlines() or [""]
+    return [part for line in lines for part in textwrap.wrap(line, columns, break_on_hyphens=False) or [""]]
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence, on a terminal wrapped at `WIDTH` at the latest."""
-    from rich.text import Text
-
-    _put(Text(text, style=style), width=_line(max(map(len, text.splitlines()), default=1)))
+    """Print a sentence, wrapped at `WIDTH` at the latest."""
+    for line in _wrapped(text, min(width(), WIDTH)):
+        typer.echo(_styled(line, style))
 
 
 def say_whole(text: str) -> None:
     """Print a line to be copied: never wrapped."""
-    from rich.text import Text
-
-    console().print(Text(text), soft_wrap=True)
+    typer.echo(text)
 
 
 def warn(notes: Iterable[str]) -> None:
@@ -117,31 +105,53 @@ class Column:
 
 def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_last: bool = False) -> None:
     """Print rows of cells below their columns, the first to the left and numbers to the right."""
-    kept = [c if isinstance(c, Column) else Column(c, left=not number) for number, c in enumerate(columns)]
-    places, width = list(range(len(kept))), console().width
+    all_of = [c if isinstance(c, Column) else Column(c, left=not number) for number, c in enumerate(columns)]
+    places, whole = list(range(len(all_of))), width()
     while True:
-        sizes = [_Sizes.of(kept[place], [row[place] for row in rows]) for place in places]
-        room = width - GAP * (len(places) - 1) - EDGES
-        spare = [place for place in places if kept[place].spare]
-        if not spare or sum(s.fair for s in sizes) <= room:
+        sizes = [_Sizes.of(all_of[place], [row[place] for row in rows]) for place in places]
+        needs = {GAP: sum(s.fair for s in sizes)} | dict.fromkeys(TIGHT, sum(s.least for s in sizes))
+        gaps = [gap for gap, need in needs.items() if need + gap * (len(sizes) - 1) + EDGES <= whole]
+        spare = [place for place in places if all_of[place].spare]
+        if gaps or not spare:
             break
-        places.remove(max(spare, key=lambda place: kept[place].spare))
-    cells = [[row[place] for place in places] for row in rows]
-    made = _table([kept[place] for place in places], cells, _widths(sizes, room), bold_last)
-    _put(made, width=max(width, sum(s.least for s in sizes) + width - room))
+        places.remove(max(spare, key=lambda place: all_of[place].spare))
+    gap = gaps[0] if gaps else TIGHT[-1]
+    widths = _widths(sizes, whole - gap * (len(places) - 1) - EDGES)
+    shown = [all_of[place] for place in places]
+    typer.echo()
+    _print_row([c.name for c in shown], shown, widths, gap, "bold", low=True)
+    typer.echo(" " + "─" * (sum(widths) + gap * (len(widths) - 1)))
+    for number, row in enumerate(rows):
+        style = "bold" if bold_last and number == len(rows) - 1 else ""
+        _print_row([row[place] for place in places], shown, widths, gap, style)
+    typer.echo()
+    if left_out := [c.name for number, c in enumerate(all_of) if number not in places]:
+        say(f"not shown in {whole} columns: {', '.join(left_out)}", "dim")
+
+
+def _print_row(
+    cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], gap: int, style: str, low: bool = False
+) -> None:
+    """One row, its cells broken into lines that begin at the top, or end at the bottom (`low`)."""
+    broken = [_wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
+    high = max(map(len, broken))
+    filled = [[""] * (high - len(b)) + b if low else b + [""] * (high - len(b)) for b in broken]
+    for line in zip(*filled, strict=True):
+        parts = [
+            text.ljust(size) if column.left or not number else text.rjust(size)
+            for number, (text, column, size) in enumerate(zip(line, columns, widths, strict=True))
+        ]
+        typer.echo(_styled(f" {(' ' * gap).join(parts)}".rstrip(), style))
 
 
 def facts(pairs: dict[str, str]) -> None:
     """Print names and what is said of them, without a head."""
-    from rich.table import Table
-
-    made = Table(box=None, show_header=False, pad_edge=False)
-    made.add_column(style="dim", no_wrap=True)
-    made.add_column(overflow="fold")
+    indent = max(map(len, pairs), default=0) + 2
     for name, text in pairs.items():
-        made.add_row(name, text)
-    longest = max(map(len, pairs), default=0) + GAP + max(map(len, pairs.values()), default=0)
-    _put(made, width=_line(longest))
+        first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, 20))
+        typer.echo(_styled(name.ljust(indent), "dim") + first)
+        for line in more:
+            typer.echo(" " * indent + line)
 
 
 def fit(fits: bool, max_batch: int) -> str:
@@ -178,19 +188,6 @@ def _widths(sizes: Sequence[_Sizes], room: int) -> list[int]:
         if sum(widths) - widths[number] + s.heading <= room:
             widths[number] = s.heading
     return widths
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: list[int], bold_last: bool) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for number, (column, width) in enumerate(zip(columns, widths, strict=True)):
-        side: Any = "left" if column.left or not number else "right"
-        made.add_column(column.name, justify=side, overflow="fold", width=width, vertical="top")
-    for number, row in enumerate(rows):
-        made.add_row(*row, style="bold" if bold_last and number == len(rows) - 1 else None)
-    return made
 
 
 class Progress:

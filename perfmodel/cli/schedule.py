@@ -33,8 +33,12 @@ def _print(a: Schedule) -> None:
     table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
     for t in tables:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""
-        single = f"{t.best_constant} ({t.constant_speedup:.3f}x)"
-        say(f"{where}expected speedup {t.speedup:.3f}x, {t.gain:.3f} times the best single number, {single}")
+        fixed = f"a fixed draft length of {t.best_constant}"
+        over = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({times(t.constant_speedup)})"
+        than = "" if len(t.ranges) == 1 else f": no gain over {fixed}" if t.gain < 1.0005 else f": {over}"
+        say(f"{where}expected speedup {times(t.speedup)}{than}")
+        if t.instead is not None:
+            say(f"{t.instead[0].upper()}{t.instead[1:]}.")
     for t in tables:
         if (c := t.catch_up) is not None and c.seconds > 0:
             after = "never" if c.new_tokens is None else f"after {c.new_tokens} new tokens"
@@ -51,5 +55,7 @@ def _print(a: Schedule) -> None:
         say_whole(f"proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: {rows_of_five}")
     for note in dict.fromkeys(note for t in tables for note in t.export.notes):
         say(note, "dim")
+    if a.runs_in is not None:
+        say(f"the draft runs in: {a.runs_in}", "dim")
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)

@@ -25,7 +25,7 @@ def forward(
     independent_query: Floats | None = None,
     kept_states: Floats = 1.0,
     topk_reuse: float = 0.0,
-    longest: Floats = 1.0,
+    longer_tokens: Floats = 0.0,
 ) -> list[Op]:
     """Count one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read through `kv`.
 
@@ -33,18 +33,18 @@ def forward(
     LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route independently to experts
     (1 ... query; default: all). kept_states: recurrent states that a sequence writes (1: the last one alone; a
     verification that may go back to any token: all). topk_reuse: share of an indexer's choice that the next query
-    token of the sequence makes again, so that it is not read again. longest: context of the longest sequence over the
-    mean.
+    token of the sequence makes again, so that it is not read again. longer_tokens: by which the longest context
+    exceeds the mean.
     """
     tokens = part.rows(batch * query)
     ops = [_small(part.smalls[0], tokens)]
     ops += [_dense(op, tokens, not part.itemised) for op in part.projections(np.ndim(tokens))]
     if part.experts:
-        routed = tokens if independent_query is None else tokens * (independent_query / query)
+        routed = part.rows(batch) * (query if independent_query is None else independent_query)
         ops.append(_routed(part.experts, tokens, routed))
     if part.index and kv.name == "full":
         ops.append(_choose(part, batch, query, context))
-    ops += [_attention(part, a, batch, query, context, kv, topk_reuse, longest) for a in part.attentions]
+    ops += [_attention(part, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in part.attentions]
     if part.states:
         ops.append(_recurrent(part, part.states, batch, query, kept_states))
     ops += [_small(s, tokens) for s in part.smalls[1:]]
@@ -110,8 +110,7 @@ def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> O
     """
     if kv.budget is None:
         return Op("cache upkeep", "upkeep", 1, Cost())
-    sparse, layers = kv.beyond_budget(context), float(part.model.num_attention_layers)
-    return Op("cache upkeep", "upkeep", 1.0 - sparse, Cost(), work_items=batch * layers * sparse)
+    return Op("cache upkeep", "upkeep", 0, Cost(), work_items=batch * float(part.model.num_attention_layers))
 
 
 def _dense(op: Linear, tokens: Floats, stacked: bool = False) -> Op:
@@ -154,6 +153,7 @@ def gemm(
         rows=rows,
         expert_layers=expert_layers,
         form=form.name,
+        bytes_per_value=form.bytes_per_value,
         stacked=stacked,
     )
 
@@ -166,7 +166,7 @@ def _attention(
     context: Floats,
     kv: KVMethod,
     reuse: float,
-    longest: Floats,
+    longer: Floats,
 ) -> Op:
     """Attention of one group of layers.
 
@@ -204,8 +204,8 @@ def _attention(
         part.precision.attention_compute,
         reread,
         work_items=items,
-        rows=part.rows(batch * query) / query * a.layout.num_kv_heads,
-        longest=longest if whole else 1.0,
+        rows=part.rows(batch) * a.layout.num_kv_heads,
+        longer_bytes=longer * a.layers * a.layout.token_bytes / a.layout.num_kv_heads if whole else 0.0,
         cache="latent" if part.model.mla else "heads",
         form=part.precision.kv.name,
     )

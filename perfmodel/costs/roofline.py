@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from perfmodel.costs.monotone import monotone_shares
 from perfmodel.errors import InputError
 from perfmodel.operations import LARGE, Floats, Op, onto
 from perfmodel.specs.calibration import Calibration, over_host
@@ -115,7 +116,7 @@ class Machine:
     _known_rates: dict[tuple[str, ...], tuple[float, float]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    _known_efficiencies: dict[str, tuple[Floats, Floats]] = field(
+    _known_efficiencies: dict[tuple[str, str, str], tuple[Floats, Floats, Floats]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _curves: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -210,7 +211,8 @@ class Machine:
         each = self._byte_s * self._multiprocessors / self.calibration.multiprocessor_bandwidth.value
         splits = np.maximum(np.floor(self._multiprocessors / np.asarray(op.rows, float)), 1.0)
         waiting = np.maximum(op.work_items / self._multiprocessors - 1.0, 0.0)
-        return op.cost.kv_bytes / op.work_items * (op.longest / splits + waiting) * each
+        mean = op.cost.kv_bytes / op.work_items
+        return ((mean + op.longer_bytes) / splits + mean * waiting) * each
 
     def _gemm_rates(self, op: Op) -> tuple[Floats, Floats]:
         """Calibrated seconds per byte and per FLOP of a GEMM."""
@@ -220,15 +222,20 @@ class Machine:
         curve = self._curves.get((op.form, op.compute))
         if curve is None:
             curve = self._curves[op.form, op.compute] = curve_of(c.gemm_efficiency.knots, op)
-        known = self._known_efficiencies.get(curve)
+        key = curve, op.form, op.compute
+        known = self._known_efficiencies.get(key)
         if known is None or known[0] is not op.rows:  # the GEMMs of a pass share their rows
-            known = op.rows, interpolated(c.gemm_efficiency.knots[curve], np.maximum(op.rows, 1.0))
-            self._known_efficiencies[curve] = known
-        share = known[1] * c.gemm_factor.value
-        if op.compute == "fp8":
-            share = share * c.gemm_factor_fp8.value
-        share = np.minimum(share, 1.0)
-        return self._byte_s / share, 1.0 / (self.peak(op.compute) * (share * c.gemm_flops_factor.value))
+            ridge = self.peak(op.compute) * self._byte_s * op.bytes_per_value / 2.0
+            rows, curves = np.maximum(op.rows, 1.0), monotone_shares(c.gemm_efficiency.knots[curve], ridge)
+            factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
+            loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
+            known = (
+                op.rows,
+                self._byte_s / loading,
+                1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value)),
+            )
+            self._known_efficiencies[key] = known
+        return known[1:]
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""

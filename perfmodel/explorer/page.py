@@ -61,9 +61,7 @@ class Exploration(Grid):
     draft_kv: Annotated[Names, Argument("What the draft reads of the cache.", "METHOD[:BUDGET],...", read=methods)] = (
         "streamingllm:512,snapkv:2k,quest:1k"
     )
-    alpha: Annotated[
-        Numbers | None, Argument("Where the acceptance slider starts.", "RATE", "--acceptance-rate", numbers)
-    ] = 0.8
+    alpha: Annotated[Numbers | None, Argument("Where the acceptance slider starts.", "RATE", read=numbers)] = 0.8
 
     def check(self) -> None:
         """Refuse (InputError) what a page with sliders cannot take."""

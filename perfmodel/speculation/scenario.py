@@ -88,7 +88,7 @@ class Scenario:
             independent_query=1.0 + (np.asarray(query) - 1.0) * self.independence,
             kept_states=self.kept_states(query),
             topk_reuse=self.topk_reuse,
-            longest=self.longest(batch, context),
+            longer_tokens=self.longer_tokens(batch),
         )
         return costs.core(ops) if self.core_ops else ops
 
@@ -98,12 +98,11 @@ class Scenario:
         asked = self.routing_independence
         return self.machine.calibration.routing_independence.value if asked is None else asked
 
-    def longest(self, batch: Floats, context: Floats) -> Floats:
-        """Expected context of the longest of a batch's sequences over the mean, contexts being uniform."""
-        if not np.any(self.context_std):
-            return 1.0
-        ends = np.sqrt(3.0) * self.context_std / np.maximum(context, 1.0)
-        return 1.0 + ends * (np.asarray(batch) - 1.0) / (np.asarray(batch) + 1.0)
+    def longer_tokens(self, batch: Floats) -> Floats:
+        """Tokens by which the longest context of a batch is expected to exceed the mean, contexts being uniform."""
+        if isinstance(self.context_std, float | int) and not self.context_std:
+            return 0.0
+        return np.sqrt(3.0) * self.context_std * (np.asarray(batch) - 1.0) / (np.asarray(batch) + 1.0)
 
     def kept_states(self, query: Floats) -> Floats:
         """Recurrent states per sequence that a pass over `query` tokens leaves."""

@@ -29,8 +29,8 @@ WIDER, NEAR = 0.5, 0.35
 and 4 are off by 5.4 %, at 4 from 1 and 8 by 3.6 %: results/cpu-engine), and doublings that still count as within."""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """What of a calibration decides one device's share of a model."""
-OF_COUNTS = (*OF_SHARDS, "routing_independence")
-"""What of a calibration decides how a pass is counted."""
+OF_EXPERTS = ("expert_popularity", "routing_independence")
+"""What of a fit decides how routed experts are counted."""
 Array = NDArray[np.float64]
 
 
@@ -179,7 +179,11 @@ def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
     def slope(name: str, step: float) -> Array:
         """Change of log speedup by a change of a constant."""
         moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
-        again = Passes(moved, passes.batch, passes.context, passes.gammas) if name in OF_COUNTS else passes
+        again = (
+            Passes(moved, passes.batch, passes.context, passes.gammas)
+            if name in OF_EXPERTS and scenario.target.moe
+            else passes
+        )
         return np.asarray(np.log(again.speedups(moved, gained)) - base)
 
     variance = np.zeros_like(base)

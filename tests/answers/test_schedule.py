@@ -325,3 +325,41 @@ def test_lines_serve_the_models_that_were_named() -> None:
     unsaid = schedule("qwen2.5-7b-instruct", draft="ngram", rate="0.4x3", **asked).tables[0].export
     assert (unsaid.vllm_line, unsaid.sglang_line) == (None, None)
     assert unsaid.notes == ("which checkpoint is served is yours to say: give --model-path",)
+
+
+def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
+    """vLLM's dynamic mode costs 14 % (vllm#49548): 5 % are not worth it, and 5 % are where it costs nothing."""
+    asked = {"hardware": "a100", "tp": 4, "context": 1024, "draft": "llama-3.2-1b", "alpha": 0.65, "max_batch": 256}
+    one, table = schedule("llama-3.1-70b", **asked), schedule("llama-3.1-70b", **asked, dynamic_price=0)
+    assert len(table.tables[0].ranges) > 1
+    assert table.tables[0].instead is None
+    (only,) = one.tables[0].ranges
+    assert (only.low, only.high, only.tokens) == (1, 256, table.tables[0].best_constant)
+    assert f"would gain {table.tables[0].gain - 1:.1%} over {only.tokens} everywhere" in one.tables[0].instead
+    assert "the 14% that vLLM's dynamic mode costs (vllm#49548; mended by" in one.tables[0].instead
+    assert "num_speculative_tokens_per_batch_size" not in one.tables[0].export.vllm
+    assert one.tables[0].gain == 1.0
+    slight = schedule("llama-3.1-70b", **asked | {"max_batch": 40}, dynamic_price=0).tables[0]
+    assert "which is not more than the 2% that make it worth its borders" in slight.instead
+    research = schedule("llama-3.1-70b", **asked, engine="magicdec")
+    assert research.tables[0].instead is None
+
+
+def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
+    """0.83 at 8,000 tokens and 0.79 at 100,000: one rate for both would draft as long at either."""
+    asked = {"draft": "self", "draft_kv": "streamingllm:512", "tp": 8, "max_batch": 16, "hysteresis": 0.0}
+    ends = (8000, 100_000)
+    found = schedule("llama-3.1-8b", "a100", ends, **asked)
+    for table, alpha in zip(found.tables, (0.84, 0.79), strict=True):
+        fixed = schedule("llama-3.1-8b", "a100", ends, **asked, alpha=alpha).tables
+        same = next(t for t in fixed if t.context_high == table.context_high)
+        assert table.constant_speedup == pytest.approx(same.constant_speedup, rel=0.03)
+    with pytest.raises(InputError, match="measured at 4000 to 100000"):
+        schedule("llama-3.1-8b", "a100", (8000, 200_000), **asked)
+
+
+def test_the_head_whose_figures_are_taken_is_in_the_line() -> None:
+    found = schedule("qwen3-32b", "h100", 4096, draft="eagle3", tp=2, max_batch=4000)
+    assert any("do not fit and are left out" in note for note in found.warnings)
+    assert found.tables[0].export.vllm["model"] == "RedHatAI/Qwen3-32B-speculator.eagle3"
+    assert found.runs_in == "vLLM >= 0.9"

@@ -19,6 +19,9 @@ import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.arguments import arguments, required
 from perfmodel.answers.query import Query
+from perfmodel.cli.examples import EXAMPLES
+from perfmodel.cli.help import HEADING
+from perfmodel.specs.stacks import ENGINES
 
 SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
 POINT = ["--batch", "64", "--context", "32000"]
@@ -335,6 +338,43 @@ def test_inflection_seeks_gamma_where_none_is_given(ask: Callable[..., Any], out
     assert found == named
     (short,) = json.loads(out(*asked, "--context", "64"))["rows"]
     assert short["gamma"] == 1  # where none pays, the shortest
+
+
+def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:
+    """Of 3 drafted tokens 66 % are accepted: 1 + 3 x 0.66 = 2.98 tokens an iteration, which is alpha 0.81, not 0.66."""
+    answer = ask(*POINT, "--gamma", "3", "--acceptance-rate", "0.66")
+    alpha = answer["acceptance"]["alpha"]
+    assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(2.98)
+    assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(2.98)
+    assert round(alpha, 2) == 0.81
+    for wrong in (("--gamma", "auto"), ("--gamma", "3", "--alpha", "0.8")):
+        assert cli.run(["whatif", *SUBJECT, *POINT, "--acceptance-rate", "0.66", *wrong]) == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_inflection_takes_every_engine(engine: str, out: Run) -> None:
+    device = "xeon-amx-2core" if engine == "perfmodel" else "a100"
+    asked = ("--model", "llama-3.1-8b", "--hardware", device, "--batch", "4", "--gamma", "2", "--alpha", "0.8")
+    (row,) = json.loads(out("inflection", *asked, "--engine", engine, "--json"))["rows"]
+    assert row["calibration"].endswith({"perfmodel": "micro"}.get(engine, engine))
+
+
+@pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if not verb.startswith("validate")])
+def test_the_example_of_a_verb_runs(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run) -> None:
+    assert f"perfmodel {verb} " in " ".join(out(*verb.split(), "--help").split()) + " "
+    if verb in ("calibrations import", "plot pareto"):  # another's wheel; what `advise` answers
+        return
+    monkeypatch.chdir(tmp_path)
+    assert cli.run([*verb.split(), *shlex.split(EXAMPLES[verb])]) == 0
+
+
+def test_headings_of_help_hold_flags_that_exist() -> None:
+    names = set()
+    for verb in cli.COMMANDS:
+        command: Any = typer.main.get_command(import_module(cli.COMMANDS[verb][0]).app)
+        for one in getattr(command, "commands", {"": command}).values():
+            names |= {param.name for param in one.params}
+    assert set(HEADING) <= names | {"help"}
 
 
 def test_completion_knows_the_verbs() -> None:

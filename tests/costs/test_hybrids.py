@@ -47,7 +47,7 @@ def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, t
     assert ops["attention (full)"].query == 1.0  # the union says what is read again: no kernel's factor on top
     assert ops["indexer"].cost.kv_bytes == 61 * 50_000 * 132  # once, for all queries
     plain = count(part("deepseek-v3.2"), query=4.0, context=50_000.0)["attention (full)"]
-    assert (plain.cost.kv_bytes, plain.longest) == (61 * 4 * 2048 * 576 * 2, 1.0)  # nothing is reused unless asked
+    assert (plain.cost.kv_bytes, plain.longer_bytes) == (61 * 4 * 2048 * 576 * 2, 0.0)  # nothing is reused unless asked
     few = count(part("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
     assert few.cost.kv_bytes == 61 * 3000 * 576 * 2  # the union is never more than the context
 

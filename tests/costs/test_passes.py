@@ -61,7 +61,7 @@ def test_a_dense_pass() -> None:
         "qkv": (3 * 128, 6), "o": (3 * 48, 6), "gate_up": (3 * 160, 6), "down": (3 * 48, 6), "lm_head": (100, 6),
     }  # fmt: skip
     attention = found["attention (full)"]
-    assert (attention.query, attention.work_items, attention.rows, attention.longest) == (3, 2 * 2, 2 * 2, 1)
+    assert (attention.query, attention.work_items, attention.rows, attention.longer_bytes) == (3, 2 * 2, 2 * 2, 0)
     assert part().stored_weight_bytes == 2 * (3 * (48 * 128 + 64 * 48 + 3 * 48 * 80) + 2 * 100 * 48 + 7 * 48)
 
 
@@ -137,9 +137,9 @@ def test_layers_of_a_window_beside_full_ones() -> None:
     assert (far.kernels, far.cost.flops, far.cost.kv_bytes) == (1, 2 * 306 * 256, 2 * 112 * 128)
     assert p.stored_kv_bytes(100.0) == 112 * 128 + 2 * 16 * 128
     assert p.kv_bytes_per_token == 3 * 128
-    assert ops(p, longest=2.0)["attention (window 10)"].longest == 1.0  # what is longer is not looked at
-    assert ops(p, longest=2.0)["attention (full)"].longest == 2.0
-    assert ops(p, longest=2.0, kv=parse_kv("streamingllm:64"))["attention (full)"].longest == 1.0
+    assert ops(p, longer_tokens=7.0)["attention (window 10)"].longer_bytes == 0.0  # what is longer is not looked at
+    assert ops(p, longer_tokens=7.0)["attention (full)"].longer_bytes == 7 * 128 / 2
+    assert ops(p, longer_tokens=7.0, kv=parse_kv("streamingllm:64"))["attention (full)"].longer_bytes == 0.0
 
 
 def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
@@ -195,13 +195,10 @@ def test_an_indexer_scores_each_token_for_each_query() -> None:
     assert ops(paged)["indexer"].cost.kv_bytes == 61 * 2 * 128 * 132
 
 
-def test_upkeep_of_a_cache_within_and_beyond_a_budget() -> None:
-    contexts = np.array([100.0, 5000.0])
-    for kv, once, kept in (("full", 1.0, [0.0]), ("streamingllm:512", [1, 0], [0, 2 * 3])):
-        op = {op.name: op for op in forward(part(), 2.0, 1.0, contexts, parse_kv(kv))}["cache upkeep"]
-        assert np.all(op.kernels == np.array(once))
-        assert np.all(op.work_items == np.array(kept))
-        assert op.cost.bytes == 0
+def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on() -> None:
+    for kv, once, kept in (("full", 1, 0), ("streamingllm:512", 0, 2 * 3)):
+        op = {op.name: op for op in forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))}["cache upkeep"]
+        assert (op.kernels, op.work_items, op.cost.bytes) == (once, kept, 0)
 
 
 def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:

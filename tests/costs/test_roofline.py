@@ -258,10 +258,12 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     216 items on 216 rows are not cut, and two follow each other on each multiprocessor: 2/216 x 108 / 0.5 = 2 s.
     """
     m = machine(multiprocessor_bandwidth=0.5)
-    few = replace(attention(1.0), work_items=8.0, rows=8.0, longest=1.0)
+    few = replace(attention(1.0), work_items=8.0, rows=8.0)
     assert m.op_predicted_s(few) == pytest.approx(108 / 8 / 13 / 0.5)
-    assert m.op_predicted_s(replace(few, longest=0.1)) == pytest.approx(1.0)  # all of them at the full rate
-    assert m.op_predicted_s(replace(attention(1.0), work_items=216.0, rows=216.0, longest=1.0)) == pytest.approx(2.0)
+    assert m.op_predicted_s(replace(few, longer_bytes=-0.9 * BW / 8)) == pytest.approx(
+        1.0
+    )  # all of them at the full rate
+    assert m.op_predicted_s(replace(attention(1.0), work_items=216.0, rows=216.0)) == pytest.approx(2.0)
 
 
 def test_experts_reach_at_most_the_peak_however_they_are_scaled() -> None:
@@ -281,10 +283,8 @@ def test_upkeep_of_the_cache() -> None:
     # a pass over the whole cache plans once; a step over a budget keeps 32 layers of 7 sequences
     assert s.target_pass_s(7.0, 4000.0) - plain.target_pass_s(7.0, 4000.0) == pytest.approx(1e-3)
     assert s.draft_pass_s(7.0, 4000.0) - plain.draft_pass_s(7.0, 4000.0) == pytest.approx(7 * 32 * 1e-6)
-    # a budget above the context is the full cache
-    assert s.draft_pass_s(7.0, 400.0) - plain.draft_pass_s(7.0, 400.0) == pytest.approx(1e-3)
-    both = s.draft_pass_s(7.0, np.array([400.0, 4000.0]))
-    assert both.tolist() == pytest.approx([s.draft_pass_s(7.0, 400.0), s.draft_pass_s(7.0, 4000.0)], rel=1e-12)
+    # also where the budget is above the context, so that no longer context is faster
+    assert s.draft_pass_s(7.0, 400.0) - plain.draft_pass_s(7.0, 400.0) == pytest.approx(7 * 32 * 1e-6)
 
 
 def test_output_columns_cost_a_cpu_kernel_time_beside_its_bytes() -> None:

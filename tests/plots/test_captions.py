@@ -52,7 +52,7 @@ def described(query: Query) -> str:
 
 
 def test_every_field_of_a_question_is_tried() -> None:
-    assert {*CHANGES, "acceptance", "task"} == {field.name for field in fields(Query)}
+    assert {*CHANGES, "acceptance", "acceptance_rate", "task"} == {field.name for field in fields(Query)}
 
 
 @pytest.mark.parametrize("field", CHANGES)

@@ -67,9 +67,8 @@ def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
 def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
     """A standard deviation of 400 around 1000 is 1000 +- 693; of 3 sequences the longest lies at 3/4 of that width."""
     ragged = replace(scenario(), context_std=400.0)
-    assert ragged.longest(3.0, 1000.0) == pytest.approx(1 + 3**0.5 * 0.4 * 2 / 4)
-    assert ragged.longest(np.array([1.0, 3.0]), 0.5).tolist() == pytest.approx([1.0, 1 + 3**0.5 * 400 * 2 / 4])
-    assert scenario().longest(3.0, 1000.0) == 1.0
+    assert ragged.longer_tokens(np.array([1.0, 3.0])).tolist() == pytest.approx([0.0, 3**0.5 * 400 * 2 / 4])
+    assert scenario().longer_tokens(3.0) == 0.0
 
 
 def test_states_that_a_verification_keeps() -> None:

@@ -37,19 +37,6 @@ def paths() -> tuple[Path, ...]:
     return folder / "accuracy.md", folder / "accuracy_tables.md"
 
 
-def in_short(found: Record) -> str:
-    """The figures that README.md names."""
-    stacks = found["replays"]["held-out"]["partitions"]
-    speedups = [_percent(stacks[f"magicdec/{gpu}/speedup"]["mape"]) for gpu in ("h100-sxm-80gb", "a100-sxm-80gb")]
-    steps, ratios = found["engines"]["steps"], found["engines"]["ratios"]["seen"]["all"]
-    seen = [steps["seen"][e]["mape"] for e in ("vllm", "trtllm")] + [steps["version"]["sglang"]["mape"]]
-    each = [_percent(value) for value in seen]
-    return (
-        f"speedups of a research stack are off by {speedups[0]} % (H100) and {speedups[1]} % (A100); steps of vLLM, "
-        f"TensorRT-LLM and SGLang by {each[0]}, {each[1]} and {each[2]} %, iterations by {_percent(ratios['mape'])} %"
-    )
-
-
 def filled(text: str, found: Record) -> str:
     """A page with the tables of a record. Raises InputError for a table that is not known."""
 

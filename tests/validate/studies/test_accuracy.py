@@ -67,11 +67,6 @@ def test_the_pages_say_what_the_record_says(recorded: Record) -> None:
     assert len(texts[0].splitlines()) < 60  # one screen
 
 
-def test_the_readme_names_the_figures_of_the_record(recorded: Record) -> None:
-    readme = (accuracy_page.paths()[0].parents[1] / "README.md").read_text(encoding="utf-8")
-    assert accuracy_page.in_short(recorded) in " ".join(readme.split())
-
-
 FIGURE = re.compile(r"\d[\d.,]*\s*(?:%|x\b|×|us\b|ms\b|points?\b)|\d+\.\d+")
 
 

@@ -1,0 +1,39 @@
+"""What one what-if takes, in counts that no machine changes: ``python benchmarks/counts.py`` prints them as JSON."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+
+from perfmodel.answers.query import Query
+from perfmodel.answers.whatif import whatif
+
+QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
+
+
+def counted(work: Callable[[], object]) -> dict[str, int]:
+    """Calls of Python functions, files of this package that they are in, and forward passes that are counted."""
+    calls: Counter[tuple[str, str]] = Counter()
+
+    def hook(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls[frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name] += 1
+
+    sys.setprofile(hook)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    own = {file for file, _ in calls if "/perfmodel/" in file}
+    passes = sum(n for (file, name), n in calls.items() if file.endswith("costs/passes.py") and name == "forward")
+    return {"calls": calls.total(), "files": len(own), "forward passes": passes}
+
+
+def counts() -> dict[str, dict[str, int]]:
+    """Of the first what-if of a process (names read from files, modules imported as needed), and of the next one."""
+    return {"first": counted(lambda: whatif(QUERY)), "warm": counted(lambda: whatif(QUERY))}
+
+
+if __name__ == "__main__":
+    print(json.dumps(counts()))

@@ -1,0 +1,141 @@
+"""No answer is impossible: more work never takes less time, whatever device, calibration and draft.
+
+The bounds are exact. A verification does all that a baseline step does, so that it is never faster; a speedup is
+then at most the tokens that an iteration gains, and at most 1 where nothing is accepted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.operations import Array
+from perfmodel.specs import files
+from perfmodel.specs.calibration import load_bundled
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import Passes, gained_tokens, speedup
+from perfmodel.speculation.scenario import Scenario
+
+MODELS = {
+    "llama-3.1-8b": (1, 2),
+    "qwen3-32b": (1, 4),
+    "llama-3.1-405b": (8,),
+    "gemma-3-27b": (1, 2),
+    "qwen3-30b-a3b": (1, 4),
+    "gpt-oss-120b": (1, 2),
+    "minimax-m2": (4,),
+    "deepseek-v3": (8,),
+    "deepseek-v3.2": (8,),
+    "qwen3-next-80b-a3b": (2,),
+}
+"""Model -> degrees: dense, windows, experts, latents, an indexer, recurrent layers."""
+DRAFTS = ("self", "ngram", "eagle", "eagle:features=3", "medusa:heads=16", "dflash", "mtp")
+METHODS = ("streamingllm:512", "snapkv:2049", "quest:1024", "full")
+FORMATS = ((None, None), ("fp8", "fp8"), ("fp8-block", None), ("int4", "bf16"))
+BATCHES = np.array(
+    [*range(1, 18), 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 127, 128, 129, 256, 257, 300, 512, 600.0]
+)
+CONTEXTS = np.array([1, 16, 49, 70, 127, 128, 129, 511, 512, 513, 2048, 2049, 2050, 8192, 32768, 65536, 131072, 1e6])
+GAMMAS = np.arange(17)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question without its workload, as the flags of a command line."""
+
+    device: str
+    calibration: str
+    model: str
+    tp: int
+    draft: str
+    method: str
+    weights: str | None
+    kv: str | None
+
+    def scenario(self) -> Scenario | None:
+        """None where it is refused: no such kernel, link, or draft."""
+        kv = self.method if self.draft in ("self", "eagle") else None
+        query = Query(
+            self.model, self.device, 1, 4096, 3, tp=self.tp, draft=self.draft, draft_kv=kv, alpha=0.7,
+            calibration=self.calibration, weights=self.weights, kv_dtype=self.kv,
+        )  # fmt: skip
+        try:
+            scenario = resolve(query)
+            scenario.target_pass_s(1.0, 1.0)
+        except InputError:
+            return None
+        return scenario
+
+
+@cache
+def calibrations() -> tuple[tuple[str, str], ...]:
+    """(device, calibration) of all that ship, and each of a device on another one of its kind."""
+    own = [(c.gpu, name) for name in files.bundled_names("calibrations") if (c := load_bundled(name)).gpu]
+    ideal = [(device, "ideal") for device in ("a100-sxm-80gb", "h100-sxm-80gb", "mi300x-192gb")]
+    return (*own, *ideal, ("h100-pcie-80gb", "h100-sxm-80gb.vllm"), ("h20-sxm-96gb", "h100-sxm-80gb.vllm"))
+
+
+def cases() -> Iterator[Case]:
+    for device, calibration in calibrations():
+        for model, degrees in MODELS.items():
+            for tp in degrees:
+                for draft in DRAFTS:
+                    for method in (
+                        METHODS if draft == "self" else ("streamingllm:64",) if draft == "eagle" else ("full",)
+                    ):
+                        for weights, kv in FORMATS:
+                            yield Case(device, calibration, model, tp, draft, method, weights, kv)
+
+
+def falls(values: Array, axis: int, shape: tuple[int, ...]) -> int:
+    """Places along an axis where what comes next is less."""
+    values = np.broadcast_to(values, shape)
+    return int(np.count_nonzero(np.diff(values, axis=axis) < 0))
+
+
+def impossible(scenario: Scenario) -> dict[str, int]:
+    """How many points break each bound, over all batches, contexts and gammas of this file."""
+    last = scenario.draft.max_gamma
+    gammas = GAMMAS if last is None else GAMMAS[: last + 1]
+    batch = BATCHES[:, None]
+    passes = Passes(scenario, batch, CONTEXTS, gammas)
+    target, draft, verify, overhead = passes.times(scenario)
+    shape = (len(gammas), len(BATCHES), len(CONTEXTS))
+    drafted = np.broadcast_to(draft, shape) * passes.drafted
+    nothing = replace(scenario, acceptance=Acceptance.from_alpha(0.0))
+    gained = gained_tokens(scenario, batch, gammas)
+    fast = speedup(gained, target, draft, verify, overhead, gammas)
+    never = speedup(gained_tokens(nothing, batch, gammas), target, draft, verify, overhead, gammas)
+    found = {f"T_V falls along axis {axis}": falls(verify, axis, shape) for axis in range(3)}
+    found |= {f"drafting falls along axis {axis}": falls(drafted, axis, shape) for axis in range(3)}
+    found["T_V below T_T"] = int(np.count_nonzero(verify < target))
+    found["speedup above the tokens"] = int(np.count_nonzero(fast > gained.reshape(-1, 1, 1)))
+    found["speedup of nothing"] = int(np.count_nonzero(never > 1.0))
+    return {what: n for what, n in found.items() if n}
+
+
+def check(every: int, start: int = 0) -> int:
+    """Points looked at, of every so many cases; fails with the first cases that break a bound."""
+    points, wrong = 0, {}
+    for case in list(cases())[start::every]:
+        scenario = case.scenario()
+        if scenario is None:
+            continue
+        points += len(BATCHES) * len(CONTEXTS) * len(GAMMAS)
+        if broken := impossible(scenario):
+            wrong[case] = broken
+    assert not wrong, f"{len(wrong)} cases, such as {list(wrong.items())[:3]}"
+    return points
+
+
+def test_no_sampled_answer_is_impossible() -> None:
+    assert check(every=97, start=5) > 500_000
+
+
+@pytest.mark.slow
+def test_no_answer_of_twenty_million_is_impossible() -> None:
+    assert check(every=3) > 20_000_000
