@@ -73,7 +73,10 @@ RECIPES = {
                     2.0,
                     "no row has that many sequences: as on A100; " + FLASHINFER_WAVES,
                 ),
-                "kv_reread_per_query": (0.005, "fitted with the others within its error of this; too few rows to free it"),
+                "kv_reread_per_query": (
+                    0.005,
+                    "fitted freely 0.004 +- 0.007; other runs of this stack are nearest with it",
+                ),
             },
             notes=(
                 "torch.compile, CUDA graphs, FlashInfer, custom all-reduce. Pinned: everything about GEMMs (the "
