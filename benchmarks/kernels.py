@@ -2,13 +2,16 @@
 
     python benchmarks/kernels.py            # prints the table
     python benchmarks/kernels.py --write    # and rewrites docs/kernels.md
+    ... --write --also FOLDER               # with the table of another Triton that lies there, too
 
 Shapes are those of Llama-3.1-8B in bf16: 32 query and 8 KV heads of 128, hidden size 4096.
 """
 
 import argparse
+import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,13 +22,23 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from perfmodel.validate.decoder.triton_attention import MERGED, Tuning, _combine, _split, launch
-from perfmodel.validate.decoder.triton_pointwise import BLOCK, _add_norm, _rotate, _silu_mul
+from perfmodel.validate.decoder.triton_attention import MAX_NEW_TILE, MERGED, Tuning, _combine, _split, launch, tile_of
+from perfmodel.validate.decoder.triton_pointwise import (
+    BLOCK,
+    EXPERT_BLOCK,
+    _add_norm,
+    _copy_tokens,
+    _expert_rows,
+    _rotate,
+    _silu_mul,
+)
+from perfmodel.validate.decoder.triton_selection import SEARCHED, TILE, _best, _page_scores, _token_scores
 
 PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
 SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024}
 """Most that one block may use; CUDA C++ Programming Guide, table of technical specifications."""
 TYPES = {"lengths_at": "*i64", "first_at": "*i64", "slots_at": "*i64", "sees_at": "*u8", "lse_at": "*fp32"}
+TYPES |= {"index_at": "*i32", "places_at": "*i64", "expert_at": "*i64", "score_at": "*fp32", "vote_at": "*fp32"}
 FLOATS = ("scale", "eps")
 PARTIAL = {"_split": {"out_at": "*fp32"}, "_combine": {"out_at": "*fp32"}}
 
@@ -55,25 +68,38 @@ def cases() -> Iterator[Case]:
     """Every kernel, attention for decoding, verification and the most rows, plain, masked and windowed."""
     heads: dict[str, Any] = {"HEADS": 8, "D": 128}
     tuning = Tuning()
-    for what, queries, rows, stated, window in (
-        ("1 query token", 1, 4, False, False),
-        ("5 query tokens", 5, 20, False, False),
-        ("9 query tokens", 9, 36, False, False),
-        ("tree of 16 nodes", 16, 64, True, False),
-        ("32 query tokens, the most", 32, 128, False, False),
-        ("5 query tokens, sliding window", 5, 20, False, True),
+    for what, queries, rows, changes in (
+        ("1 query token", 1, 4, {}),
+        ("5 query tokens", 5, 20, {}),
+        ("9 query tokens", 9, 36, {}),
+        ("tree of 16 nodes", 16, 64, {"STATED": True}),
+        ("32 query tokens, the most", 32, 128, {}),
+        ("tree of 48 nodes, no groups", 48, 48, {"STATED": True}),
+        ("5 query tokens, sliding window", 5, 20, {"WINDOW": True}),
+        ("1 query token, pages by index", 1, 4, {"PAGE": 16}),
+        ("8 query tokens, heads of 256", 8, 64, {"D": 256}),
     ):
+        tile, warps, stages = launch(rows, changes.get("D", 128), tuning)
         sizes = {
-            "QUERIES": queries, "ROWS": rows, "PAD": max(16, triton.next_power_of_2(rows)), "TILE": tuning.block,
-            "NEW_TILE": max(16, triton.next_power_of_2(queries)), "WINDOW": window, "STATED": stated,
+            "QUERIES": queries, "ROWS": rows, "PAD": tile_of(rows), "TILE": tile,
+            "NEW_TILE": min(MAX_NEW_TILE, tile_of(queries)), "WINDOW": False, "STATED": False, "PAGE": 0,
         }  # fmt: skip
-        yield Case(_split, what, heads | sizes, *launch(rows, 2, tuning))
+        yield Case(_split, what, heads | sizes | changes, warps, stages)
+    chosen = heads | {"ROWS": 4, "PAD": 16, "TILE": TILE}
+    yield Case(_page_scores, "pages of 16, 1 query token", chosen | {"PAGE": 16}, 4)
+    yield Case(_token_scores, "1 query token", chosen, 4)
+    searched = {"HEADS": 8, "ROWS": 4, "PAD": 16, "COUNT": 128, "TILE": SEARCHED}
+    yield Case(_best, "128 pages", searched | {"VOTES": False}, 8)
+    yield Case(_best, "128 tokens", searched | {"VOTES": True}, 8)
     yield Case(_combine, "5 query tokens", heads | {"QUERIES": 5, "ROWS": 20, "MERGED": MERGED}, 2)
     yield Case(_add_norm, "hidden 4096", {"HIDDEN": 4096, "BLOCK": 4096}, 8)
     yield Case(_silu_mul, "any width", {"INNER": 14336, "BLOCK": BLOCK}, 4)
     rotated = {"HEADS": 32, "KV_HEADS": 8, "D": 128, "HALF": 64, "BLOCK": 128}
     yield Case(_rotate, "into cache and scratch", rotated | {"NORM": False, "CACHED": True}, 1)
     yield Case(_rotate, "with head norms", rotated | {"NORM": True, "CACHED": True}, 1)
+    yield Case(_copy_tokens, "a commit", {"BATCH": 24, "HEADS": 8, "D": 128, "BLOCK": 128}, 1)
+    experts = {"K": 2048, "M": 1536, "BLOCK_M": EXPERT_BLOCK[0], "BLOCK_K": EXPERT_BLOCK[1]}
+    yield Case(_expert_rows, "experts of Qwen3-30B-A3B", experts, 4)
 
 
 def compiled(case: Case, capability: int) -> Compiled:
@@ -103,8 +129,8 @@ def _resources(cubin: bytes) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", told)}
 
 
-def page() -> str:
-    """The report as a page of the documentation."""
+def table() -> str:
+    """What this version of Triton makes of every kernel."""
     rows = []
     for case in cases():
         found = [compiled(case, capability) for capability in SHARED_BYTES]
@@ -113,6 +139,12 @@ def page() -> str:
         name = case.kernel.__name__.strip("_")
         rows.append(f"| `{name}` | {case.what} | {case.warps} warps{stages} | {' | '.join(cells)} |")
     head = " | ".join(f"sm_{c} registers | spilled bytes | shared KiB" for c in SHARED_BYTES)
+    columns = [f"| kernel | for | launched with | {head} |", "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES))]
+    return "\n".join([f"## Triton {triton.__version__}", "", *columns, *rows, ""])
+
+
+def page(tables: list[str]) -> str:
+    """The report as a page of the documentation."""
     return "\n".join(
         [
             "<!-- Written by `python benchmarks/kernels.py --write`. -->",
@@ -121,14 +153,12 @@ def page() -> str:
             "",
             "A pass of the decoder launches ten kernels a layer: four matrix products of the vendor's library,",
             "`rotate` (heads normed, rotated and written into cache and scratch), `split` and `combine` (attention),",
-            "`silu_mul`, and `add_norm` twice. A test counts them. Below is what the assembler makes of this project's",
-            f"own, at the shapes of Llama-3.1-8B in bf16, without a device; Triton {triton.__version__}.",
+            "`silu_mul`, and `add_norm` twice. A draft that chooses anew in every step has two more: `page_scores` or",
+            "`token_scores`, and `best`, by whose index `split` reads. A test counts them. Below is what the assembler",
+            "makes of this project's own, at the shapes of Llama-3.1-8B in bf16, without a device.",
             "No GPU has run them yet, so these figures say nothing of speed: see [what waits for one](gpu-todo.md).",
             "",
-            f"| kernel | for | launched with | {head} |",
-            "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES)),
-            *rows,
-            "",
+            *tables,
         ]
     )
 
@@ -137,10 +167,21 @@ def main() -> None:
     """Print the page, or write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="rewrite docs/kernels.md")
-    text = page()
-    if parser.parse_args().write:
+    parser.add_argument("--table", action="store_true", help="the table of this version of Triton alone")
+    parser.add_argument("--also", type=Path, action="append", default=[], help="a folder that holds another version")
+    asked = parser.parse_args()
+    if asked.table:
+        return print(table(), end="")
+    here = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    tables = [table()]
+    for folder in asked.also:
+        paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, here)])}
+        command = [sys.executable, "-W", "ignore", __file__, "--table"]
+        tables.append(subprocess.run(command, env=paths, capture_output=True, text=True, check=True).stdout)
+    text = page(tables)
+    if asked.write:
         PAGE.write_text(text, encoding="utf-8")
-    print(text)
+    print(text, end="")
 
 
 if __name__ == "__main__":

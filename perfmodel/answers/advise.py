@@ -5,7 +5,7 @@ time per token is out. The best by the objective is answered with its runner-up,
 throughput against time per token, the term that decides, and how far it would carry.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,17 +15,14 @@ from perfmodel.answers.arguments import asks
 from perfmodel.answers.candidates import AdviseQuery, Skip, find_candidates
 from perfmodel.answers.draft_lengths import LengthTable, Range
 from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export
-from perfmodel.answers.prices import Fronts, Priced, PricedPoint, best, fits, front, price
-from perfmodel.answers.query import UNUSED, resolve
+from perfmodel.answers.infeasible import why_infeasible
+from perfmodel.answers.prices import Fronts, PricedPoint, best, fits, front, price
+from perfmodel.answers.robustness import Robustness, robustness_of
 from perfmodel.answers.text import times
 from perfmodel.answers.unmeasured import BreakEven, break_evens
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
-from perfmodel.errors import InputError
-from perfmodel.specs import files
-from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import hub_id
 from perfmodel.specs.stacks import engine_of
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.uncertainty import interval_of, log_error, speedup_interval
@@ -66,23 +63,6 @@ class Pick:
     acceptance_source: str | None
     runs_in: str | None
     objective: float
-
-
-@dataclass(frozen=True, slots=True)
-class Robustness:
-    """How far the choice carries: margins, the acceptance at which it would turn, and the calibration's scatter.
-
-    alpha is the chosen chain's constant acceptance; at smallest_alpha, or smallest_tokens_per_iteration, the chosen
-    batch and gamma would fall back to the best baseline. robust: the whole interval is above 1.
-    """
-
-    gain_over_baseline: float | None
-    gain_over_baseline_interval: tuple[float, float] | None
-    gain_over_runner_up: float | None
-    alpha: float | None
-    smallest_alpha: float | None
-    smallest_tokens_per_iteration: float | None
-    robust: bool | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,13 +125,13 @@ def advise(question: AdviseQuery) -> Advice:
     would_pay = break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in allowed) else ()
     better = next((p for p in ranked if chosen is not None and p.value > chosen.value), None)
     searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
-    robustness = None if chosen is None else _robustness(question, chosen, allowed, best_baseline, searched)
+    robustness = None if chosen is None else robustness_of(question, chosen, allowed, best_baseline, searched)
     return Advice(
         query=question,
         verdict=_verdict(question, allowed, robustness, would_pay),
-        reason=_infeasible(question, baseline, drafted)
+        reason=why_infeasible(question, baseline, drafted)
         if chosen is None
-        else _reason(question, chosen, allowed, would_pay),
+        else _reason(question, chosen, allowed, would_pay, bool(drafted)),
         objective=Aim(question.objective, UNITS[question.objective]),
         chosen=_pick(chosen, question),
         runner_up=_pick(allowed[1], question) if len(allowed) > 1 else None,
@@ -213,11 +193,6 @@ def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
     return warnings(s, batch, context, gamma, room.single())
 
 
-def _gain(a: PricedPoint, b: PricedPoint, query: AdviseQuery) -> float:
-    """How many times better a is than b."""
-    return a.value / b.value if query.objective == "throughput" else b.value / a.value
-
-
 def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
     if point is None:
         return None
@@ -245,20 +220,26 @@ def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
 
 
 def _reason(
-    query: AdviseQuery, chosen: PricedPoint, ranked: list[PricedPoint], would_pay: tuple[BreakEven, ...]
+    query: AdviseQuery,
+    chosen: PricedPoint,
+    ranked: list[PricedPoint],
+    would_pay: tuple[BreakEven, ...],
+    drafted: bool,
 ) -> str:
     stops = f"batch {chosen.batch}: {_stops(query, chosen)}"
     limiter = str(chosen.candidate.scenario.target_step(float(chosen.batch), float(query.context)).limiter)
     if chosen.gamma:
         return f"{reason(_prediction(chosen, query), limiter)}; {stops}"
     rival = next((p for p in ranked if p.gamma), None)
+    if rival is None and not would_pay and drafted:
+        return f"the engine runs none of the drafts whose acceptance is known; {stops}"
     if rival is None:
         return f"no acceptance is known for {query.model}{_would_pay(would_pay)}; {stops}"
     why = reason(_prediction(rival, query), limiter)
     draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
         f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch {rival.batch}) reaches "
-        f"{_gain(rival, chosen, query):.3f} of the baseline: {why}; {stops}"
+        f"{rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
     )
 
 
@@ -305,99 +286,3 @@ def _stops(query: AdviseQuery, chosen: PricedPoint) -> str:
     if not bool(fits(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), query)):
         return "memory is full"
     return "the bound on time per token" if query.max_tpot_ms is not None else "larger ones give no more"
-
-
-def _robustness(
-    query: AdviseQuery,
-    chosen: PricedPoint,
-    ranked: list[PricedPoint],
-    baseline: PricedPoint | None,
-    searched: list[Priced],
-) -> Robustness:
-    gain = None if baseline is None else _gain(chosen, baseline, query)
-    alpha = smallest = fewest = interval = None
-    if chosen.gamma and gain is not None and baseline is not None:
-        fewest = max(chosen.gained / gain, 1.0)
-        if query.max_tpot_s is not None:  # fewer tokens make each take longer, and the bound holds for them too
-            fewest = max(fewest, chosen.gained * chosen.tpot_s / query.max_tpot_s)
-        priced = next(x for x in searched if x.candidate is chosen.candidate)
-        interval = _gain_interval(query, chosen, baseline, priced)
-        if not chosen.levels:
-            alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
-            smallest = float(alpha_from_tokens_per_iteration(fewest, chosen.gamma))
-    return Robustness(
-        gain_over_baseline=gain,
-        gain_over_baseline_interval=interval,
-        gain_over_runner_up=_gain(chosen, ranked[1], query) if len(ranked) > 1 else None,
-        alpha=alpha,
-        smallest_alpha=smallest,
-        smallest_tokens_per_iteration=fewest,
-        robust=None if interval is None else interval[0] > 1,
-    )
-
-
-def _gain_interval(
-    query: AdviseQuery, chosen: PricedPoint, baseline: PricedPoint, priced: Priced
-) -> tuple[float, float] | None:
-    """The gain over the best baseline where the draft is slower or faster by the point's error.
-
-    The batch follows: a bound on the time per token holds at both ends. No verification is faster than a baseline step.
-    None where the calibration states no error.
-    """
-    s, context = chosen.candidate.scenario, float(query.context)
-    error = log_error(s, np.asarray(float(chosen.batch)), np.asarray(context), np.array([chosen.gamma]))
-    if error is None:
-        return None
-    factor = interval_of(1.0, float(error[..., 0])).high
-    column = int(np.flatnonzero((priced.drafted == chosen.gamma) & (priced.levels == chosen.levels))[0])
-    least_s = np.asarray(s.target_pass_s(query.batches, context)) / chosen.gained
-    usual_s, gains = priced.tpot_s[:, column], []
-    for tpot_s in (usual_s * factor, np.maximum(usual_s / factor, np.minimum(least_s, usual_s))):
-        changed = replace(
-            priced,
-            tpot_s=np.where(priced.fits[:, [column]], tpot_s[:, None], np.inf),
-            allowed=(priced.fits[:, [column]] & (tpot_s[:, None] <= (query.max_tpot_s or np.inf))),
-        )
-        point = best(changed, query)
-        gains.append(_gain(point, baseline, query) if point is not None else _gain(chosen, baseline, query) / factor)
-    return gains[0], gains[1]
-
-
-def _infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
-    if not baseline:
-        return "no tensor-parallel degree asked for is possible here"
-    fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
-    if not fitting:
-        context, fraction = float(query.context), float(query.memory_fraction)
-        room = [memory_of(x.candidate.scenario, 1.0, context, 0.0, fraction) for x in baseline]
-        least, most = int(query.batches[0]), max(int(r.ar_max_batch) for r in room)
-        if most >= 1:
-            return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
-        weights = min(float(x.candidate.scenario.target_shard.stored_weight_bytes) for x in baseline) / 1e9
-        have = float(room[0].available_bytes) / 1e9
-        needs = f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
-        return f"{needs}{_would_fit(query, float(room[0].available_bytes))}"
-    bound, least_ms = float(query.max_tpot_ms or 0.0), min(fitting) * 1e3
-    return f"the bound of {bound:g} ms per token is below the least reachable, {least_ms:.2f} ms"
-
-
-def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
-    """The least change of each kind, degree, weights or device, with which one sequence would fit."""
-
-    def fits_with(**changes: Any) -> bool:
-        asked = {"batch": 1, "tp": max(query.degrees), "draft": "self", "draft_kv": "full", "draft_tp": None} | changes
-        try:
-            scenario = resolve(query.query(**asked), UNUSED)
-        except InputError:
-            return False
-        return bool(memory_of(scenario, 1.0, float(query.context), 0.0, float(query.memory_fraction)).fits)
-
-    degrees = [tp for tp in (2, 4, 8, 16) if tp > max(query.degrees) and fits_with(tp=tp)]
-    formats = [name for name in ("fp8", "int4-g128") if fits_with(weights=name)]
-    sizes = {name: gpu.memory_bytes for name in files.bundled_names("gpus") if (gpu := load_gpu(name)).memory}
-    enough = available_bytes / float(query.memory_fraction)
-    larger = sorted((size, name) for name, size in sizes.items() if size > enough)
-    device = next((f"on {name}" for _, name in larger if fits_with(hardware=name)), None)
-    ways = [*(f"with --tp {tp}" for tp in degrees[:1]), *(f"with --weights {f}" for f in formats[:1])]
-    ways += [device] if device else []
-    return f"; it would fit {', '.join(ways[:-1])}{' or ' * (len(ways) > 1)}{ways[-1]}" if ways else ""

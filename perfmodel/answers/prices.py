@@ -137,6 +137,11 @@ class PricedPoint:
     tpot_s: float
     value: float
 
+    def times(self, other: "PricedPoint", query: AdviseQuery) -> float:
+        """How many times better than another point."""
+        larger, smaller = (self, other) if query.objective == "throughput" else (other, self)
+        return larger.value / smaller.value
+
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
     """The best point of one candidate, the smallest batch and draft on a tie; None where none is allowed."""

@@ -16,7 +16,7 @@ from perfmodel.serving.load import Lengths, Limits, Load
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 
 TABLE = "table"
-DEFAULT_STD = 0.07
+DEFAULT_STD = 0.05
 """Standard deviation of acceptance between requests: the middle of what docs/accuracy.md finds in chat and code."""
 
 

@@ -20,6 +20,8 @@ from perfmodel.speculation.uncertainty import log_error, step_log_error
 SHARE_WANTED = 0.9
 """Of requests within the SLO, for a number of replicas to be enough."""
 MOST_REPLICAS = 4096
+SHORT = 60
+"""Iterations of an answer below which the closed form and the replay may be more than 3 % apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def rows_of(question: TrafficQuery, scenario: Scenario, gamma: Any, steps: StepT
                 replicas=replicas[i],
                 tpot_interval=None if low is None else (float(low[i]), float(high[i])),
                 tokens_per_iteration=steps.tokens_per_iteration,
-                warnings=_warnings(question, served, i, replicas[i]),
+                warnings=_warnings(question, steps, served, i, replicas[i]),
             )
         )
     return rows
@@ -183,13 +185,17 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: Served, rate: fl
     return int(tried[first])
 
 
-def _warnings(question: TrafficQuery, served: Served, at: int, replicas: int | None) -> tuple[str, ...]:
+def _warnings(
+    question: TrafficQuery, steps: StepTimes, served: Served, at: int, replicas: int | None
+) -> tuple[str, ...]:
     told = []
     if served.saturated[at]:
         number = "" if replicas is None else f": {replicas} replicas"
         told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
     elif question.opens and served.requests_per_s[at] > 0.9 * served.saturation_rate:
         told.append("above 90 % of saturation: believe the replay (--replay) rather than this mean")
+    elif question.lengths.decoded / steps.tokens_per_iteration < SHORT:
+        told.append(f"answers of fewer than {SHORT} iterations: believe the replay (--replay) rather than this mean")
     if served.metastable[at]:
         told.append("two running batches are possible at this rate: a burst may leave the server in the slower one")
     if question.limits_s and replicas is None and question.opens:

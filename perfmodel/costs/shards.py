@@ -205,6 +205,7 @@ def shard(
     head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
     gemms, routed = tuple(linears(model, n, precision)), experts(model, n, precision, popularity)
     attentions = _attentions(model, n, precision)
+    embedding = precision.weights.of("embedding").bytes_per_value
     return Shard(
         model=model,
         tensor_parallel=n,
@@ -219,7 +220,7 @@ def shard(
         stored_weight_bytes=sum(op.weight_bytes for op in gemms)
         + (routed.num_experts * routed.expert_weight_bytes if routed else 0.0)
         + head.weight_bytes
-        + (0.0 if model.tie_word_embeddings else model.embedding_params * act / n)
+        + (0.0 if model.tie_word_embeddings else model.embedding_params * embedding / n)
         + model.norm_params * act,
         kv_page=kv_page,
         graph_sizes=graph_sizes,

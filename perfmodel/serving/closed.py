@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array
 from perfmodel.serving.chain import capacity, occupancy, prompts_per_pass
-from perfmodel.serving.latency import FULL, as_passes_end, at_any_time, backlog, first_token, per_token, whole_passes
+from perfmodel.serving.latency import (
+    FULL,
+    as_passes_end,
+    at_any_time,
+    backlog,
+    first_token,
+    missed_s,
+    per_token,
+    whole_passes,
+)
 from perfmodel.serving.load import Lengths, Limits, Load
 from perfmodel.serving.moments import Moments, mixed, sometimes
 from perfmodel.serving.steps import StepTimes
@@ -142,7 +151,9 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
         others, per_pass = (clients - 1.0) * share, prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share)
         alone, ends = (1.0 - share) ** (clients - 1.0), others / decoding
         queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
-        waited = (1.0 - alone) * (1.0 + steps.passes_ahead)
+        decode, prompt = steps.decode_at(1.0 + others), steps.prompt_at(1.0 + others)
+        pass_s, missed = decode + ends * prompt, missed_s(steps, decode, prompt, ends)
+        waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
         over = share * (decoding + waited + queued + whole_passes(1.0 / per_pass, lengths.input_cv)) > decoding
         high, low = np.where(over, share, high), np.where(over, low, share)
     return (low + high) / 2.0

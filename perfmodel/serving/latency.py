@@ -64,7 +64,7 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) 
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]
     pass_s = np.where(batch > 0, decode + ends * prompt, 0.0)
-    wait = Moments(pass_s, np.where(batch > 0, ends * prompt**2, 0.0))
+    wait = Moments(missed_s(steps, decode, prompt, ends), np.where(batch > 0, ends * prompt**2, 0.0))
     beside = np.clip(per_pass - 1.0, 0.0, 1.0)
     more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
     return Meeting(
@@ -87,6 +87,16 @@ def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, p
         steps.own_s + 0.5 * prompt,
     )
     return mixed(seen, m.wait + ahead + m.others + own_passes)
+
+
+def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Array:
+    """Seconds beyond its own until a pass takes a request of a closed loop, which always misses the first.
+
+    Where its own time is longer than that pass, the request comes at any time of a later one.
+    """
+    pass_s = decode + ends * prompt
+    met = (pass_s**2 + ends * prompt**2) / (2.0 * np.maximum(pass_s, 1e-12))
+    return np.where(decode > 0, np.where(steps.own_s < decode, pass_s - steps.own_s, met), 0.0)
 
 
 def backlog(ends: Array, per_pass: Array) -> Array:

@@ -24,7 +24,8 @@ DRAWN_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Requests in the order of arrival: seconds, prompt and output tokens. In a closed loop `at_s` is not read."""
+    """Requests in the order of arrival: seconds, prompt and output tokens. In a closed loop `at_s` is
+    read of every client's first request."""
 
     at_s: Array
     input_tokens: NDArray[np.int64]
@@ -91,7 +92,8 @@ def replay(
 ) -> Replayed:
     """Serve all requests; clients: so many send one each at the start, and the next when theirs is answered.
 
-    lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens.
+    lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens. clients' first
+    requests come when `requests` says.
     """
     return _Server(steps, lengths, limits, requests, clients, spread, seed).run()
 
@@ -149,10 +151,13 @@ class _Server:
         decoded = np.maximum(requests.output_tokens - 1, 0)
         self.passes = iterations(steps, decoded, spread, seed).tolist()
         self.growth = [tokens / max(n, 1) for tokens, n in zip(decoded.tolist(), self.passes, strict=True)]
-        self.sent = (requests.at_s + steps.own_s).tolist() if clients is None else [0.0] * count
+        self.following = count if clients is None else min(clients, count)  # those before it come when they say
+        self.sent = requests.at_s.tolist()
+        # (when the server has it, request, pass before which it is not taken); sorted, so a heap
+        self.coming = [(sent + steps.own_s, request, 0) for request, sent in enumerate(self.sent[: self.following])]
         self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
         self.first, self.ended = [0.0] * count, [0.0] * count
-        self.time, self.number, self.next = 0.0, 0, 0
+        self.time, self.number = 0.0, 0
         self.waiting: deque[tuple[int, int]] = deque()  # (request, pass from which on it may be taken)
         self.reading: deque[int] = deque()
         self.left = dict[int, int]()  # prompt tokens to read
@@ -165,24 +170,21 @@ class _Server:
     def run(self) -> Replayed:
         """All requests, to the last token."""
         count = len(self.prompts)
-        for _ in range(min(self.clients or 0, count)):
-            self._send(0.0)
         while self.done < count:
             self._arrive()
             if not (self.running or self.reading or self.waiting):
-                self.time = self.sent[self.next]
+                self.time = self.coming[0][0]
                 continue
             read = self._read()
             self._pass(read, 1 if read else self._quiet())
             self._finish()
-        sent = np.array(self.sent) - self.steps.own_s if self.clients is None else np.array(self.sent)
+        sent = np.array(self.sent)
         first, ended = np.array(self.first), np.array(self.ended)
-        own = 0.0 if self.clients is None else self.steps.own_s
         outputs = self.wanted
         return Replayed(
-            ttft_s=first - sent + own,
+            ttft_s=first - sent,
             tpot_s=(ended - first) / np.maximum(outputs - 1, 1),
-            e2e_s=ended - sent + own,
+            e2e_s=ended - sent,
             output_tokens=outputs,
             running=self.decoding_s / self.time,
             duration_s=self.time,
@@ -191,17 +193,16 @@ class _Server:
 
     def _send(self, when: float) -> None:
         """A client of a closed loop sends the next request; a pass that has begun does not take it any more."""
-        if self.next < len(self.sent):
-            self.sent[self.next] = when
-            late = (1 + self.late[self.next]) if self.running else 0
-            self.waiting.append((self.next, self.number + late))
-            self.next += 1
+        if self.following < len(self.sent):
+            self.sent[self.following] = when
+            heappush(self.coming, (when + self.steps.own_s, self.following, self.number + (self.running > 0)))
+            self.following += 1
 
     def _arrive(self) -> None:
-        """Requests of an open loop that came while the last pass ran."""
-        while self.clients is None and self.next < len(self.sent) and self.sent[self.next] <= self.time:
-            self.waiting.append((self.next, self.number + (self.late[self.next] if self.running else 0)))
-            self.next += 1
+        """Requests that came while the last pass ran."""
+        while self.coming and self.coming[0][0] <= self.time:
+            _, request, least = heappop(self.coming)
+            self.waiting.append((request, max(self.number, least) + (self.late[request] if self.running else 0)))
 
     def _read(self) -> list[tuple[int, int]]:
         """(request, tokens) of the prompts that the coming pass reads."""
@@ -232,8 +233,8 @@ class _Server:
         """Passes until something else than decoding happens."""
         step = self.decode_s[min(self.running, self.last)]
         passes = self.ends[0][0] - self.number
-        if self.clients is None and self.next < len(self.sent):
-            passes = min(passes, int((self.sent[self.next] - self.time) / step) + 1)
+        if self.coming:
+            passes = min(passes, int((self.coming[0][0] - self.time) / step) + 1)
         if self.waiting and self.waiting[0][1] > self.number:
             passes = min(passes, self.waiting[0][1] - self.number)
         if self.grows > 0:

@@ -75,7 +75,7 @@ def step_times(scenario: Scenario, lengths: Lengths, limits: Limits, gammas: Seq
     own = request_costs(scenario)
     prompts = prompt_s(scenario, n * (drafted + 1.0), lengths, drafted) * own.prompt_factor
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
-    free = room.available_bytes - room.weight_bytes - room.draft_weight_bytes
+    free = room.available_bytes - own.reserved_bytes - room.weight_bytes - room.draft_weight_bytes
     sequences = np.broadcast_to(free / (room.kv_bytes + room.draft_kv_bytes), drafted.shape)
     times = []
     for at, gamma in enumerate(gammas):
@@ -105,6 +105,7 @@ class RequestCosts:
     prompt_factor: float = 1.0
     passes_ahead: float = 0.0
     passes_ahead_drafting: float = 0.0
+    reserved_bytes: float = 0.0
 
 
 def request_costs(scenario: Scenario) -> RequestCosts:
@@ -116,7 +117,12 @@ def request_costs(scenario: Scenario) -> RequestCosts:
     own_model = isinstance(scenario.draft, ModelDraft)
     ahead = e.passes_ahead_model_draft if own_model else e.passes_ahead
     return RequestCosts(
-        e.request_s.value, e.prompt_token_s.value, e.prompt_factor.value, e.passes_ahead.value, ahead.value
+        e.request_s.value,
+        e.prompt_token_s.value,
+        e.prompt_factor.value,
+        e.passes_ahead.value,
+        ahead.value,
+        e.reserved_bytes.value,
     )
 
 

@@ -25,7 +25,7 @@ COLUMNS = (
     "target", "draft", "head", "task", "thinking", "temperature", "engine", "drafted", "tokens_per_iteration",
     "positions", "spread", "figures", "source",
 )  # fmt: skip
-_TUNED = re.compile(r"-(instruct|thinking|it|chat|hf|base|bf16|fp8|nvfp4|mxfp4)(?=-|$)")
+_TUNED = re.compile(r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp)(?=-|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,9 @@ def find_published(target: str, draft: str, task: str | None = None, head: str |
 
     task: None is `DEFAULT_TASK`, and the spread between tasks then counts in full; else that between data sets.
     """
+    targets = [row.target for row in library() if row.draft == draft]
+    if target not in targets:  # a release of another month, as DeepSeek-R1-0528, is in the library by its name
+        target = re.sub(r"-\d{4}$", "", target)
     known = [row for row in library() if (row.target, row.draft) == (target, draft) and head in (None, row.head)]
     if not known:
         return None

@@ -32,12 +32,16 @@ class Format:
     @property
     def weight_only(self) -> "Format":
         """The same bytes, computed with in bf16."""
-        return self if self.input_bytes is None else Format(f"{self.name}-wo", self.bytes_per_value, "bf16")
+        if self.input_bytes is None:
+            return self
+        name = re.sub("-a[48]$", "", self.name)
+        return Format(name if name != self.name else f"{name}-wo", self.bytes_per_value, "bf16")
 
 
 # Scales: fp8-block one fp32 per 128 x 128 weights and per 128 inputs (DeepSeek-V3, arXiv 2412.19437, 3.3.2); mx* one
-# e8m0 byte per 32 (OCP Microscaling Formats 1.0); nvfp4 one fp8 per 16 (NVIDIA, "Introducing NVFP4", 2025). What there
-# is once per row or tensor is left out.
+# e8m0 byte per 32 (OCP Microscaling Formats 1.0); nvfp4 one fp8 per 16 (NVIDIA, "Introducing NVFP4", 2025); nf4 one
+# fp32 per 64, or (-dq) a byte, and an fp32 per 256 of these (QLoRA, arXiv 2305.14314). What there is once per row or
+# tensor is left out.
 WEIGHT_FORMATS = {
     f.name: f
     for f in (
@@ -51,7 +55,10 @@ WEIGHT_FORMATS = {
         Format("nvfp4", 0.5 + 1 / 16, "fp4", 0.5 + 1 / 16),
         Format("mxfp4", 0.5 + 1 / 32, "bf16"),
         Format("mxfp4-a8", 0.5 + 1 / 32, "fp8", 1.0 + 1 / 32),
+        Format("mxfp4-a4", 0.5 + 1 / 32, "fp4", 0.5 + 1 / 32),
         Format("int4", 0.5, "bf16"),
+        Format("nf4", 0.5 + 4 / 64, "bf16"),
+        Format("nf4-dq", 0.5 + 1 / 64 + 4 / (64 * 256), "bf16"),
     )
 }
 KV_FORMATS = {
@@ -66,8 +73,8 @@ KV_FORMATS = {
         Format("int4", 0.5, "bf16"),
     )
 }
-_GROUP_BYTES = {"int4-g": 4.0, "awq-g": 2.5, "int4-g-sym": 2.0}
-"""Per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast), of 4 bits (AWQ, GPTQ), or none."""
+_GROUP_BYTES = {"int": 4.0, "awq": 2.5, "int-sym": 2.0}
+"""Per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ), or none."""
 _SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
 _SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128")
 
@@ -82,12 +89,13 @@ PARTS = {
     "latent": ("absorb_k", "absorb_v"),
     "index_k": ("index_k",),
     "lm_head": ("lm_head",),
+    "embedding": ("embedding",),
     "mtp": ("mtp",),
 }
 """Part of a model -> its GEMMs, as `perfmodel ops` names them."""
-KEPT = ("router", "latent", "index_k", "lm_head")
-"""Parts that stay at 16 bits unless they are named: checkpoints leave out router and LM head, and vLLM holds the
-up-projections of a latent and the keys of an indexer in bf16 whatever they were stored in
+KEPT = ("router", "latent", "index_k", "lm_head", "embedding")
+"""Parts that stay at 16 bits unless they are named: checkpoints leave out router, LM head and embedding, and vLLM
+holds the up-projections of a latent and the keys of an indexer in bf16 whatever they were stored in
 (model_executor/layers/attention/mla_attention.py, models/deepseek_v2.py)."""
 _PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensors}
 
@@ -100,10 +108,13 @@ def _format(name: str, flag: str) -> Format:
         size = sum(form.bytes_per_value * layers for form, layers in mixed) / sum(layers for _, layers in mixed)
         return Format(name, size, most.compute, most.input_bytes)
     key = _SHORT.get(name, name)
-    if group := re.fullmatch(r"(int4-g|awq-g)([1-9]\d{0,3})(-sym)?", key):
-        scale_bytes = _GROUP_BYTES.get(group[1] + (group[3] or ""))
+    if key.endswith("-a8") and key not in WEIGHT_FORMATS:
+        stored = _format(key.removesuffix("-a8"), flag).weight_only
+        return Format(key, stored.bytes_per_value, "fp8", 1.0)
+    if group := re.fullmatch(r"(?:(int)([2-8])|(awq))-g([1-9]\d{0,3})(-sym)?", key):
+        scale_bytes = _GROUP_BYTES.get((group[1] or group[3]) + (group[5] or ""))
         if scale_bytes is not None:
-            return Format(key, 0.5 + scale_bytes / int(group[2]), "bf16")
+            return Format(key, int(group[2] or 4) / 8 + scale_bytes / int(group[4]), "bf16")
     quantised = WEIGHT_FORMATS.get(key.removesuffix("-wo"))
     if quantised and key.endswith("-wo") and quantised.input_bytes is not None:
         return quantised.weight_only
@@ -148,7 +159,7 @@ class Weights:
         return tuple(dict.fromkeys([self.base.compute, *(form.compute for _, form in self.own)]))
 
     def within(self, peaks: Collection[str]) -> "Weights":
-        """The same bytes on a device with these peaks: weight-only where it has none for the format."""
+        """The same bytes as a device with these peaks runs them: weight-only where it has none for the format."""
         own = tuple((tensor, _on(form, peaks)) for tensor, form in self.own)
         return Weights(_on(self.base, peaks), own)
 
@@ -161,6 +172,8 @@ def _on(form: Format, peaks: Collection[str]) -> Format:
     if "+" in form.name:
         shares = ((_on(_format(name, ""), peaks).name, layers) for name, layers in _shares(form.name))
         return _format("+".join(f"{name}*{layers}" for name, layers in shares), "")
+    if form.name == "mxfp4" and "fp4" in peaks:  # engines run gpt-oss's experts on 8-bit activations on Blackwell
+        return WEIGHT_FORMATS["mxfp4-a8"]
     return form if form.compute in peaks else form.weight_only
 
 
@@ -169,7 +182,8 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
 
     ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` quantise activations too and
     run at that peak; with ``-wo`` they are weight-only and compute in bf16, as ``mxfp4``, ``int4``, ``int4-gN`` (a
-    16-bit scale and zero per N weights), ``int4-gN-sym`` (a scale) and ``awq-gN`` (scale and 4-bit zero) do. Parts of
+    16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a scale), ``awq-gN`` (scale and 4-bit
+    zero), ``nf4`` and ``nf4-dq`` (bitsandbytes) do; any of these with ``-a8`` runs on 8-bit activations. Parts of
     `KEPT` stay at 16 bits unless they are named. ``A*3+B*75`` is A in 3 layers and B in 75.
     Raises InputError for an unknown name.
     """

@@ -89,13 +89,16 @@ class Indexer(Shape):
 
 
 class LinearAttention(Shape):
-    """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next) or Mamba-2 (Nemotron-H).
+    """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next), Mamba-2 (Nemotron-H),
+    Kimi's delta attention (a decay for each channel of a key, from a projection of low rank) or a short convolution
+    alone (LFM2: gated inputs and outputs, nothing but the inputs of the convolution is kept).
 
     The state holds num_value_heads x key_head_dim x value_head_dim values a layer, and `conv_kernel - 1` inputs of the
-    convolution. Mamba-2's names for these are heads, state size and head size; its groups are `num_key_heads`.
+    convolution. full_rank_gate: Kimi's gate is one projection, not two. gated_norm: there is a norm before the output
+    (Mamba-2). Mamba-2's names for these are heads, state size and head size; its groups are `num_key_heads`.
     """
 
-    kind: Literal["gated_delta", "mamba2"]
+    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv"]
     layers: Annotated[Layers, Field(ge=1)]
     num_key_heads: Size
     num_value_heads: Size
@@ -103,6 +106,8 @@ class LinearAttention(Shape):
     value_head_dim: Size
     conv_kernel: Size = 4
     state_dtype: Literal["fp32", "bf16"] = "fp32"
+    full_rank_gate: StrictBool = True
+    gated_norm: StrictBool = True
 
     @property
     def inner(self) -> int:
@@ -112,23 +117,42 @@ class LinearAttention(Shape):
     @property
     def convolved(self) -> int:
         """Channels of the convolution: values, and two of the width of the keys."""
+        if self.kind == "conv":
+            return self.inner
         return self.inner + 2 * self.num_key_heads * self.key_head_dim
 
     @property
     def projected(self) -> int:
-        """Columns of the input projections: what is convolved, the gate, and one or two numbers a head."""
+        """Columns of the input projections: what is convolved, the gate, and one or two numbers a head.
+
+        Kimi's: queries, keys and values, two of low rank (the gate's and the decay's), and one number a head.
+        """
+        if self.kind == "conv":
+            return 3 * self.inner
+        if self.kind == "kimi_delta":
+            gate = self.inner if self.full_rank_gate else self.value_head_dim
+            return self.convolved + gate + self.key_head_dim + self.num_value_heads
         return self.convolved + self.inner + self.num_value_heads * (2 if self.kind == "gated_delta" else 1)
 
     @property
     def small_params(self) -> int:
         """Convolution, decay, time step and norm of one layer."""
+        if self.kind == "conv":
+            return self.convolved * self.conv_kernel
+        if self.kind == "kimi_delta":
+            up = self.key_head_dim + (0 if self.full_rank_gate else self.value_head_dim)
+            heads = self.num_value_heads + self.inner + self.value_head_dim
+            return self.convolved * self.conv_kernel + up * self.inner + heads
         if self.kind == "gated_delta":
             return self.convolved * self.conv_kernel + 2 * self.num_value_heads + self.value_head_dim
-        return self.convolved * (self.conv_kernel + 1) + 3 * self.num_value_heads + self.inner
+        norm = self.inner if self.gated_norm else 0
+        return self.convolved * (self.conv_kernel + 1) + 3 * self.num_value_heads + norm
 
     @property
     def state_values(self) -> int:
         """Values of the state of one sequence and layer."""
+        if self.kind == "conv":
+            return 0
         return self.num_value_heads * self.key_head_dim * self.value_head_dim
 
     @property
@@ -138,7 +162,7 @@ class LinearAttention(Shape):
         Delta rule (arXiv 2412.06464): read at the key, outer product, read at the query; Mamba-2 (2405.21060): the
         last two.
         """
-        return 6 if self.kind == "gated_delta" else 4
+        return 4 if self.kind == "mamba2" else 6
 
     def params(self, hidden: int) -> int:
         """All of one layer but its norm before."""

@@ -24,6 +24,7 @@ class EngineRequests(Frozen):
 
     prompt_factor: time of a prompt in a pass over what the roofline says. passes_ahead: passes that are handed to the
     device before the one that takes a new request; the last: with a draft that is a model of its own.
+    reserved_bytes: of a device's memory, for activations and graphs, that neither weights nor caches may take.
     """
 
     request_s: RequestConstant
@@ -31,6 +32,7 @@ class EngineRequests(Frozen):
     prompt_factor: RequestConstant
     passes_ahead: RequestConstant
     passes_ahead_model_draft: RequestConstant
+    reserved_bytes: RequestConstant
 
 
 class TrafficError(Frozen):

@@ -27,9 +27,9 @@ class ModelSpec(Shape):
     `num_sliding_layers` of the attention layers attend to the last `sliding_window` tokens only, with heads of their
     own where `sliding_heads` says so. attention_layers and mlp_layers: None where every layer has an attention (or a
     recurrent part) and an MLP; a layer of Nemotron-H has one of them. attention_gate: the query projection also makes a
-    gate for the output. weights, kv_dtype: what the checkpoint comes in, as `--weights` and
-    `--kv-dtype` say it. num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None:
-    not said.
+    gate for the output. wide_qk_norm: the norms of queries and keys span all heads (OLMo-2). weights, kv_dtype: what
+    the checkpoint comes in, as `--weights` and `--kv-dtype` say it. num_nextn_predict_layers: multi-token prediction
+    layers, counted in none of the sums; None: not said.
     """
 
     name: str

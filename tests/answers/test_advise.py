@@ -118,12 +118,6 @@ def test_no_alpha_is_named_where_a_known_draft_is_compared() -> None:
     assert "Pays from" not in no_room.reason
 
 
-def test_the_choice_comes_with_whatif_s_warnings() -> None:
-    a = advise(request(rate={"llama-68m": "0.7"}, context=4096))
-    assert a.chosen.draft == "llama-68m"
-    assert any("llama-68m has 32000 vocabulary entries" in note for note in a.warnings)
-
-
 def test_a_draft_on_more_devices_than_its_target_is_skipped() -> None:
     a = advise(request(tp=(1,), draft_tp=(1, 4)))
     assert any("at most the target's tp 1, given 4" in s.reason for s in a.skipped)
@@ -167,6 +161,9 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert a.chosen.runs_in == "vLLM >= 0.9"
     assert a.not_run == every.chosen
     assert a.not_run.runs_in == "no engine yet (open RFC vllm#47351)"
+    only = advise(asked, rate={}, draft="self", model="llama-3.1-8b", context=32768)
+    assert (only.verdict, only.not_run.draft) == ("do_not_speculate", "self")
+    assert "the engine runs none of the drafts whose acceptance is known" in only.reason
     research = advise(asked, engine="magicdec")
     assert (research.chosen.draft, research.chosen.runs_in) == ("self", None)
 
@@ -256,28 +253,6 @@ def test_trees_are_searched_where_their_acceptance_was_measured() -> None:
         assert 0.998 < chosen.speedup / float(found.speedup) <= 1 + 1e-12
 
 
-def test_trees_larger_than_64_nodes_and_deeper_than_8_levels_are_found() -> None:
-    """A cheap draft that is often right: 15 % beyond what 64 nodes on 8 levels reach."""
-    rates = (0.8, 0.1, 0.03, 0.02, 0.01)
-    flags = {"model": "llama-2-7b", "hardware": "a100-pcie-80gb", "calibration": "ideal"}
-    asked = request(**flags, rate={"llama-68m": "tree:" + "/".join(map(str, rates))}, batch=(1,), context=2048)
-    chosen = advise(asked).chosen
-    assert chosen.gamma + 1 > 64
-    assert chosen.tree_levels > 8
-    s = resolve(Query(**flags, batch=1, context=1, draft="llama-68m", alpha=0.0))
-    small, best = (choose(s, TreeAcceptance.of(rates), 1.0, 2048.0, *ends) for ends in ((64, 8), (512, 24)))
-    assert chosen.speedup > 1.1 * float(small.speedup)
-    assert chosen.speedup > 0.998 * float(best.speedup)
-
-
-def test_a_chosen_tree_is_explained_like_a_chain() -> None:
-    both = advise(request(rate={"llama-3.2-1b": "tree:0.63/0.11/0.06", "eagle": "0.2"}))
-    assert both.chosen.tree_levels > 1
-    assert both.robustness.alpha is None
-    assert "draft steps" in both.reason
-    assert 1 < both.robustness.smallest_tokens_per_iteration < both.chosen.tokens_per_iteration
-
-
 def test_a_draft_that_makes_no_trees_is_skipped() -> None:
     a = advise(request(rate={"ngram": "tree:0.5/0.1", "eagle": "0.6"}))
     assert [s.draft for s in a.skipped] == ["ngram"]
@@ -365,18 +340,13 @@ def test_more_room_never_makes_any_bundled_pair_worse(
     ("given", "words"),
     [
         ({"objective": "speed"}, "one of throughput, latency, cost"),
-        ({"objective": "cost"}, "needs price"),
-        ({"max_tpot_ms": 0.0}, "above 0"),
         ({"batch": ()}, "one value or more"),
         ({"max_gamma": 0}, "from 1 to 256"),
         ({"context": 0}, "a positive whole number"),
-        ({"memory_fraction": 2.0}, "at most 1"),
         ({"rate": {"self@quest": "0.8"}}, "needs budget"),
-        ({"rate": {"eagle": "often"}}, "a rate 0.8"),
         ({"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in \\[0, 1\\]"),
         ({"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
         ({"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
-        ({"model": "nothing"}, "no model named"),
         ({"hardware": "x86-xeon-8480"}, "no "),
     ],
 )

@@ -89,15 +89,6 @@ def test_any_surface_gets_a_table_that_beats_constants_and_earns_its_borders(row
             assert cost(other) >= cost(chosen) - 1e-12
 
 
-def test_unless_told_every_doubling_of_the_batch_counts_alike() -> None:
-    s = scenario()
-    shares = [np.log(1 + 1 / b) for b in range(1, 64)]
-    assert sum(shares[:1]) == pytest.approx(sum(shares[1:3])) == pytest.approx(sum(shares[31:63]))
-    default, given = length_table(s, (4096.0,), 63, 4), length_table(s, (4096.0,), 63, 4, shares)
-    assert default.speedup == pytest.approx(given.speedup, rel=1e-12)
-    assert default.by_constant == pytest.approx(given.by_constant, rel=1e-12)
-
-
 def test_hysteresis_takes_borders_away() -> None:
     s = scenario()
     counts = [len(length_table(s, (4096.0,), 256, 10, hysteresis=h).ranges) for h in (0.0, 0.002, 0.02, 1.0)]
@@ -196,13 +187,6 @@ def by_batch(config: VLLMConfig, most: int) -> dict[int, int]:
     return {b: tokens for low, high, tokens in rows for b in range(low, high + 1)}
 
 
-def test_medusa_heads_have_no_line() -> None:
-    _, out = handed({"draft": "medusa"}, "some/heads")
-    assert (out.vllm, out.sglang) == (None, None)
-    assert any("medusa drafts from 0.9 to 0.32 only" in note for note in out.notes)
-    assert any("SGLang has no flag for a medusa draft" in note for note in out.notes)
-
-
 def test_a_file_is_no_name_that_an_engine_serves(tmp_path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text((files.data_directory("models") / "qwen3-8b.yaml").read_text().replace("hf_id", "#"), "utf-8")
@@ -219,12 +203,6 @@ def test_no_method_is_invented_for_a_sparse_draft() -> None:
         out = export(table, s.draft, ServedTarget("x"))
         assert (out.vllm, out.vllm_line, out.sglang) == (None, None, None)
         assert any("open RFC" in note for note in out.notes)
-
-
-def test_a_head_without_a_path_is_asked_for() -> None:
-    _, out = handed({"draft": "eagle"})
-    assert out.vllm is None
-    assert any("--draft-path" in note for note in out.notes)
 
 
 def test_the_line_serves_what_was_modelled() -> None:
@@ -255,13 +233,6 @@ def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
     out = export(table, small.draft, ServedTarget("x", vocab_size=128_256))
     assert (out.vllm, out.sglang) == (None, None)
     assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
-
-
-def test_nothing_gained_nothing_served() -> None:
-    table, out = handed({"draft": "eagle", "alpha": 0.01}, "some/head")
-    assert table.max_tokens == 0
-    assert table.speedup == pytest.approx(1.0)
-    assert (out.vllm, out.sglang) == (None, None)
 
 
 @settings(max_examples=40, deadline=None)

@@ -66,14 +66,14 @@ def test_an_slo_that_nothing_meets_is_null_with_its_reason():
 
 def test_unknown_acceptance_tells_the_baseline_and_what_would_break_even():
     ask = ASK | {"model": "llama-3.3-70b", "weights": "fp8", "output_len": 300, "draft": "llama-3.2-1b"}
-    answer = pm.traffic(**ask, request_rate="0.5,1", gamma="1,3")
+    answer = pm.traffic(**ask, request_rate="0.1,0.2", gamma="1,3")
     assert answer.verdict == "unknown_acceptance"
     assert {row.gamma for row in answer.rows} == {0}
     for limits in answer.drafts:
         at = [pm.traffic(**ask, request_rate=r, gamma=limits.gamma, alpha=a).rows for r, a in
-              zip((0.5, 1), limits.break_even_alpha, strict=True)]  # fmt: skip
+              zip((0.1, 0.2), limits.break_even_alpha, strict=True)]  # fmt: skip
         for baseline, drafted in at:
-            assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=1e-3)
+            assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=5e-3)
 
 
 def test_auto_is_the_fastest_of_all_lengths():

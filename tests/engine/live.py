@@ -36,7 +36,7 @@ BASE = "ideal"
 WANTED = {"tpot": 0.10, "speedup": 0.08}
 """Largest mean error on points held out, on a quiet machine."""
 QUIET_LOAD = 0.5
-"""Load average of the minute before, above which the machine is called busy and the errors are only shown."""
+"""ServerLoad average of the minute before, above which the machine is called busy and the errors are only shown."""
 
 
 def collect(engine: Path, folder: Path) -> None:

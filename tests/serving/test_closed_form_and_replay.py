@@ -36,7 +36,7 @@ drawn_servers = st.builds(
 drawn_lengths = st.builds(
     Lengths,
     input_mean=st.floats(200, 7000),
-    output_mean=st.floats(100, 600),
+    output_mean=st.floats(200, 600),
     input_std=st.floats(0, 100),
     output_std=st.floats(0, 40),
 )

@@ -44,10 +44,13 @@ def test_a_checkpoint_is_found_by_its_own_name_and_not_by_its_shape() -> None:
     assert find_published("llama-3.1-70b", "eagle3") is None
 
 
-def test_thirty_popular_names_have_a_head_with_figures() -> None:
-    names = [*files.bundled_names("models"), "llama-3.3-70b", "kimi-k2.6", "glm-4.7", "qwen3-coder-30b-a3b"]
-    known = {row.target for row in library()}
-    assert sum(short_name(name) in known for name in names) >= 30
+def test_forty_checkpoints_have_a_head_with_figures() -> None:
+    models = map(load_model, files.bundled_names("models"))
+    ids = {name for model in models for name in (model.hf_id, *model.aliases) if name and "/" in name}
+    drafts = ("eagle3", "mtp", "dflash", "dspark", "ngram")
+    answered = [name for name in ids if any(find_published(short_name(name), draft) for draft in drafts)]
+    assert len(answered) >= 40
+    assert find_published(short_name("deepseek-ai/DeepSeek-R1-0528"), "mtp") == find_published("deepseek-r1", "mtp")
 
 
 def test_the_task_is_the_asked_one_else_mixed_text_else_all_of_one_head() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import SUPPORTED, from_config
+from perfmodel.specs.huggingface.families import FAMILIES, WRAPPERS
 from perfmodel.specs.model import load_model
-from tests.specs.configs import GEMMA3, LLAMA, LLAMA3_ROPE, PUBLISHED, TABLE, Config, shape, table
+from tests.specs.configs import GEMMA3, LLAMA, LLAMA3_ROPE, PUBLISHED, TABLE, Config, shape, sizes, table
 
 
 @pytest.mark.parametrize("family", PUBLISHED)
@@ -45,11 +46,82 @@ def test_no_key_of_the_table_is_idle(name: str) -> None:
             assert cut != whole, key
 
 
+LLAMA_BLOCK = 2 * 8192 * 8192 + 2 * 8192 * 1024
+BY_HAND: dict[str, tuple[Config, int]] = {
+    # Nemotron-NAS, two blocks: attention in groups of 8 with an MLP of 28672, and an MLP of 5632 alone
+    "nemotron-nas": (
+        {
+            **sizes(2, 8192, 64, 8, 1, 1000, 4096),
+            "num_key_value_heads": None,
+            "block_configs": [
+                {"attention": {"n_heads_in_group": 8, "no_op": False}, "ffn": {"ffn_mult": 5.25}},
+                {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": 1.0}},
+            ],
+        },
+        LLAMA_BLOCK + 3 * 8192 * (28672 + 5632) + 5 * 8192 + 2 * 1000 * 8192,
+    ),
+    # Ling: one dense layer of 40, one of 4 experts and a shared one of 24
+    "bailing_moe": (
+        {**sizes(2, 64, 8, 4, 40, 100, 512), "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+         "num_shared_experts": 1, "first_k_dense_replace": 1, "use_qk_norm": True},
+        2 * (2 * 64 * 64 + 2 * 64 * 32 + 2 * 8) + 3 * 64 * 40 + 5 * 3 * 64 * 24 + 64 * 4 + 4 + 5 * 64 + 2 * 100 * 64,
+    ),
+    # Step-3.5: full layers of 8 heads and sliding ones of 12, over 4
+    "step3p5": (
+        {**sizes(2, 64, 8, 4, 40, 100, 512), "head_dim": 8, "attention_other_setting": {"num_attention_heads": 12},
+         "layer_types": ["full_attention", "sliding_attention", "full_attention"], "sliding_window": 16,
+         "moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 24, "share_expert_dim": 24,
+         "moe_layers_enum": "1"},
+        64 * 8 * (2 * 8 + 2 * 4) + 64 * 8 * (2 * 12 + 2 * 4) + 2 * 16 + 3 * 64 * 40 + 5 * 3 * 64 * 24 + 64 * 4 + 4
+        + 5 * 64 + 2 * 100 * 64,
+    ),
+    # Llama-3.2-Vision: of three layers one attends to images
+    "mllama_text_model": (
+        {**sizes(3, 64, 8, 4, 40, 100, 512), "cross_attention_layers": [1]},
+        2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 40) + 5 * 64 + 2 * 100 * 64,
+    ),
+}  # fmt: skip
+"""Families that transformers does not build alone: a small file, and its parameters counted by hand."""
+
+
+@pytest.mark.parametrize("family", BY_HAND)
+def test_a_small_file_by_hand(family: str) -> None:
+    config, count = BY_HAND[family]
+    assert from_config({"model_type": family, **config}, "c.json").total_params == count
+
+
+@pytest.mark.parametrize(
+    ("base", "keys"),
+    [
+        ("gemma3_text", {"rope_local_base_freq": 1e4}),  # gemma-3-1b-it
+        ("gemma3_text", {"sliding_window_pattern": 6, "_sliding_window_pattern": 6}),
+        ("gemma2", {"sliding_window_size": 4096}),  # gemma-2-9b
+        ("llama", {"for_llm_compressor": False, "moe_router_dtype": None}),
+        ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 1, "mscale_all_dim": 0.0, "truncate": False}}),
+    ],
+)
+def test_keys_of_real_files_that_move_no_byte(base: str, keys: Config) -> None:
+    name, config = PUBLISHED[base]
+    assert shape(from_config(config | keys, "c.json")) == shape(load_model(name))
+
+
+def test_a_file_whose_outer_type_is_not_known_is_read_by_its_language_model() -> None:
+    """And where the outer type is the text's own (mlc), or both say whether the tables are tied."""
+    text = PUBLISHED["mistral3"][1]["text_config"] | {"model_type": "mistral"}
+    for outer in ("new_vl", "mistral"):
+        assert from_config({"model_type": outer, "text_config": text}, "c.json").total_params == 23_572_403_200
+    both = {"model_type": "mistral3", "tie_word_embeddings": True, "text_config": text | {"tie_word_embeddings": False}}
+    assert not from_config(both, "c.json").tie_word_embeddings
+
+
 def test_every_supported_family_is_tested() -> None:
     inner = {c["config"].get("text_config", {}).get("model_type") for c in TABLE.values()}
     outer = {c["config"]["model_type"] for c in TABLE.values()}
     built = {tiny["model_type"] for tiny in table("tiny_configs")}
-    assert {*PUBLISHED, *inner, *outer, *built} - {None} == set(SUPPORTED)
+    tested = {*PUBLISHED, *inner, *outer, *built, *BY_HAND} - {None}
+    alike = {name for name in FAMILIES if any(FAMILIES[name] is FAMILIES[t] for t in tested & FAMILIES.keys())}
+    wrapped = {name for name, text in WRAPPERS.items() if text in tested | alike}
+    assert tested | alike | wrapped == set(SUPPORTED)
 
 
 def test_a_file_with_vision_beside_the_language_model() -> None:

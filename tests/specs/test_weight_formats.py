@@ -18,7 +18,7 @@ from perfmodel.specs.model import load_model, precision_of
 FULL = parse_kv("full")
 
 
-def part(model: str, weights: str | None = None, peaks: tuple[str, ...] = ("bf16", "fp8", "int8", "fp4")) -> Shard:
+def part(model: str, weights: str | None = None, peaks: tuple[str, ...] = ("bf16", "fp8", "int8")) -> Shard:
     spec = load_model(model)
     return shard(spec, 1, precision_of(spec, peaks, weights))
 
@@ -47,6 +47,10 @@ def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str,
         ("awq", 4 + (16 + 4) / 128),
         ("awq-g64", 4 + 20 / 64),
         ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4),
+        ("int8-g64", 8 + 32 / 64),
+        ("nf4", 4 + 32 / 64),  # one fp32 a block of 64
+        ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256)),
+        ("int4-g128-sym-a8", 4 + 16 / 128),
     ],
 )
 def test_bits_of_a_weight(name: str, bits: float) -> None:
@@ -62,6 +66,8 @@ def test_bits_of_a_weight(name: str, bits: float) -> None:
         ("nvfp4", "fp4", 0.5625),
         ("mxfp4-a8", "fp8", 1 + 1 / 32),
         ("mxfp4", "bf16", None),
+        ("mxfp4-a4", "fp4", 0.5 + 1 / 32),
+        ("int4-g128-sym-a8", "fp8", 1.0),
         ("awq", "bf16", None),
         ("fp8-wo", "bf16", None),
         ("fp8-block-wo", "bf16", None),
@@ -151,6 +157,7 @@ def test_a_device_without_the_peak_runs_weight_only() -> None:
     own = weight_format("nvfp4,attention=fp8,o=nvfp4*2+bf16*1")
     assert own.within(("bf16", "fp8")).name == "nvfp4-wo,attention=fp8,o=nvfp4-wo*2+bf16*1"
     assert own.within(("bf16", "fp8", "fp4")) == own
+    assert weight_format("bf16,experts=mxfp4").within(("bf16", "fp8", "fp4")).name == "bf16,experts=mxfp4-a8"
     asked = Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, gamma=1)
     assert resolve(asked).precision.weights.name == "fp8-block-wo"
     with pytest.raises(InputError, match="--weights: a100-sxm-80gb has no published fp8 peak"):
@@ -258,6 +265,32 @@ def own(config: dict[str, Any], quantisation: dict[str, Any]) -> tuple[str, str]
             **{f"model.layers.{i}.mlp.{p}_proj": {"quant_algo": "W4A16_NVFP4"} for i in range(4)
                for p in ("gate", "up", "down")}, "lm_head": {"quant_algo": "W4A16_NVFP4"}}),
          "fp8,mlp=nvfp4-wo,lm_head=nvfp4-wo"),  # Qwen3.6-27B-NVFP4
+        (DENSE, {"quant_method": "gptq", "bits": 4, "group_size": -1}, "int4"),
+        (DENSE, {"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": True},
+         "int4-g128-sym,lm_head=int4-g128-sym"),
+        (DENSE, {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["model.layers.0.self_attn.q_proj"]},
+         "fp8,qkv=bf16*1+fp8*3"),  # Llama-3.1-405B-FP8
+        (DENSE, modelopt("W4A8_AWQ"), "int4-g128-sym-a8"),
+        (DENSE, compressed({"num_bits": 4, "type": "int", "strategy": "channel"}), "int4"),
+        (DENSE, compressed({"num_bits": 4, "type": "int", "group_size": 128}, {"num_bits": 8, "type": "float"}),
+         "int4-g128-sym-a8"),
+        (MOE, {"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {"group_0": {
+            "targets": [r"re:.*mlp\.experts.*"], "weights": W4}}}, "bf16,experts=int4-g32-sym"),
+        (DENSE, {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True, "extra_config": {
+            f"model.layers.{i}.mlp.down_proj": {"bits": 16} for i in range(4)}}, "int4-g128-sym,down=bf16"),
+        (DENSE, {"quant_method": "bitsandbytes", "load_in_4bit": True}, "nf4"),
+        (DENSE, {"quant_method": "bitsandbytes", "_load_in_4bit": True, "bnb_4bit_use_double_quant": True}, "nf4-dq"),
+        (DENSE, {"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
+        (DENSE, {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig",
+                                                                       "_data": {"group_size": 64}}}}, "int4-g64"),
+        (DENSE, {"quant_method": "torchao", "quant_type": "int8_dynamic_activation_int8_weight"}, "int8"),
+        (DENSE, {"quant_method": "quark", "exclude": ["lm_head"], "global_quant_config": {
+            "weight": {"dtype": "fp4", "group_size": 32}, "input_tensors": {"dtype": "fp4"}},
+            "layer_quant_config": {"*self_attn*": {"weight": {"dtype": "fp8_e4m3"},
+                                                   "input_tensors": {"dtype": "fp8_e4m3"}}}},
+         "mxfp4-a4,attention=fp8"),  # amd/*-MXFP4
+        (DENSE, {"bits": 4, "group_size": 64, "model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 64}},
+         "int4-g64,down=int8-g64*1+int4-g64*3,lm_head=int4-g64,embedding=int4-g64"),  # mlx-community
         (DENSE, {}, "bf16"),
     ],
 )  # fmt: skip
@@ -272,6 +305,19 @@ def test_scales_of_the_cache_make_it_fp8() -> None:
     assert own(DENSE, compressed(W4) | {"kv_cache_scheme": None})[1] == "bf16"
 
 
+def test_an_mlx_file_by_hand(tmp_path: Path) -> None:
+    """Qwen3-8B: 8,190,735,360 parameters, all matrices at 4 bits with 32 bits per 64, the two tables among them."""
+    model = load_model("qwen3-8b")
+    norms = model.norm_params + 36 * 2 * 128
+    weights = "int4-g64,lm_head=int4-g64,embedding=int4-g64"
+    stored = part("qwen3-8b", weights).stored_weight_bytes
+    assert stored == pytest.approx((model.total_params - norms) * 4.5 / 8 + 2 * norms, rel=2e-5)
+    assert stored / 1e9 == pytest.approx(4.61, abs=0.01)
+    assert own(DENSE, {})[0] == "bf16"
+    (tmp_path / "config.json").write_text(json.dumps(DENSE | {"quantization": {"group_size": 64, "bits": 4}}))
+    assert load_model(str(tmp_path)).weights == weights
+
+
 def test_the_file_beside_the_config_has_the_last_word() -> None:
     beside = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
     spec = from_config({**DENSE, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
@@ -282,15 +328,17 @@ def test_the_file_beside_the_config_has_the_last_word() -> None:
 @pytest.mark.parametrize(
     ("quantisation", "words"),
     [
-        ({"quant_method": "bitsandbytes"}, "quantization_config.quant_method: must be one of awq, compressed-tensors"),
+        ({"quant_method": "hqq"}, "quantization_config.quant_method: must be one of auto-round, awq, bitsandbytes"),
+        ({"quant_method": "torchao", "quant_type": "int3_weight_only"}, "quant_type: must be one of int4weightonly"),
+        ({"quant_method": "quark"}, "global_quant_config: must be a mapping"),
+        ({"bits": 4, "group_size": 64, "mode": "k-quants"}, "mode: must be affine, mxfp4"),
         ({"bits": 4}, "quantization_config.quant_method: .*missing"),
         ({"quant_method": "fp8", "weight_block_size": [64, 64]}, r"weight_block_size: must be \[128, 128\] or null"),
         ({"quant_method": "awq", "bits": 3, "group_size": 128}, "bits: must be 4, given 3"),
-        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, "group_size"),
         (compressed({"num_bits": 3, "type": "int"}), "config_groups.group_0.weights.num_bits: must be 8"),
         ({"quant_method": "compressed-tensors"}, "config_groups: must be a mapping of groups, and it is missing"),
         (compressed(W4, None, ["re:(*"]), "ignore: must be a list of module names or regular expressions"),
-        (modelopt("W4A8_NVFP4"), "quant_algo: must be one of FP8"),
+        (modelopt("W3A8"), "quant_algo: must be one of FP8"),
         (modelopt("MIXED_PRECISION"), "quantized_layers: must be a mapping of modules"),
         ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, "modules_to_not_convert: must be a list"),
         ([], "quantization_config: must be a mapping"),

@@ -15,8 +15,11 @@ BOS, EOS, UNKNOWN = 0, 1, 2
 CHAT = "{{ bos_token }}{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} {% endfor %}you :"
 
 
-def write_folder(path: Path, model: Model) -> Path:
-    """The folder of a model of 61 tokens; words are tokens 3 and on, texts begin with `BOS`."""
+def write_folder(path: Path, model: Model, shards: int = 1) -> Path:
+    """The folder of a model of 61 tokens; words are tokens 3 and on, texts begin with `BOS`.
+
+    shards: files that the weights are in, named by an index where there are several.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -30,7 +33,14 @@ def write_folder(path: Path, model: Model) -> Path:
     shape = configuration(model.spec) | {"bos_token_id": BOS, "eos_token_id": UNKNOWN}
     (path / "config.json").write_text(json.dumps(shape))
     (path / "generation_config.json").write_text(json.dumps({"bos_token_id": BOS, "eos_token_id": [EOS]}))
-    save_file({name: tensor.clone() for name, tensor in save_tensors(model).items()}, path / "model.safetensors")
+    tensors = {name: tensor.clone() for name, tensor in save_tensors(model).items()}
+    if shards == 1:
+        save_file(tensors, path / "model.safetensors")
+        return path
+    place = {name: f"model-{n % shards + 1:05}-of-{shards:05}.safetensors" for n, name in enumerate(tensors)}
+    for file in sorted(set(place.values())):
+        save_file({name: tensors[name] for name in tensors if place[name] == file}, path / file)
+    (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": place}))
     return path
 
 

@@ -1,16 +1,18 @@
 """What makes ``perfmodel validate check`` fail: errors above a limit or above a baseline's, predictions that moved."""
 
 import json
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from perfmodel.errors import InputError, one_line
 from perfmodel.specs import files
+from perfmodel.specs.calibration import Calibration
 from perfmodel.validate.accuracy.folder import Figure, quantity_of
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.records.code_version import version
@@ -40,13 +42,19 @@ class PartErrors(_CheckFile):
 
 
 class Baseline(_CheckFile):
-    """What was found before: errors by part, and every prediction by figure."""
+    """What was found before: errors and rows by part, every prediction by figure.
+
+    calibrations: those of serving engines, by what was served: records that come later are predicted with them, since
+    a calibration that is fitted anew to a slower engine would hide that it is slower.
+    """
 
     schema_version: Literal[1]
     kind: Literal["check"]
     perfmodel_version: str
     parts: dict[str, PartErrors]
     predicted: dict[str, Above]
+    rows: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    calibrations: dict[str, Calibration] = Field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
         """The parts of some quantities."""
@@ -112,6 +120,10 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
         elif not seen[name].mape <= old.mape + TOLERANCE:
             by = 100 * (seen[name].mape - old.mape)
             yield f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by {by:.1f} points"
+    for part in now:
+        lost = sorted(set(before.rows.get(part.name, ())) - {figure.row for figure in part.figures})
+        if lost:
+            yield f"lost: {part.name}: {len(lost)} points of the baseline are no longer measured, such as {lost[0]}"
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
@@ -134,16 +146,26 @@ def read_baseline(path: Path) -> Baseline:
     return files.parse(Baseline, files.read_mapping(path), str(path))
 
 
-def baseline_text(now: list[CheckedPart]) -> str:
-    """The file of a baseline that is as things are now."""
+def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration] | None = None) -> str:
+    """The file of a baseline that is as things are now. calibrations: see `Baseline`."""
     names = PartErrors.model_fields
     errors = {p.name: {k: round(v, 6) for k, v in asdict(p.errors).items() if k in names} for p in now}
     predicted = {f.name: significant(f.predicted, 6) for p in now for f in p.figures}
-    made = {
+    pinned = {name: c.model_dump(mode="json", exclude_defaults=True) for name, c in (calibrations or {}).items()}
+    content = {
         "schema_version": 1,
         "kind": "check",
         "perfmodel_version": version(),
         "parts": dict(sorted(errors.items())),
         "predicted": dict(sorted(predicted.items())),
+        "rows": {p.name: sorted({figure.row for figure in p.figures}) for p in now},
+        "calibrations": _finite(dict(sorted(pinned.items()))),
     }
-    return json.dumps(made, indent=1, allow_nan=False) + "\n"
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """A tree in which infinity, which JSON does not have, is the word that reads back as it."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return "inf" if value == math.inf else value

@@ -1,7 +1,7 @@
 """The records of any folder, each figure beside its prediction: own decoder's and serving engines' alike."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,12 +60,15 @@ def quantity_of(part: str) -> str:
     return part.rpartition("/")[2]
 
 
-def figures(folder: Path, calibration: str | None = None) -> list[Figure]:
+def figures(
+    folder: Path, calibration: str | None = None, pinned: Mapping[str, Calibration] | None = None
+) -> list[Figure]:
     """Every figure of every record below a folder that is not withdrawn. Raises InputError where there is none.
 
-    calibration: for all of them, by name or path; else what a record's run made or was given, else the device's own.
+    calibration: for all of them, by name or path; else, of an engine's, the one in `pinned` (`served_by`), or what a
+    record's run made or was given, else the device's own.
     """
-    found = [figure for path, kind in _records(folder) for figure in _of(path, kind, calibration)]
+    found = [figure for path, kind in _records(folder) for figure in _of(path, kind, calibration, pinned or {})]
     if not found:
         raise InputError(one_line(f"--results: {folder} must hold records of measurements, and it holds none"))
     return found
@@ -85,8 +88,19 @@ def _kind(path: Path) -> str | None:
     return kind[1] if kind else None
 
 
-def _of(path: Path, kind: str, calibration: str | None) -> list[Figure]:
-    return _engine(path, calibration) if kind == "engine" else _own(path, calibration)
+def engine_calibrations(folder: Path) -> dict[str, Calibration]:
+    """What was served (`served_by`) -> the calibration that the engine's record is predicted with."""
+    records = [(path, read_engine_record(path)) for path, kind in _records(folder) if kind == "engine"]
+    return {served_by(record): _made_from(path, record) for path, record in records}
+
+
+def served_by(record: EngineRecord) -> str:
+    """Machine, engine and model of a record: later runs of the same come under the same name."""
+    return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
+
+
+def _of(path: Path, kind: str, calibration: str | None, pinned: Mapping[str, Calibration]) -> list[Figure]:
+    return _engine(path, calibration, pinned) if kind == "engine" else _own(path, calibration)
 
 
 def _own(path: Path, calibration: str | None) -> list[Figure]:
@@ -100,18 +114,18 @@ def _own(path: Path, calibration: str | None) -> list[Figure]:
     ]
 
 
-def _engine(path: Path, calibration: str | None) -> list[Figure]:
+def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibration]) -> list[Figure]:
     record = read_engine_record(path)
     sources = [path.parent / source for source in record.sources]
     if sources and all(source.is_file() and _kind(source) == "engine" for source in sources):
         return []  # their rows once more
-    subject, name = record.subject, f"{record.machine}/{path.stem}"
-    used = load_calibration(calibration) if calibration else _made_from(path, record)
+    name, part = f"{record.machine}/{path.stem}", served_by(record)
+    used = load_calibration(calibration) if calibration else pinned.get(part) or _made_from(path, record)
     points = [point for point in record.points if point.status == "ok"]
     if not points:
         return []
     rows = _rows([point.timing(str(path)) for point in points], path, record, used)
-    seconds, part = rows.predict(used), f"{record.machine}/{subject.engine}/{Path(subject.model).stem}"
+    seconds = rows.predict(used)
     fitted = bool({path.name, *record.sources} & {*used.fitted_on})
 
     def figure(quantity: str, row: str, measured: float, predicted: float) -> Figure:

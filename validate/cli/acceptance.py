@@ -56,6 +56,8 @@ def acceptance(question: AcceptanceQuestion, out: Out = None) -> int:
     if out is not None:
         destination(out, flag="--out")
     table = _measured(question, out) if question.convert is None else _imported(question, question.convert, out)
+    if table is None:  # rank 0 of several has it
+        return 0
     if out is None:
         typer.echo(as_text(table), nl=False)
     for line in summary(table):
@@ -76,13 +78,13 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
     return table
 
 
-def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile:
+def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
     from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.sampling import Sampling
     from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
     from perfmodel.validate.lm import bundled_checkpoint
 
-    pair = Pair(q.checkpoint or bundled_checkpoint(), draft=q.draft, device=q.device, dtype=q.dtype)
+    pair = Pair(q.checkpoint or bundled_checkpoint(), draft=q.draft, device=q.device, dtype=q.dtype, tp=q.tp)
     pair.set_threads(q.threads)
     texts = _texts(pair, q.prompt or (), q.prompts, q.chat)
     given = q.prompts.name if q.prompts else "--prompt"
@@ -90,7 +92,7 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile:
     sampling = Sampling(q.temperature, q.top_p, q.top_k)
     setting = AcceptanceSetting(
         pair, q.draft_kv or (), q.context, q.gamma or DEFAULT_GAMMA, q.new_tokens, sampling, q.documents,
-        q.batch, texts, name, q.chat, q.seed)  # fmt: skip
+        q.batch, texts, name, q.chat, q.seed, q.graphs)  # fmt: skip
     return measure(setting, lambda rows: write(out, as_text(rows), "--out") if out else None)
 
 

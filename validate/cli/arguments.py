@@ -68,6 +68,8 @@ class Decoding(Question):
     chat: Annotated[bool, Argument("Texts are a user's messages, for the chat template.")] = False
     top_p: Annotated[float, Argument("Sample from the fewest tokens of this probability.", "P")] = 1.0
     top_k: Annotated[int, Argument("Sample from the most likely tokens; 0 for all.", "N", read=whole)] = 0
+    tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
+    graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.")] = False
     device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE")] = "auto"
     dtype: Annotated[str, Argument("auto (bf16 on CUDA, else fp32), fp32, bf16 or fp64.", "TYPE")] = "auto"
     threads: Threads = None

@@ -54,7 +54,7 @@ def check(
 ) -> None:
     """Predictions beside the records of a folder; exit status 1 where errors are too large or have grown."""
     from perfmodel.validate.accuracy import check as module
-    from perfmodel.validate.accuracy.folder import figures, quantity_of
+    from perfmodel.validate.accuracy.folder import engine_calibrations, figures, quantity_of
 
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
@@ -65,7 +65,7 @@ def check(
     if not folder.is_dir():
         raise refuse("--results", None, "a folder with records", str(folder))
     before = None if write or baseline is None else module.read_baseline(baseline)
-    found = figures(folder, calibration)
+    found = figures(folder, calibration, before.calibrations if before else None)
     known = dict.fromkeys(quantity_of(f.part) for f in found)
     for name in figure:
         if name not in known:
@@ -76,7 +76,9 @@ def check(
         before = before.of(wanted)
     faults = module.faults(now, limit, before)
     if write and baseline is not None:
-        write_file(baseline, module.baseline_text(now), "--baseline")
+        write_file(
+            baseline, module.baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline"
+        )
     if json:
         print_json(_as_dict(now, faults))
     else:

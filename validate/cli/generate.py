@@ -2,23 +2,27 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfmodel.answers.arguments import TOKENS, Argument
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
+from perfmodel.validate.cli.acceptance import as_text
 from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.cli.predicted import predicted
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
+from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Model
     from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.request import Request
+    from perfmodel.validate.harness.side_by_side import Run
 
 DEFAULT_CONTEXT = 4096
 
@@ -54,9 +58,7 @@ class GenerateQuestion(Decoding):
     hardware: Annotated[str | None, Argument("Device to predict for; no prediction without.", "NAME|PATH")] = None
     attention: Annotated[str, Argument("auto, math, sdpa or triton.", "KERNEL")] = "auto"
     pointwise: Annotated[str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL")] = "auto"
-    tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
     draft_tp: Annotated[int | None, Argument("Ranks a separate draft is split over.", "N", default="--tp")] = None
-    graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.")] = False
 
     def check(self) -> None:
         """See `Question.check`."""
@@ -89,8 +91,13 @@ class GenerateQuestion(Decoding):
         )
 
 
+ObservedOut = Annotated[
+    Path | None, Argument("Acceptance of each cache, for `whatif --acceptance` and `advise`.", "FILE", "--output")
+]
+
+
 @takes(GenerateQuestion)
-def generate(question: GenerateQuestion) -> None:
+def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
     """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and measured."""
     import torch
 
@@ -103,6 +110,10 @@ def generate(question: GenerateQuestion) -> None:
     from perfmodel.validate.harness.side_by_side import compare
 
     q = question
+    if out is not None:
+        if q.alpha is not None or q.tree is not None or q.middle_kv is not None:
+            raise InputError("--out: holds the observed acceptance of chains: without --alpha, --tree and --middle-kv")
+        destination(out, flag="--out")
     pair = Pair(
         q.checkpoint or q.model or bundled_checkpoint(), q.weights, q.draft, q.draft_weights, q.device, q.dtype, q.tp,
         q.draft_tp)  # fmt: skip
@@ -140,6 +151,34 @@ def generate(question: GenerateQuestion) -> None:
             typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.precision()}")
             generated.table(plain, runs, [predicted(pair, run, q.hardware) for run in runs])
             generated.details(runs, trees)
+            if out is not None:
+                write(out, as_text(observed(target, second, pair, texts, runs)), "--out")
+
+
+def observed(
+    target: "Model", draft: "Model | None", pair: "Pair", texts: list[list[int]], runs: "list[Run]"
+) -> AcceptanceFile:
+    """What the runs say of acceptance, as `validate acceptance` has it: one row for each method and budget.
+
+    A budget above the context reads everything, and drafts of their own prefill are a method's published form: both
+    are left out. The context is that of the middle of the generation.
+    """
+    from perfmodel.kv import parse_kv
+    from perfmodel.validate.harness.acceptance import code, entry, table
+
+    request = runs[0].request
+    context = sum(map(len, texts)) / len(texts) + request.new_tokens / 2
+    entries: dict[tuple[str, int | None], dict[str, Any]] = {}
+    for run in runs:
+        method = parse_kv(run.request.draft_kv)
+        if not method.needs_own_prefill and (method.budget is None or method.budget < context):
+            row = entry(target, draft, pair.kind, method, context, run.generation.histograms)
+            entries.setdefault((method.name, method.budget), row)
+    return table(
+        f"perfmodel validate generate, {code()}, {request.sampling}, {len(texts)} prompts, {request.new_tokens} new "
+        f"tokens, gamma {request.gamma}, {pair.precision()}",
+        list(entries.values()),
+    )
 
 
 def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:

@@ -8,6 +8,7 @@ import torch
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.attention import FoldedAttention
 from perfmodel.validate.decoder.pointwise import Pointwise
+from perfmodel.validate.decoder.selection import Selection
 
 NAMES = ("auto", "math", "sdpa", "triton")
 
@@ -42,6 +43,17 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype) -> Pointwise:
     return Fused()
 
 
+def selection(attention: FoldedAttention) -> Selection:
+    """Attention over what queries choose, by the same implementation."""
+    if attention.name != "triton":
+        return Selection(attention)
+    from perfmodel.validate.decoder.triton_attention import SplitKV
+    from perfmodel.validate.decoder.triton_selection import FusedSelection
+
+    assert isinstance(attention, SplitKV)
+    return FusedSelection(attention)
+
+
 def runs_triton(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether Triton's kernels can be run: on CUDA, elsewhere by its interpreter where that was asked for."""
     runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
@@ -51,4 +63,4 @@ def runs_triton(device: torch.device, dtype: torch.dtype) -> bool:
 def _fastest(device: torch.device, dtype: torch.dtype) -> str:
     if dtype == torch.float64:
         return "math"
-    return "triton" if device.type == "cuda" and runs_triton(device, dtype) else "sdpa"
+    return "triton" if device.type == "cuda" and runs_triton(device, dtype) and dtype.itemsize == 2 else "sdpa"

@@ -7,9 +7,6 @@ from torch import Tensor, nn
 from perfmodel.specs.model import MoE
 from perfmodel.validate.decoder.pointwise import Pointwise
 
-_grouped_mm = getattr(F, "grouped_mm", None)
-"""Torch 2.10 and later; `torch._grouped_mm` before, for bf16 alone."""
-
 
 class RoutedExperts(nn.Module):
     """Gated MLPs [num_experts, ...] and their router; a tensor-parallel rank holds a part of each expert."""
@@ -28,17 +25,6 @@ class RoutedExperts(nn.Module):
         if self.normalized:
             weights = weights / weights.sum(-1, keepdim=True)
         experts, order = experts.flatten().sort(stable=True)
-        inner = pointwise.silu_mul(grouped(rows[order // self.chosen], self.gate_up, experts))
-        out = grouped(inner, self.down, experts)[order.argsort()].unflatten(0, (-1, self.chosen))
+        inner = pointwise.silu_mul(pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts))
+        out = pointwise.by_expert(inner, self.down, experts)[order.argsort()].unflatten(0, (-1, self.chosen))
         return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
-
-
-def grouped(rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
-    """rows [r, k] times weights [num_experts, m, k], each by the matrix of its expert: experts [r], rising; [r, m]."""
-    product = _grouped_mm
-    if product is None and rows.dtype == torch.bfloat16:
-        product = torch._grouped_mm
-    if product is None or rows.dtype == torch.float64:  # a matrix for each row: for tests, which are in fp64
-        return torch.bmm(weights[experts], rows[..., None])[..., 0]
-    ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
-    return product(rows, weights.transpose(1, 2), offs=ends.to(torch.int32))

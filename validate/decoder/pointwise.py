@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.validate.decoder.cache import Slots
+from perfmodel.validate.decoder.cache import Slots, read_tokens, write_tokens
 
+_grouped_mm = getattr(F, "grouped_mm", None)
+"""Torch 2.10 and later; `torch._grouped_mm` before, for bf16 alone."""
 Turns = tuple[Tensor, Tensor]
 """Cosine and sine of a pass's positions, each [batch, 1, n, rotary_dim / 2]."""
 
@@ -80,6 +82,23 @@ class Pointwise:
         if out is not None:
             k, v = out[0].copy_(k), out[1].copy_(v)
         return q, k, v
+
+    def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
+        """Copy tokens at places [batch, n] of a cache [layers, batch, kv_heads, slots, d] into slots [batch, n] of
+        another.
+        """
+        batch = torch.arange(len(places), device=places.device)[:, None]
+        write_tokens(into, batch, slots, read_tokens(source, batch, places))
+
+    def by_expert(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
+        """rows [r, k] times weights [num_experts, m, k], each by its expert's matrix: [r, m]. experts [r] rise."""
+        product = _grouped_mm
+        if product is None and rows.dtype == torch.bfloat16:
+            product = torch._grouped_mm
+        if product is None or rows.dtype == torch.float64:  # a matrix for each row: for tests, which are in fp64
+            return torch.bmm(weights[experts], rows[..., None])[..., 0]
+        ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
+        return product(rows, weights.transpose(1, 2), offs=ends.to(torch.int32))
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -15,7 +15,11 @@ from torch import Tensor
 from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold
 
 MAX_ROWS = 128
-"""Group x new tokens up to which the kernel is used; beyond it (prefill) reading the cache is not what takes time."""
+"""Group x new tokens up to which the kernel is used, of heads of 128; beyond it (prefill) reading the cache is not what
+takes time. Half as many of heads of 256: more do not fit into a multiprocessor.
+"""
+MAX_NEW_TILE = 32
+"""New tokens of a tile: as many as cached ones would take shared memory that the cache's own tiles need."""
 MERGED = 16
 """Stretches that `_combine` loads at a time."""
 
@@ -47,13 +51,16 @@ def _accumulate(q, k, v, seen, scale, top, total, out):  # type: ignore[no-untyp
 
 @triton.jit
 def _split(  # type: ignore[no-untyped-def]
-    q_at, k_at, v_at, new_k_at, new_v_at, lengths_at, first_at, sees_at, out_at, lse_at,
+    q_at, k_at, v_at, new_k_at, new_v_at, lengths_at, first_at, sees_at, index_at, out_at, lse_at,
     k_b, k_h, k_s, v_b, v_h, v_s, new_k_b, new_k_h, new_k_s, new_v_b, new_v_h, new_v_s, sees_b,
-    scale, splits, new,
+    scale, splits, new, chosen,
     HEADS: tl.constexpr, QUERIES: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr,
-    TILE: tl.constexpr, NEW_TILE: tl.constexpr, WINDOW: tl.constexpr, STATED: tl.constexpr,
+    TILE: tl.constexpr, NEW_TILE: tl.constexpr, WINDOW: tl.constexpr, STATED: tl.constexpr, PAGE: tl.constexpr,
 ):  # fmt: skip
-    """Program (sequence x KV head, stretch): partial output [PAD, D] and its log-sum-exp [PAD]."""
+    """Program (sequence x KV head, stretch): partial output [PAD, D] and its log-sum-exp [PAD].
+
+    PAGE: tokens are those of the `chosen` pages of so many tokens that the index names, one after another; 0 for all.
+    """
     pair, stretch = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b, h = pair // HEADS, pair % HEADS
     rows, d = tl.arange(0, PAD), tl.arange(0, D)
@@ -73,8 +80,12 @@ def _split(  # type: ignore[no-untyped-def]
         for start in range(begin + stretch * width, stop, TILE):
             t = start + tl.arange(0, TILE)
             valid = t < stop
-            k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=valid[:, None], other=0.0)
-            v = tl.load(v_at + b * v_b + h * v_h + t[:, None] * v_s + d, mask=valid[:, None], other=0.0)
+            at = t.to(tl.int64)
+            if PAGE:
+                page = tl.load(index_at + pair * chosen + t // PAGE, mask=valid, other=0)
+                at = page.to(tl.int64) * PAGE + t % PAGE
+            k = tl.load(k_at + b * k_b + h * k_h + at[:, None] * k_s + d, mask=valid[:, None], other=0.0)
+            v = tl.load(v_at + b * v_b + h * v_h + at[:, None] * v_s + d, mask=valid[:, None], other=0.0)
             seen = valid[None, :] & (rows[:, None] < PAD)
             if WINDOW:
                 seen = seen & (t[None, :] >= first[:, None])
@@ -137,29 +148,45 @@ class SplitKV(FoldedAttention):
         self.tuning = tuning or Tuning()
         self.splits: int | None = None
 
+    def takes(self, q: Tensor, new_k: Tensor) -> bool:
+        """Whether the kernel is for queries [batch, heads, n, d]: fp32 spills its registers, and is left to torch."""
+        count, d = q.shape[1] // new_k.shape[1] * q.shape[2], q.shape[3]
+        fits = count * max(1, d // 128) <= MAX_ROWS and d >= 16 and not d & (d - 1)
+        return fits and (q.element_size() == 2 or q.device.type == "cpu")
+
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
         """See `FoldedAttention`."""
+        if not self.takes(q, new_k):
+            return super().__call__(q, k, v, span, new_k, new_v, sees)
+        return self.by_index(q, k, v, None, 0, span, new_k, new_v, sees)
+
+    def by_index(
+        self, q: Tensor, k: Tensor, v: Tensor, index: Tensor | None, page: int, span: Span,
+        new_k: Tensor, new_v: Tensor, sees: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Over the pages of `page` tokens that index [batch * kv_heads, pages] names, int32, and the new tokens.
+
+        span: how many tokens there are in these pages, one after another. Without an index, in the cache.
+        """
         rows, n, d = fold(q, new_k.shape[1]).contiguous(), q.shape[2], q.shape[3]
         batch, heads, count, _ = rows.shape
-        if count > MAX_ROWS or d & (d - 1) or d < 16:
-            return super().__call__(q, k, v, span, new_k, new_v, sees)
         splits, tuning = self.splits or self._splits(batch * heads, span.bound, q.device), self.tuning
         partial = torch.empty(batch * heads, splits + 1, count, d, dtype=torch.float32, device=q.device)
         lse = torch.empty(batch * heads, splits + 1, count, dtype=torch.float32, device=q.device)
-        warps, stages = launch(count, q.element_size(), tuning)
+        tile, warps, stages = launch(count, d, tuning)
         result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
         first = span.lengths if span.first is None else span.first.contiguous()
         stated = lse if sees is None else sees.contiguous().view(torch.uint8)
         _split[(batch * heads, splits + 1)](
-            rows, k, v, new_k, new_v, span.lengths, first, stated, partial, lse,
+            rows, k, v, new_k, new_v, span.lengths, first, stated, lse if index is None else index, partial, lse,
             *k.stride()[:3], *v.stride()[:3], *new_k.stride()[:3], *new_v.stride()[:3],
             stated.stride(0) if sees is not None and len(sees) > 1 else 0,
-            1 / math.sqrt(d), splits, new_k.shape[2],
-            HEADS=heads, QUERIES=n, ROWS=count, PAD=_tile(count), D=d, TILE=tuning.block,
-            NEW_TILE=min(64, _tile(new_k.shape[2])), WINDOW=span.first is not None, STATED=sees is not None,
-            num_warps=warps, num_stages=stages, enable_fp_fusion=True,
+            1 / math.sqrt(d), splits, new_k.shape[2], 0 if index is None else index.shape[1],
+            HEADS=heads, QUERIES=n, ROWS=count, PAD=tile_of(count), D=d, TILE=tile,
+            NEW_TILE=min(MAX_NEW_TILE, tile_of(new_k.shape[2])), WINDOW=span.first is not None,
+            STATED=sees is not None, PAGE=page, num_warps=warps, num_stages=stages, enable_fp_fusion=True,
         )  # fmt: skip
         _combine[(batch * heads, count)](
             partial, lse, result, splits + 1,
@@ -174,11 +201,19 @@ class SplitKV(FoldedAttention):
         return max(1, min(filling, self.tuning.max_splits, bound // (4 * self.tuning.block)))
 
 
-def launch(rows: int, value_bytes: int, tuning: Tuning) -> tuple[int, int]:
-    """Warps and pipeline stages for so many rows: more warps where one's registers would not hold them."""
-    return tuning.warps * (2 if rows > 64 else 1), tuning.stages if value_bytes == 2 else min(2, tuning.stages)
+def launch(rows: int, d: int, tuning: Tuning) -> tuple[int, int, int]:
+    """Tile, warps and pipeline stages for so many rows of heads of d.
+
+    More warps where one's registers would not hold the rows; of heads of 256 shorter tiles, fewer of them under way.
+    """
+    wide = d > 128
+    return (
+        tuning.block // (2 if wide else 1),
+        tuning.warps * (2 if rows * max(1, d // 128) > 64 else 1),
+        min(2, tuning.stages) if wide else tuning.stages,
+    )
 
 
-def _tile(count: int) -> int:
+def tile_of(count: int) -> int:
     """The tile that `count` rows fill: a power of two, at least 16 (the least a matrix instruction takes)."""
     return max(16, triton.next_power_of_2(count))

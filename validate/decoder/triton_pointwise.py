@@ -13,6 +13,10 @@ from perfmodel.validate.decoder.pointwise import HeadLayout, Pointwise, Turns
 
 BLOCK = 1024
 """Values that one program of `_silu_mul` takes."""
+EXPERT_BLOCK = 32, 128
+"""Outputs and inputs of an expert that a program multiplies at a time."""
+MAX_EXPERT_ROWS = 512
+"""Of a decoding pass; more (prefill) are worth a grouped product, and are in no graph."""
 
 
 @triton.jit
@@ -51,8 +55,11 @@ def _rotate(  # type: ignore[no-untyped-def]
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
     NORM: tl.constexpr, CACHED: tl.constexpr,
 ):  # fmt: skip
-    """Program (token of a sequence, head): one head normed, rotated and put where it belongs."""
-    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    """Program (token of a sequence, head): one head normed, rotated and put where it belongs.
+
+    Both numbers are 64 bits wide: a head's place in a cache of a million tokens is beyond 32.
+    """
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     b, j = token // queries, token % queries
     d = tl.arange(0, BLOCK)
     inside = d < D
@@ -83,6 +90,35 @@ def _rotate(  # type: ignore[no-untyped-def]
             slot = tl.load(slots_at + token)
             cache_at = cache_k_at if is_key else cache_v_at
             tl.store(cache_at + b * cache_b + h * cache_h + slot * cache_s + d, x, mask=inside)
+
+
+@triton.jit
+def _copy_tokens(  # type: ignore[no-untyped-def]
+    from_at, into_at, places_at, slots_at, from_l, from_b, from_h, from_s, into_l, into_b, into_h, into_s, tokens,
+    BATCH: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Program (layer and sequence, token, KV head): one key or value from its place to its slot."""
+    row, j, h = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    layer, b, d = row // BATCH, row % BATCH, tl.arange(0, BLOCK)
+    place, slot = tl.load(places_at + b * tokens + j), tl.load(slots_at + b * tokens + j)
+    x = tl.load(from_at + layer * from_l + b * from_b + h * from_h + place * from_s + d, mask=d < D)
+    tl.store(into_at + layer * into_l + b * into_b + h * into_h + slot * into_s + d, x, mask=d < D)
+
+
+@triton.jit
+def _expert_rows(  # type: ignore[no-untyped-def]
+    x_at, weight_at, expert_at, out_at, K: tl.constexpr, M: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_M: tl.constexpr
+):
+    """Program (row, stretch of outputs): a row times the matrix [M, K] of its expert."""
+    row, m = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    weights = weight_at + tl.load(expert_at + row) * M * K + m[:, None].to(tl.int64) * K
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_at + row * K + k, mask=k < K, other=0.0).to(tl.float32)
+        part = tl.load(weights + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0).to(tl.float32)
+        total += tl.sum(part * x[None, :], axis=1)
+    tl.store(out_at + row * M + m, total.to(out_at.dtype.element_ty), mask=m < M)
 
 
 class Fused(Pointwise):
@@ -131,3 +167,22 @@ class Fused(Pointwise):
             NORM=layer.q_norm is not None, CACHED=slots is not None, num_warps=1,
         )  # fmt: skip
         return q, k, v
+
+    def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
+        """See `Pointwise`."""
+        layers, batch, heads, _, d = source.shape
+        _copy_tokens[(layers * batch, places.shape[1], heads)](
+            source, into, places.contiguous(), slots.contiguous(), *source.stride()[:4], *into.stride()[:4],
+            places.shape[1], BATCH=batch, HEADS=heads, D=d, BLOCK=triton.next_power_of_2(d), num_warps=1,
+        )  # fmt: skip
+
+    def by_expert(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
+        """See `Pointwise`; of few rows: before Hopper torch's grouped product copies to the host."""
+        if len(rows) > MAX_EXPERT_ROWS or (rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9):
+            return super().by_expert(rows, weights, experts)
+        (m, k), out = weights.shape[1:], rows.new_empty(len(rows), weights.shape[1])
+        _expert_rows[(len(rows), triton.cdiv(m, EXPERT_BLOCK[0]))](
+            rows.contiguous(), weights, experts, out, K=k, M=m,
+            BLOCK_M=EXPERT_BLOCK[0], BLOCK_K=EXPERT_BLOCK[1], num_warps=4,
+        )  # fmt: skip
+        return out

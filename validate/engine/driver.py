@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ServerLoad:
     """One point: `batch` answers of `tokens` tokens at once, each to `prompt` tokens."""
 
     batch: int
@@ -49,7 +49,7 @@ class Stretch:
 
 
 def measure(
-    server: Server, model: str, vocabulary: int, load: Load, gamma: int, seed: int, rounds: int = ROUNDS
+    server: Server, model: str, vocabulary: int, load: ServerLoad, gamma: int, seed: int, rounds: int = ROUNDS
 ) -> Timing:
     """Time one point. gamma: the draft length being served. Raises InputError where it cannot be timed."""
     draw = random.Random(f"{seed} {load.key}")
@@ -63,7 +63,7 @@ def measure(
     return _timing(server.url, load, gamma, stretches, counted)
 
 
-def _stretch(server: Server, model: str, vocabulary: int, load: Load, draw: random.Random) -> Stretch:
+def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random) -> Stretch:
     """One round; with more tokens where the first answer ended before the last began."""
     for times in (1, 2, 4):
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
@@ -89,10 +89,12 @@ def served_gamma(server: Server) -> int | None:
 
 def check(server: Server, model: str, vocabulary: int) -> None:
     """One short answer before anything is kept. Raises InputError with the server's fault."""
-    _answers(server, model, vocabulary, Load(1, 8, 12), random.Random())
+    _answers(server, model, vocabulary, ServerLoad(1, 8, 12), random.Random())
 
 
-def _answers(server: Server, model: str, vocabulary: int, load: Load, draw: random.Random) -> list[StreamedAnswer]:
+def _answers(
+    server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
+) -> list[StreamedAnswer]:
     """A whole batch of answers, begun at once. Raises InputError where one fails."""
     low, high = vocabulary // 16, vocabulary - vocabulary // 16
     prompts = [[draw.randrange(low, high) for _ in range(load.prompt)] for _ in range(load.batch)]
@@ -104,7 +106,7 @@ def common(answers: list[StreamedAnswer]) -> tuple[float, float]:
     return max(answer.chunks[0].at_s for answer in answers), min(answer.chunks[-1].at_s for answer in answers)
 
 
-def stretch_of(answers: list[StreamedAnswer], load: Load) -> Stretch:
+def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     """The part of a round in which all answers decode. Raises InputError where there is none."""
     start, end = common(answers)
     gaps: list[float] = []
@@ -127,7 +129,7 @@ def stretch_of(answers: list[StreamedAnswer], load: Load) -> Stretch:
     return Stretch(tuple(gaps), chunks, end - start, tokens, len(answers), grown / len(answers))
 
 
-def _timing(url: str, load: Load, gamma: int, stretches: list[Stretch], counted: Counters | None) -> Timing:
+def _timing(url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None) -> Timing:
     gaps = [gap for stretch in stretches for gap in stretch.gaps]
     tokens = sum(stretch.tokens for stretch in stretches)
     chunk_tokens = tokens / sum(s.chunks for s in stretches)

@@ -5,7 +5,7 @@ import shlex
 from dataclasses import dataclass
 
 from perfmodel.errors import unknown_name
-from perfmodel.validate.engine.driver import Load
+from perfmodel.validate.engine.driver import ServerLoad
 
 SYNTHETIC = 0.8
 """Acceptance asked of an engine that can pretend: the times of an iteration do not depend on it."""
@@ -41,12 +41,12 @@ class PlanRequest:
     pretends: bool = True
 
 
-def loads(request: PlanRequest) -> list[Load]:
+def loads(request: PlanRequest) -> list[ServerLoad]:
     """The points of one server: every batch at the shorter prompt, the ends at the longer."""
     short, *longer = request.prompts
-    points = [Load(batch, short, request.new_tokens) for batch in request.batches]
+    points = [ServerLoad(batch, short, request.new_tokens) for batch in request.batches]
     ends = dict.fromkeys((request.batches[0], request.batches[-1]))
-    return points + [Load(batch, prompt, request.new_tokens) for prompt in longer for batch in ends]
+    return points + [ServerLoad(batch, prompt, request.new_tokens) for prompt in longer for batch in ends]
 
 
 def commands(request: PlanRequest) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.client import Server
-from perfmodel.validate.engine.driver import Load, measure
+from perfmodel.validate.engine.driver import ServerLoad, measure
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, stamp
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
@@ -17,7 +17,7 @@ def run(
     served: str,
     subject: EngineSubject,
     vocabulary: int,
-    loads: list[Load],
+    loads: list[ServerLoad],
     gamma: int,
     folder: Path,
     resume: bool,
@@ -48,7 +48,7 @@ def run(
         journal.close()
 
 
-def _point(server: Server, served: str, vocabulary: int, load: Load, gamma: int, key: str) -> EnginePoint:
+def _point(server: Server, served: str, vocabulary: int, load: ServerLoad, gamma: int, key: str) -> EnginePoint:
     utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
         return EnginePoint.of(key, measure(server, served, vocabulary, load, gamma, seed=gamma), utc)

@@ -1,6 +1,6 @@
 """How often drafted tokens are accepted, observed by decoding real text: a table that `whatif --acceptance` reads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,12 @@ from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.graphs import generate
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
+from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
 from perfmodel.validate.harness.clusters import standard_error
 from perfmodel.validate.harness.progress import RowProgress
@@ -34,7 +35,7 @@ class AcceptanceSetting:
 
     texts: tokens of each document, None for the held-out text of the bundled model; name: what they are, for the
     source. count: documents for each context, at most; batch: of them decoded together. chat: documents end in a
-    question, so that their end is kept, not their beginning.
+    question, so that their end is kept, not their beginning. graphs: iterations are replayed as CUDA graphs.
     """
 
     pair: Pair
@@ -49,12 +50,15 @@ class AcceptanceSetting:
     name: str = "held-out standard-library text"
     chat: bool = False
     seed: int = 0
+    graphs: bool = False
 
 
 def measure(
     setting: AcceptanceSetting, keep: Callable[[AcceptanceFile], object] = lambda table: None
-) -> AcceptanceFile:
+) -> AcceptanceFile | None:
     """Decode every document with every method at every context; `keep` is given the table after every row.
+
+    Ranks that share the target decode together, and rank 0 alone has the table; the others return None.
 
     histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token aside.
     Raises InputError, before anything is decoded, where documents or positions do not suffice.
@@ -71,23 +75,42 @@ def measure(
     if not work:
         longest = max(setting.contexts)
         raise refuse("--draft-kv", None, f"of a budget below the context, {longest}", ", ".join(methods))
-    target, draft = setting.pair.models(RankShard())
-    head, rows = {"schema_version": 1, "source": _source(setting)}, list[dict[str, Any]]()
-    progress = RowProgress(len(work), 0)
-    for context, spelled, method in work:
-        progress.show(f"{spelled} at {context}")
-        rows.append({
-            "target": target.spec.name,
-            "draft": draft.spec.name if draft else setting.pair.kind.partition(":")[0],
-            "draft_kv": method.name,
-            "kv_budget_tokens": method.budget,
-            "context_tokens": context,
-            **_observe(setting, target, draft, spelled, prompts[context]),
-        })  # fmt: skip
-        progress.step()
-        keep(AcceptanceFile.model_validate({**head, "rows": rows}))
-    progress.end()
-    return AcceptanceFile.model_validate({**head, "rows": rows})
+    source, entries, progress = _source(setting), list[dict[str, Any]](), RowProgress(len(work), 0)
+    with joined(setting.pair.tp, setting.pair.place()) as shard:
+        target, draft = setting.pair.models(shard)
+        for context, spelled, method in work:
+            if shard.rank == 0:
+                progress.show(f"{spelled} at {context}")
+            histograms = _observe(setting, target, draft, spelled, prompts[context])
+            entries.append(entry(target, draft, setting.pair.kind, method, context, histograms))
+            if shard.rank == 0:
+                progress.step()
+                keep(table(source, entries))
+        progress.end()
+        return table(source, entries) if shard.rank == 0 else None
+
+
+def table(source: str, entries: list[dict[str, Any]]) -> AcceptanceFile:
+    """A file of rows that `entry` made."""
+    return AcceptanceFile.model_validate({"schema_version": 1, "source": source, "rows": entries})
+
+
+def entry(
+    target: Model, draft: Model | None, kind: str, method: KVMethod, context: float, histograms: Sequence[Sequence[int]]
+) -> dict[str, Any]:
+    """A row: histograms [documents, gamma + 1] are iterations of each document by accepted tokens."""
+    total = [sum(counts) for counts in zip(*histograms, strict=True)]
+    if not sum(total):
+        raise InputError(f"--draft-kv {method.label()}: every document ended with its first token: nothing was drafted")
+    return {
+        "target": target.spec.name,
+        "draft": draft.spec.name if draft else kind.partition(":")[0],
+        "draft_kv": method.name,
+        "kv_budget_tokens": method.budget,
+        "context_tokens": context,
+        "histogram": total,
+        "standard_error": standard_error(histograms),
+    }
 
 
 def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
@@ -132,9 +155,9 @@ def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[
 
 def _observe(
     setting: AcceptanceSetting, target: Model, draft: Model | None, draft_kv: str, prompts: list[list[int]]
-) -> dict[str, Any]:
-    """The histogram over all documents, and the standard error; sequences of the same text count as one document."""
-    found: dict[tuple[int, ...], list[int]] = {}
+) -> list[list[int]]:
+    """Histograms [documents, gamma + 1]; sequences of the same text count as one document."""
+    histograms: dict[tuple[int, ...], list[int]] = {}
     for start in range(0, len(prompts), setting.batch):
         batch = prompts[start : start + setting.batch]
         request = Request(
@@ -148,25 +171,28 @@ def _observe(
             eos=end_tokens(setting.pair.folder),
         )
         try:
-            generation = make_decoder(target, request, draft).generate(batch, setting.new_tokens, setting.seed + start)
+            decoder = make_decoder(target, request, draft)
+            generation = generate(decoder, batch, setting.new_tokens, setting.seed + start, setting.graphs)
         except torch.OutOfMemoryError:
             raise InputError(f"{target.device}: out of memory: lower --batch or --context") from None
         for prompt, histogram in zip(batch, generation.histograms, strict=True):
-            before = found.get(tuple(prompt), [0] * len(histogram))
-            found[tuple(prompt)] = [a + b for a, b in zip(before, histogram, strict=True)]
-    total = [sum(counts) for counts in zip(*found.values(), strict=True)]
-    if not sum(total):
-        raise InputError(f"--draft-kv {draft_kv}: every document ended with its first token: nothing was drafted")
-    return {"histogram": total, "standard_error": standard_error(list(found.values()))}
+            before = histograms.get(tuple(prompt), [0] * len(histogram))
+            histograms[tuple(prompt)] = [a + b for a, b in zip(before, histogram, strict=True)]
+    return list(histograms.values())
+
+
+def code() -> str:
+    """Which code ran, for a source; an installed package has its version."""
+    known = commit()
+    dirty = " (dirty)" if known["dirty"] else ""
+    return known["commit_from"] if known["commit"] == UNKNOWN else f"commit {known['commit'][:8]}{dirty}"
 
 
 def _source(setting: AcceptanceSetting) -> str:
     """What a reader needs to do it again."""
-    known = commit()
-    code = f"commit {known['commit'][:8]}{' (dirty)' if known['dirty'] else ''}"
-    code = known["commit_from"] if known["commit"] == UNKNOWN else code  # an installed package has its version
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)  # rows lack options
     return (
-        f"perfmodel validate acceptance, {code}, {with_options}{setting.sampling}, {setting.name}, "
+        f"perfmodel validate acceptance, {code()}, {with_options}{setting.sampling}, {setting.name}, "
         f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.precision()}"
+        + (f", {setting.pair.tp} devices" if setting.pair.tp > 1 else "")
     )

@@ -41,17 +41,17 @@ def from_config(
 
 def _language_model(data: dict[str, Any], where: str) -> Keys:
     """The keys of the language model: the file's own, or those under `text_config` of a file with vision beside it."""
-    outer = Keys(data, where)
-    model_type = data.get("model_type")
-    if not isinstance(model_type, str) or model_type not in SUPPORTED:
-        raise outer.bad("model_type", f"one of {', '.join(SUPPORTED)}")
-    if model_type not in WRAPPERS:
-        return outer
+    outer, model_type = Keys(data, where), data.get("model_type")
     inner = outer.mapping("text_config")
+    inner_type = str(inner.data.get("model_type")) if inner else ""
+    if not isinstance(model_type, str) or (model_type not in SUPPORTED and inner_type not in FAMILIES):
+        raise outer.bad("model_type", f"one of {', '.join(SUPPORTED)}")
+    if model_type in FAMILIES and ("num_hidden_layers" in data or inner is None):
+        return outer
     if inner is None:
         raise outer.bad("text_config", "a mapping with the language model's sizes")
-    text = {"model_type": WRAPPERS[model_type], **inner.data}
-    if "tie_word_embeddings" in data:
+    text = {"model_type": WRAPPERS.get(model_type, model_type), **inner.data}
+    if "tie_word_embeddings" in data and not (model_type == "mistral3" and "tie_word_embeddings" in text):
         text["tie_word_embeddings"] = data["tie_word_embeddings"]
     keys = Keys(text, where, "text_config.", NESTED_DEFAULTS.get(model_type))
     if str(text["model_type"]) not in FAMILIES:
@@ -63,7 +63,8 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     """ModelSpec's fields: what all families have, then what the family's own readers find."""
     layers = layer_readers.depth(keys)
     heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
-    positions = keys.integer("max_position_embeddings", high=MAX_TOKENS)
+    longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
+    positions = keys.integer(longest, high=MAX_TOKENS)
     own: dict[str, Any] = {}
     for reader in family.readers:
         own |= reader(keys, layers)
@@ -72,7 +73,7 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "name": _name(keys.where),
         "title": _name(keys.where),
         "model_type": keys.data["model_type"],
-        "num_hidden_layers": layers,
+        "num_hidden_layers": own.get("num_hidden_layers", layers),
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": kv,
@@ -107,6 +108,8 @@ def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
 
 
 def _biases(keys: Keys, family: Family) -> dict[str, bool]:
+    if family.bias == "bias":
+        return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))
     asked = keys.flag("attention_bias", family.bias_default)
     mlp = keys.flag("mlp_bias", False)
     if family.readers[0] is layer_readers.latent and (asked or mlp):
@@ -114,7 +117,8 @@ def _biases(keys: Keys, family: Family) -> dict[str, bool]:
     qkv = family.bias == "qkv" or (asked and family.bias in ("config", "config_qkv"))
     if keys.data["model_type"] == "qwen2_moe":
         qkv = keys.flag("qkv_bias", True)
-    return {"qkv_bias": qkv, "output_bias": asked and family.bias == "config", "mlp_bias": mlp and family.mlp_bias}
+    output = keys.flag("attention_out_bias", asked and family.bias == "config")
+    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and family.mlp_bias}
 
 
 def _predicting(keys: Keys, key: str) -> int | None:
@@ -123,7 +127,7 @@ def _predicting(keys: Keys, key: str) -> int | None:
 
 
 def _eps(keys: Keys) -> str:
-    names = ("rms_norm_eps", "layer_norm_epsilon", "layernorm_epsilon")
+    names = ("rms_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon")
     return next((name for name in names if name in keys.data), names[0])
 
 
@@ -131,6 +135,11 @@ _SCALING = {
     "yarn": ("attention_factor", "beta_fast", "beta_slow", "truncate", "mscale", "mscale_all_dim"),
     "longrope": ("attention_factor", "short_factor", "long_factor"),
 }
+
+
+def _says(value: Any) -> bool:
+    """Whether a number is stated: not null, and not the 0 that some files have for it."""
+    return value is False or bool(value)
 
 
 def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
@@ -162,7 +171,7 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     }
     if fixed:
         rule |= {name: scaling.number(name) for name in ("low_freq_factor", "high_freq_factor")}
-    given = {name: scaling.data[name] for name in _SCALING.get(rope_type, ()) if scaling.data.get(name) is not None}
+    given = {name: scaling.data[name] for name in _SCALING.get(rope_type, ()) if _says(scaling.data.get(name))}
     return rotary | {"rope_scaling": rule | given}
 
 
@@ -170,7 +179,7 @@ def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
     """GEMM -> the layers that have it; ``mtp`` those behind the model's own."""
     depth, moe = shape["num_hidden_layers"], shape.get("moe")
     every = list(range(depth))
-    if shape.get("mlp_layers") is not None:
+    if "layers_block_type" in keys.data or "hybrid_override_pattern" in keys.data:
         kinds = layer_readers.blocks(keys)
         at = {kind: [i for i in every if kinds[i] == kind] for kind in ("mamba", "attention", "mlp", "moe")}
     else:

@@ -1,8 +1,9 @@
 """Routed experts of each family: the `moe` mapping of ModelSpec, and the width of its dense layers."""
 
+from collections.abc import Callable
 from typing import Any
 
-from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.layers import Fields, blocks
 from perfmodel.specs.parts import MAX_LAYERS
 
@@ -41,11 +42,13 @@ def qwen_without_dense(keys: Keys, layers: int) -> Fields:
 
 
 def deepseek(keys: Keys, layers: int) -> Fields:
-    first, step = keys.integer("first_k_dense_replace", low=0, high=layers), keys.integer("moe_layer_freq", 1)
+    kinds = keys.data.get("mlp_layer_types")
+    named = kinds.count("dense") if isinstance(kinds, list) and "first_k_dense_replace" not in keys.data else NEEDED
+    first, step = keys.integer("first_k_dense_replace", named, low=0, high=layers), keys.integer("moe_layer_freq", 1)
     dense = [i for i in range(layers) if i < first or i % step]
     if "n_shared_experts" not in keys.data:
         raise keys.bad("n_shared_experts", "a whole number, or null for none")
-    width, kinds = keys.integer("moe_intermediate_size"), keys.data.get("mlp_layer_types")
+    width = keys.integer("moe_intermediate_size")
     keys.ignore("num_experts", "num_local_experts")
     if kinds is not None and kinds != ["dense" if i in dense else "sparse" for i in range(layers)]:
         raise keys.bad("mlp_layer_types", "dense for the first first_k_dense_replace layers, then sparse")
@@ -54,7 +57,7 @@ def deepseek(keys: Keys, layers: int) -> Fields:
         "n_routed_experts",
         shared_intermediate_size=keys.integer("n_shared_experts", 0, low=0) * width,
         first_dense_layers=_first_dense(keys, "moe_layer_freq", dense),
-        router_bias=keys.data.get("model_type") != "deepseek_v2",
+        router_bias=keys.data.get("model_type") not in ("deepseek_v2", "mistral4"),
     )
 
 
@@ -117,6 +120,7 @@ def gemma4(keys: Keys, layers: int) -> Fields:
 def nemotron_h(keys: Keys, layers: int) -> Fields:
     kinds = blocks(keys)
     if "moe" not in kinds:
+        keys.ignore(*(key for key in keys.data if "expert" in key or key.startswith("moe_")))
         return {}
     shared = keys.integer("n_shared_experts", 0, low=0) * keys.integer("moe_shared_expert_intermediate_size", 0, low=0)
     return _routed(
@@ -127,3 +131,99 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
         router_bias=True,
         latent_size=keys.integer("moe_latent_size") if keys.data.get("moe_latent_size") is not None else None,
     )
+
+
+def of(
+    experts: str,
+    width: str = "moe_intermediate_size",
+    per_token: str = "num_experts_per_tok",
+    *,
+    shared: str | None = None,
+    shared_width: str | None = None,
+    first: str | None = None,
+    bias: bool = False,
+    gate: bool = False,
+) -> Callable[[Keys, int], Fields]:
+    """Reader of experts whose sizes stand under these keys; lists of one number a layer must name the same for all.
+
+    shared: how many experts every token takes, each of `width`; or shared_width: their width. first: layers that are
+    dense, by number or (`mlp_layer_types`) by name. bias: the router has one.
+    """
+
+    def reader(keys: Keys, layers: int) -> Fields:
+        count, routed = _one(keys, experts), _one(keys, width)
+        own = _one(keys, shared_width) if shared_width else _one(keys, shared, 0) * routed if shared else 0
+        dense = 0
+        kinds = keys.data.get("mlp_layer_types")
+        if first == "mlp_layer_types" or (first and first not in keys.data and isinstance(kinds, list)):
+            dense = sum(kind == "dense" for kind in kinds or ())
+        elif first:
+            dense = keys.integer(first, 0, low=0, high=layers)
+        sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
+        more = {"shared_intermediate_size": own, "first_dense_layers": dense, "router_bias": bias, "shared_gate": gate}
+        return {"moe": sizes | more}
+
+    return reader
+
+
+def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
+    """A whole number, or of a list the one that all layers have."""
+    value = keys.data.get(key)
+    if isinstance(value, list):
+        if len(set(map(str, value))) != 1:
+            raise keys.bad(key, "a whole number, or a list of the same one for every layer")
+        return Keys({key: value[0]}, keys.where).integer(key)
+    return keys.integer(key, default, low=0 if default == 0 else 1)
+
+
+def ernie(keys: Keys, layers: int) -> Fields:
+    """ERNIE-4.5: experts from one layer on to another."""
+    start, end = keys.integer("moe_layer_start_index", low=0), keys.integer("moe_layer_end_index", layers - 1, low=-1)
+    if keys.integer("moe_layer_interval", 1) != 1:
+        raise keys.bad("moe_layer_interval", "1")
+    found = of("moe_num_experts", per_token="moe_k", shared="moe_num_shared_experts", bias=True)(keys, layers)
+    dense = layers - ((end if end >= 0 else layers - 1) - start + 1)
+    return {"moe": found["moe"] | {"first_dense_layers": dense}}
+
+
+def hunyuan(keys: Keys, layers: int) -> Fields:
+    """Hunyuan-Large and A13B: one shared expert unless the file says otherwise."""
+    width = "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
+    shared = _one(keys, "num_shared_expert", 1) * _one(keys, width)
+    moe = of("num_experts", width, "moe_topk")(keys, layers)["moe"]
+    return {"moe": moe | {"shared_intermediate_size": shared}}
+
+
+def kimi(keys: Keys, layers: int) -> Fields:
+    """Kimi-Linear and Kimi-K3: behind a narrower latent in K3, with shared experts of the full width."""
+    per_token = "num_experts_per_token" if "num_experts_per_token" in keys.data else "num_experts_per_tok"
+    shared = "num_shared_experts" if "num_shared_experts" in keys.data else "n_shared_experts"
+    found = of("num_experts", per_token=per_token, shared=shared, first="first_k_dense_replace", bias=True)(
+        keys, layers
+    )
+    if keys.data.get("routed_expert_hidden_size") is not None:
+        found["moe"]["latent_size"] = keys.integer("routed_expert_hidden_size")
+    keys.ignore("moe_layer_freq", "num_expert_group", "latent_moe_use_norm")
+    return found
+
+
+def step(keys: Keys, layers: int) -> Fields:
+    """Step-3.5 and 3.7: `moe_layers_enum` names the layers with experts; else dense ones come first."""
+    listed = keys.data.get("moe_layers_enum")
+    named = listed.split(",") if isinstance(listed, str) else listed or ()
+    experts = "num_experts" if "num_experts" in keys.data else "moe_num_experts"
+    per_token = "num_experts_per_tok" if "num_experts_per_tok" in keys.data else "moe_top_k"
+    experts = experts if experts in keys.data else "n_routed_experts"
+    found = of(experts, per_token=per_token, shared_width="share_expert_dim", first="first_k_dense_replace", bias=True)
+    keys.ignore("n_shared_experts", "share_expert_dims", "mtp_mlp_layer_types")
+    moe = found(keys, layers)["moe"]
+    return {"moe": moe | ({"first_dense_layers": layers - len(named)} if named else {})}
+
+
+def granite(keys: Keys, layers: int) -> Fields:
+    """Granite-4.0: experts beside a shared MLP, or that MLP alone."""
+    shared = keys.integer("shared_intermediate_size", 0, low=0)
+    if not keys.data.get("num_local_experts"):
+        keys.ignore("num_experts_per_tok")
+        return {"intermediate_size": shared} if shared else {}
+    return of("num_local_experts", "intermediate_size", shared_width="shared_intermediate_size")(keys, layers)

@@ -1,6 +1,6 @@
 """Which layers have what: windows, heads of sliding layers, indexers, recurrent layers, as fields of ModelSpec."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
@@ -38,12 +38,14 @@ def all_slide_if_given(keys: Keys, layers: int) -> Fields:
 
 
 def alternate(keys: Keys, layers: int) -> Fields:
+    keys.ignore("sliding_window_size")
     window = keys.present_or_null("sliding_window", MAX_TOKENS)
     return _windowed(window, _sliding(keys, layers, [i % 2 == 0 for i in range(layers)]) if window else 0)
 
 
 def gemma3(keys: Keys, layers: int) -> Fields:
     window = keys.present_or_null("sliding_window", MAX_TOKENS)
+    keys.ignore("sliding_window_pattern", "_sliding_window_pattern", "sliding_window_size")
     old = "_sliding_window_pattern" if "_sliding_window_pattern" in keys.data else "sliding_window_pattern"
     pattern = keys.integer(old, 6, high=MAX_LAYERS)
     return _windowed(window, _sliding(keys, layers, [(i + 1) % pattern != 0 for i in range(layers)]) if window else 0)
@@ -76,6 +78,152 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
     if len(sizes) != layers or any(size != sizes[0] for size in sizes):
         raise keys.bad("per_layer_config", "the same head_dim and num_key_value_heads for every full_attention layer")
     return sizes[0]
+
+
+def slides_but_every(step: int) -> Callable[[Keys, int], Fields]:
+    """Reader of families in which all layers but every `step`-th slide, or those that `layer_types` names."""
+
+    def reader(keys: Keys, layers: int) -> Fields:
+        pattern = keys.data.get("sliding_window_pattern")
+        period = len(pattern) if isinstance(pattern, str) else keys.integer("sliding_window_pattern", step)
+        window = keys.integer("sliding_window", 0, low=0, high=MAX_TOKENS)
+        slides = _sliding(keys, layers, [(i + 1) % period != 0 for i in range(layers)])
+        return _windowed(window or None, slides if window else 0)
+
+    return reader
+
+
+def without_cross_attention(keys: Keys, layers: int) -> Fields:
+    """Llama-3.2-Vision: the layers that attend to an image do nothing where there is none, and are left out."""
+    return {"num_hidden_layers": layers - len(keys.integers("cross_attention_layers"))}
+
+
+def blocks_of_any_width(keys: Keys, layers: int) -> Fields:
+    """Nemotron-NAS: some layers have no attention, and MLPs differ: their width here is the mean over the layers."""
+    given = keys.data.get("block_configs")
+    if not isinstance(given, list) or len(given) != layers or not all(isinstance(block, dict) for block in given):
+        raise keys.bad("block_configs", f"a list of {layers} mappings of attention and ffn")
+    groups, widths, hidden = set[int](), list[int](), keys.integer("hidden_size")
+    attentions = 0
+    for block in given:
+        attention, mlp = (Keys(block, keys.where, "block_configs.").mapping(part) for part in ("attention", "ffn"))
+        if attention is None or mlp is None or attention.flag("replace_with_linear", False):
+            raise keys.bad("block_configs", "mappings of attention and ffn, none of them replaced with a linear one")
+        if not attention.flag("no_op", False):
+            attentions += 1
+            groups.add(attention.integer("n_heads_in_group"))
+        if not mlp.flag("no_op", False):
+            widths.append(-(-int(2 * mlp.number("ffn_mult") * hidden / 3) // 256) * 256)
+    if len(groups) != 1:
+        raise keys.bad("block_configs", "such that all attention layers have as many heads in a group")
+    return {
+        "num_key_value_heads": keys.integer("num_attention_heads") // groups.pop(),
+        "attention_layers": attentions,
+        "mlp_layers": len(widths),
+        "intermediate_size": round(sum(widths) / len(widths)),
+    }
+
+
+def hunyuan(keys: Keys, layers: int) -> Fields:
+    """Hunyuan: sharing of caches between layers (`use_cla`) is not modelled."""
+    if keys.flag("use_cla", False):
+        raise keys.bad("use_cla", "false")
+    keys.ignore("attention_head_dim", "cla_share_factor")
+    return {}
+
+
+def step(keys: Keys, layers: int) -> Fields:
+    """Step-3.5 and 3.7: sliding layers may have more heads; a gate for each head of the output, left aside here."""
+    other = keys.mapping("attention_other_setting")
+    heads, dim = keys.integer("num_attention_heads"), keys.integer("head_dim")
+    kv = keys.integer("num_key_value_heads", keys.integer("num_attention_groups", heads))
+    keys.ignore("per_layer_config", "num_key_value_heads", "num_attention_groups", "mtp_layer_types")
+    own = other.integer("num_attention_heads", heads) if other else keys.integer("num_sliding_attention_heads", heads)
+    types = keys.data.get("layer_types")
+    count = len(types) if isinstance(types, list) else layers
+    if isinstance(types, list) and count >= layers:  # the layers behind are those of multi-token prediction
+        types = types[:layers]
+    slides = sum(kind == "sliding_attention" for kind in types or ())
+    fields = _windowed(keys.integer("sliding_window", 0, low=0, high=MAX_TOKENS) or None, slides)
+    if own != heads and fields["num_sliding_layers"]:
+        fields["sliding_heads"] = {"num_attention_heads": own, "num_key_value_heads": kv, "head_dim": dim}
+    return fields | {"num_key_value_heads": kv}
+
+
+def short_convolutions(keys: Keys, layers: int) -> Fields:
+    """LFM2: most layers are a gated convolution of the hidden width; MLPs are cut to two thirds and rounded up."""
+    kinds = ("conv", "full_attention")
+    full = set(keys.integers("full_attn_idxs"))
+    types = layer_types(keys, layers, kinds, [kinds[i in full] for i in range(layers)])
+    hidden = keys.integer("hidden_size")
+    keys.ignore("full_attn_idxs", "conv_dim", "conv_dim_out", "num_heads", "block_dim", "conv_bias")
+    fields: Fields = {}
+    if "moe_intermediate_size" not in keys.data:
+        width = keys.integer("intermediate_size", keys.integer("block_ff_dim", 0, low=0))
+        if keys.flag("block_auto_adjust_ff_dim", True):
+            unit = keys.integer("block_multiple_of", 256)
+            width = -(-int(keys.number("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3)) // unit) * unit
+        fields["intermediate_size"] = width
+    return fields | {
+        "linear_attention": {
+            "kind": "conv",
+            "layers": types.count("conv"),
+            "num_key_heads": 1,
+            "num_value_heads": keys.integer("num_attention_heads"),
+            "key_head_dim": 1,
+            "value_head_dim": hidden // keys.integer("num_attention_heads"),
+            "conv_kernel": keys.integer("conv_L_cache"),
+            "state_dtype": "bf16",
+        }
+    }
+
+
+def kimi_delta(keys: Keys, layers: int) -> Fields:
+    """Kimi-Linear and Kimi-K3: latent attention in some layers, a delta rule in the others."""
+    own = keys.mapping("linear_attn_config")
+    types = keys.data.get("layer_types")
+    if own is None and not isinstance(types, list):
+        raise keys.bad("linear_attn_config", "a mapping with kda_layers, num_heads and head_dim")
+    count = len(own.integers("kda_layers")) if own else sum(kind != "full_attention" for kind in types or ())
+    if own:
+        heads, dim, kernel = (own.integer(name) for name in ("num_heads", "head_dim", "short_conv_kernel_size"))
+    else:
+        heads, dim, kernel = (keys.integer(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim"))
+    keys.ignore("linear_attn_config", "num_key_value_heads")
+    return latent(keys, layers) | {
+        "attention_gate": keys.flag("mla_use_output_gate", False),
+        "linear_attention": {
+            "kind": "kimi_delta",
+            "layers": count,
+            "num_key_heads": heads,
+            "num_value_heads": heads,
+            "key_head_dim": dim,
+            "value_head_dim": dim,
+            "conv_kernel": kernel,
+            "full_rank_gate": own.flag("use_full_rank_gate", False) if own else False,
+        },
+    }
+
+
+def mamba_beside(keys: Keys, layers: int) -> Fields:
+    """Falcon-H1: every layer has attention and Mamba-2 side by side."""
+    norm = {"gated_norm": keys.flag("mamba_rms_norm", False)}
+    return {"attention_layers": layers, "linear_attention": _mamba2(keys, layers) | norm}
+
+
+def granite_hybrid(keys: Keys, layers: int) -> Fields:
+    """Granite-4.0-H: Mamba-2 or attention, each before an MLP or experts."""
+    kinds = ("mamba", "attention", "linear_attention", "full_attention")
+    types = layer_types(keys, layers, kinds, ["attention"] * layers)
+    states = sum(kind in ("mamba", "linear_attention") for kind in types)
+    return {"linear_attention": _mamba2(keys, states)} if states else {}
+
+
+def _mamba2(keys: Keys, layers: int) -> Fields:
+    keys.ignore("mamba_expand", "mamba_d_ssm", "mamba_chunk_size", "mamba_rms_norm", "mamba_norm_before_gate")
+    names = {"num_value_heads": "n_heads", "value_head_dim": "d_head", "num_key_heads": "n_groups",
+             "key_head_dim": "d_state", "conv_kernel": "d_conv"}  # fmt: skip
+    return {"kind": "mamba2", "layers": layers} | {to: keys.integer(f"mamba_{name}") for to, name in names.items()}
 
 
 def block_head(keys: Keys, layers: int) -> Fields:

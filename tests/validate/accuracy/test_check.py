@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -210,3 +211,16 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
     again = json.loads(record.read_text()) | {"sources": [record.name]}
     (tmp_path / "again.json").write_text(json.dumps(again, separators=(",", ":")))
     assert len(figures(tmp_path)) == len(found)
+    # a baseline pins the calibration: one fitted anew to an engine that became slower does not hide that it has
+    baseline = ("--baseline", str(tmp_path.parent / "engine-baseline.json"))
+    assert check(tmp_path, *baseline, "--write") == 0
+    assert check(tmp_path, *baseline) == 0
+    (tmp_path / "again.json").unlink()
+    for slower, kept, says in ((1.5, slice(None), "grown: "), (1.0, slice(1, None), "points of the baseline")):
+        rows = [replace(t, seconds=slower * t.seconds) for t in timings()[kept]]
+        anew = calibrate(rows, query, [load_calibration("ideal")], subject, (PATH.name,))
+        path.unlink()
+        write_yaml(anew.calibration, path, "a test")
+        record.write_text(record_text(anew, "h200-1", subject, (PATH.name,)))
+        assert check(tmp_path, *baseline) == 1
+        assert says in capsys.readouterr().err

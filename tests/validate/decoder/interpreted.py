@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import triton_attention, triton_pointwise
+from perfmodel.validate.decoder import backends, triton_attention, triton_pointwise, triton_selection
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.cache import KVCache
@@ -112,6 +112,54 @@ def pointwise() -> None:
                 near(ours, theirs, tolerance)
 
 
+def selection() -> None:
+    """Pages and tokens chosen and read by index, beside torch: ragged, empty and short caches, ties, stated masks."""
+    generator = torch.Generator().manual_seed(0)
+    for dtype, tolerance in TYPES:
+        fused, plain = (backends.selection(choose(name, CPU, dtype)) for name in ("triton", "math"))
+        for n, m, lengths, page, count in (
+            (1, 1, [127, 0, 57], 16, 4),
+            (3, 5, [128, 5, 33], 4, 6),
+            (2, 2, [1, 2, 3], 16, 1),
+        ):
+            q, k, v, new_k, new_v = inputs(n, m, dtype)
+            size = torch.tensor(lengths)
+            pages = k[:, :, :128].unflatten(2, (-1, page))
+            bounds = pages.amin(3), pages.amax(3)
+            filled = (-(-size // page)).clamp(max=count)
+            chosen = Span((filled * page - (-size) % page).clamp(min=0), count * page)
+            sees = (torch.rand(3, n, m, generator=generator) < 0.5) | torch.eye(n, m, dtype=torch.bool)
+            ours, theirs = (
+                each.over_pages(q, k, v, bounds, page, size, chosen, new_k, new_v, sees) for each in (fused, plain)
+            )
+            near(ours, theirs, tolerance)
+            chosen = Span(size.clamp(max=7 * count), 7 * count)
+            ours, theirs = (
+                each.over_tokens(q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None)
+                for each in (fused, plain)
+            )
+            near(ours, theirs, tolerance)
+    scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
+    for count in (1, 3, 400, 1201, 3001):
+        found = backends.selection(choose("triton", CPU, torch.float32))._best(scores.clone(), count)  # type: ignore[attr-defined]
+        first = scores.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
+        assert torch.equal(found.long(), first), count
+
+
+def copying() -> None:
+    """A commit, and products by expert, as torch has them."""
+    generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Pointwise()
+    source = torch.randn(4, 3, 2, 40, 24, generator=generator)
+    places, slots = torch.tensor([[0, 39], [5, 6], [7, 3]]), torch.tensor([[2, 3], [0, 16], [16, 1]])
+    into = [torch.zeros(4, 3, 2, 17, 24) for _ in "ab"]
+    for each, cache in zip((fused, plain), into, strict=True):
+        each.copy_tokens(source, places, cache, slots)
+    assert torch.equal(*into)
+    rows, weights = torch.randn(7, 150, generator=generator), torch.randn(5, 70, 150, generator=generator)
+    experts = torch.tensor([0, 0, 1, 3, 3, 3, 4])
+    near(fused.by_expert(rows, weights, experts), torch.einsum("rk,rmk->rm", rows, weights[experts]), 1e-4)
+
+
 def decoding() -> None:
     """Whole generations, plain torch beside all kernels: chains, trees and a sliding window."""
     weights = RandomWeights(0, CPU, torch.float32, 0.3)
@@ -121,6 +169,8 @@ def decoding() -> None:
         for more in (
             {},
             {"draft_kv": "snapkv:6,window=2", "tree": branching("2x1")},
+            {"draft_kv": "quest:8,page=2"},
+            {"draft_kv": "topk:4"},
         ):
             tokens = [
                 make_decoder(model, Request(2, 9, 6, 2, attention=attention, pointwise=pointwise, **more))
@@ -148,9 +198,9 @@ class Launches(TorchDispatchMode):
         return out
 
     def __enter__(self) -> "Launches":
-        for module in (triton_attention, triton_pointwise):
+        for module in (triton_attention, triton_pointwise, triton_selection):
             for name, kernel in vars(module).items():
-                if hasattr(kernel, "arg_names") and name not in ("_accumulate",):
+                if hasattr(kernel, "arg_names") and name not in ("_accumulate", "_ordered"):
                     self._kept.append((module, name, kernel))
         for module, name, kernel in self._kept:
             setattr(module, name, Counted(kernel, name, self.count))
@@ -191,9 +241,12 @@ def launches(model: Model, request: Request, part: str) -> "Counter[str]":
 
 
 def kernels_per_layer() -> None:
-    """Ten kernels a layer: the difference between a model of three layers and one of two."""
+    """The difference between a model of three layers and one of two."""
     weights = RandomWeights(0, CPU, torch.float32)
-    for part, method in (("draft", "full"), ("draft", "snapkv:24,window=8"), ("verify", "full")):
+    for part, method in (
+        ("draft", "full"), ("draft", "snapkv:24,window=8"), ("verify", "full"), ("draft", "quest:24,page=4"),
+        ("draft", "topk:24"),
+    ):  # fmt: skip
         request = Request(1, 40, 20, 1, draft_kv=method, attention="triton", pointwise="triton")
         models = [build(specification(num_hidden_layers=layers), weights) for layers in (3, 2)]
         more, less = (launches(model, request, part) for model in models)
@@ -204,7 +257,5 @@ def kernels_per_layer() -> None:
 
 if __name__ == "__main__":
     with torch.no_grad():
-        {"attention": attention, "pointwise": pointwise, "decoding": decoding, "kernels_per_layer": kernels_per_layer}[
-            sys.argv[1]
-        ]()
+        globals()[sys.argv[1]]()
     print("ok")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
 from perfmodel.validate.decoder.model import Model, Projected
-from perfmodel.validate.decoder.pointwise import Rotary
+from perfmodel.validate.decoder.pointwise import Pointwise, Rotary
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
@@ -48,7 +49,12 @@ def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
 
 def view(method: str, source: KVCache) -> View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
-    made = kv.view(parse_kv(method), Runner(None, source, chosen, Rotary(torch.ones(D // 2))), NEW, GAMMA)  # type: ignore[arg-type]
+    made = kv.view(
+        parse_kv(method),
+        Runner(SimpleNamespace(pointwise=Pointwise()), source, chosen, Rotary(torch.ones(D // 2))),  # type: ignore[arg-type]
+        NEW,
+        GAMMA,
+    )
     made.build(observed(made.window, source.k.dtype))
     return made
 

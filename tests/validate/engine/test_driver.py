@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.client import KEY, Chunk, Server, StreamedAnswer
-from perfmodel.validate.engine.driver import Load, measure, served_gamma, stretch_of
+from perfmodel.validate.engine.driver import ServerLoad, measure, served_gamma, stretch_of
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import Said, Timing
 from tests.validate.engine.server import Engine, serving
 
-LOAD = Load(batch=2, prompt=8, tokens=24)
+LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
 ASK = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--batches", "1,2", "--prompts", "8,16"]
 ASK += ["--new-tokens", "24", "--machine", "here-1", "--calibration", "ideal"]
 ONE_EACH = ("median time between chunks", "stretch over its chunks")
@@ -50,7 +50,7 @@ def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(counts
     with serving(engine) as url:
         server = Server.at(url)
         assert served_gamma(server) == 3
-        found = measure(server, "tiny", 320, Load(2, 8, 120), 3, seed=1, rounds=2)
+        found = measure(server, "tiny", 320, ServerLoad(2, 8, 120), 3, seed=1, rounds=2)
     assert found.how.startswith(ONE_EACH)
     assert 1.5 < found.tokens_per_iteration < 3.7
 
@@ -58,7 +58,7 @@ def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(counts
 def test_chunks_of_several_iterations_fall_back_on_the_counters() -> None:
     engine = Engine(gamma=2, alpha=0.6, merge=3)
     with serving(engine) as url:
-        found = measure(Server.at(url), "tiny", 320, Load(1, 8, 120), 2, seed=1, rounds=2)
+        found = measure(Server.at(url), "tiny", 320, ServerLoad(1, 8, 120), 2, seed=1, rounds=2)
     assert found.how == "Omega of the counters x time of a token"
     assert 1.3 < found.tokens_per_iteration < 2.7
 
@@ -71,7 +71,7 @@ def test_chunks_of_several_iterations_fall_back_on_the_counters() -> None:
 )
 def test_only_the_stretch_in_which_all_decode_counts(starts: list[float], steps: int, tokens: int) -> None:
     answers = [StreamedAnswer(0.0, [Chunk(s + 1.0 + i, tokens) for i in range(steps)], steps * tokens) for s in starts]
-    found = stretch_of(answers, Load(len(starts), 1, steps * tokens))
+    found = stretch_of(answers, ServerLoad(len(starts), 1, steps * tokens))
     assert found.seconds == pytest.approx(min(starts) + steps - max(starts) - 1)
     assert all(gap == pytest.approx(1.0) for gap in found.gaps)
     times = [chunk.at_s for answer in answers for chunk in answer.chunks]
@@ -84,7 +84,7 @@ def test_only_the_stretch_in_which_all_decode_counts(starts: list[float], steps:
 def test_an_answer_that_ends_before_another_begins_is_refused() -> None:
     early, late = (StreamedAnswer(0.0, [Chunk(s + i, 1) for i in range(3)], 3) for s in (0.0, 10.0))
     with pytest.raises(InputError, match="--new-tokens: B2-P8-N3: the first answer ended before the last began"):
-        stretch_of([early, late], Load(2, 8, 3))
+        stretch_of([early, late], ServerLoad(2, 8, 3))
 
 
 def test_a_key_goes_into_the_header_and_into_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

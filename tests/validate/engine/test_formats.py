@@ -5,6 +5,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.calibrate import differences
@@ -30,6 +31,9 @@ FILES = Path(__file__).parent / "files"
         ("llama-server.jsonl", {"gamma": 3}, [(1, 612, 3, 2.0, 0.019), (1, 562, 3, 2.0, 0.0186)]),
         ("guidellm.json", {"gamma": 3, "accepted": 1.0}, [(1, 152, 3, 1.0, 0.02101), (2, 152, 3, 1.0, 0.02519)]),
         ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
+        ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
+        ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
+        ("inferencex.json", {"gamma": 3, "accepted": 2.0}, [(64, 1024 + 512, 3, 2.0, 0.042)]),
     ],
 )
 def test_what_a_file_times(name: str, said: dict, steps: list) -> None:
@@ -39,9 +43,10 @@ def test_what_a_file_times(name: str, said: dict, steps: list) -> None:
 
 def test_every_format_has_a_file_and_sees_only_its_own() -> None:
     seen = {}
-    for path in sorted(FILES.glob("*.json*")):
+    for path in sorted([*FILES.glob("*.json*"), *FILES.glob("*.yaml")]):
         text = path.read_text()
-        data = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+        load = yaml.safe_load if path.suffix == ".yaml" else json.loads
+        data = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else load(text)
         data = data if isinstance(data, list) else [data]
         found = [name for name, module in modules().items() if module.is_format(data)]
         assert len(found) <= 1, path
@@ -149,6 +154,7 @@ def test_what_is_no_benchmark_is_refused(tmp_path: Path, text: str) -> None:
 def test_chunks_that_were_read_late_are_no_steps(tmp_path: Path) -> None:
     """A client without a processor finds two chunks at a time: gaps of 0 and of two steps, whose median is neither."""
     assert not bunched([0.01, 0.011, 0.009, 0.05])
+    assert not bunched([0.084] * 20 + [5.0] * 5), "other requests' prompts say nothing of the steps between them"
     assert bunched([0.0, 0.02] * 10)
     run = json.loads((FILES / "vllm-serve-plain-1.json").read_text())
     run["itls"] = [[0.0, 0.016] * 31 + [0.0] for _ in run["itls"]]
@@ -163,3 +169,13 @@ def test_thinned_samples_keep_ends_and_median() -> None:
     found = thinned(values)
     assert (len(found), found[0], found[-1]) == (200, 0.0, 1.0)
     assert statistics.median(found) == pytest.approx(0.5, abs=0.003)
+
+
+def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path: Path) -> None:
+    text = (FILES / "printed.txt").read_text()
+    path = tmp_path / "log.txt"
+    path.write_text(text + text.replace("Maximum request concurrency:             8", "Max request concurrency: 4"))
+    assert [t.batch for t in read(path, Said())] == [8, 4]
+    path.write_text(text[: text.index("Median TPOT")])
+    with pytest.raises(InputError, match=r"log\.txt: median_tpot_ms: must be a number"):
+        read(path, Said())

@@ -222,12 +222,15 @@ def test_resuming_is_refused_across_plans_commits_and_finished_runs(
 
 
 def test_two_ranks_write_one_record(tmp_path: Path) -> None:
-    """Tensor parallelism over gloo: whole passes, and the all-reduce curve that a calibration takes."""
+    """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and acceptance."""
     block = {**BLOCK, "batch": [1]}
     plan = write(tmp_path, grid=[block], tensor_parallel=2)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "perfmodel"]
     where = [str(plan), "--machine", "t-2", "--results", str(tmp_path)]
-    for more in (["measure", *where], ["microbench", *where, "--only", "allreduce"]):
+    table = tmp_path / "acceptance.json"
+    texts = ["--documents", "1", "--context", "64", "--new-tokens", "8", "--draft-kv", "streamingllm:16"]
+    observe = ["acceptance", "--tp", "2", *texts, "--out", str(table)]
+    for more in (["measure", *where], ["microbench", *where, "--only", "allreduce"], observe):
         done = subprocess.run([*launch, "validate", *more], cwd=ROOT, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stderr[-2000:]
     found = {record.data.kind: record for record in records(tmp_path)}
@@ -235,6 +238,7 @@ def test_two_ranks_write_one_record(tmp_path: Path) -> None:
     assert len(found["microbench"].kernels) == 7
     assert not found["microbench"].failures()
     assert found["microbench"].data.environment.world_size == 2
+    assert "2 devices" in json.loads(table.read_text(encoding="utf-8"))["source"]
 
 
 def test_a_busy_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
 from perfmodel.validate.decoder.attention import Span
-from perfmodel.validate.decoder.cache import KVCache, pick_tokens, write_tokens
+from perfmodel.validate.decoder.cache import KVCache, pick_tokens
 from perfmodel.validate.decoder.memory import allocate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
@@ -42,6 +42,7 @@ class View(ABC):
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.source, self.attention, self.max_accepted = runner.cache, runner.attention, max_accepted
+        self.pointwise = runner.model.pointwise
         self.budget: int | None = method.budget
 
     def build(self, observed: Observed) -> None:
@@ -97,9 +98,10 @@ class Packed(View):
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
         """Copy the source's tokens start, start + 1, ... into slots [batch, n], those past `count` nowhere."""
-        tokens = self.source.read(self.source.positions(start, slot.shape[1]))
+        places = self.source.slot(self.source.positions(start, slot.shape[1]))
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
-        write_tokens(self.kv.flatten(0, 1), self.source.rows, torch.where(keep, slot, self.slots), tokens)
+        both = self.source.kv.flatten(0, 1), self.kv.flatten(0, 1)
+        self.pointwise.copy_tokens(both[0], places, both[1], torch.where(keep, slot, self.slots))
 
     def state(self) -> ViewState:
         """Lengths and their bound."""

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.quest import Quest
-from perfmodel.validate.decoder.attention import Span, fold
-from perfmodel.validate.decoder.cache import pick_tokens
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.backends import selection
 from perfmodel.validate.decoder.kv.base import View, by_pages
 from perfmodel.validate.decoder.runner import Observed, Runner
 
@@ -18,6 +18,7 @@ class QuestView(View):
 
     def __init__(self, method: Quest, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
+        self.selection = selection(runner.attention)
         source = runner.cache
         layers, batch, heads, capacity, d = source.k.shape
         self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)
@@ -45,24 +46,18 @@ class QuestView(View):
         self.low.scatter_reduce_(3, page, keys, "amin")
         self.high.scatter_reduce_(3, page, keys, "amax")
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Gather the best pages and attend to them."""
-        index, span = self._choose(layer, q)
-        k, v = pick_tokens(self.source.k[layer], index), pick_tokens(self.source.v[layer], index)
-        return self.attention(q, k, v, span, new_k, new_v, sees)
+    def begin(self) -> None:
+        """How many tokens are read, of each sequence: those of its best pages, the newest of which may not be full."""
+        super().begin()
+        lengths, seen = self.source.lengths, -(-self.source.bound // self.page)
+        count = min(self.chosen, seen)
+        filled = (-(-lengths // self.page)).clamp(max=count)
+        self._chosen = Span((filled * self.page - (-lengths) % self.page).clamp(min=0), count * self.page)
 
-    def _choose(self, layer: int, q: Tensor) -> tuple[Tensor, Span]:
-        """Token indices [batch, kv_heads, chosen * page] with the valid ones first, and how many these are."""
-        lengths, seen = self._span.lengths, -(-self._span.bound // self.page)
-        rows, count = fold(q, self.low.shape[2]), min(self.chosen, seen)
-        low, high = self.low[layer][:, :, :seen], self.high[layer][:, :, :seen]
-        rows = rows.transpose(-1, -2)  # the small operand: bf16 products on a CPU copy a transposed large one
-        bounds = high @ rows.clamp(min=0) + low @ rows.clamp(max=0)
-        number, filled = torch.arange(seen, device=q.device), -(-lengths // self.page)
-        score = bounds.float().amax(3).masked_fill(number >= filled[:, None, None] - 1, torch.inf)
-        score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
-        best = score.topk(count, dim=-1).indices.sort(-1).values
-        tokens = (best[..., None] * self.page + torch.arange(self.page, device=q.device)).flatten(2)
-        pages = filled.clamp(max=count)
-        valid = (pages * self.page - (-lengths) % self.page).clamp(min=0)
-        return tokens.clamp(max=self.source.capacity - 1), Span(valid, count * self.page)
+    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+        """Attention over the best pages."""
+        cache, seen = self.source, -(-self.source.bound // self.page)
+        bounds = self.low[layer][:, :, :seen], self.high[layer][:, :, :seen]
+        return self.selection.over_pages(
+            q, cache.k[layer], cache.v[layer], bounds, self.page, cache.lengths, self._chosen, new_k, new_v, sees
+        )

@@ -1,12 +1,12 @@
 """Exact top-k: every step scores every key and attends to the best. An acceptance oracle, not a speed-up."""
 
-import math
-
-import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import fold, merge, new_bias, partial_math, unfold
+from perfmodel.kv.topk import TopK
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.backends import selection
 from perfmodel.validate.decoder.kv.base import View
+from perfmodel.validate.decoder.runner import Runner
 
 
 class TopKView(View):
@@ -15,20 +15,17 @@ class TopKView(View):
     method = "topk"
     by_query = True
 
+    def __init__(self, method: TopK, runner: Runner, new_tokens: int, max_accepted: int) -> None:
+        super().__init__(method, runner, new_tokens, max_accepted)
+        self.selection = selection(runner.attention)
+
+    def begin(self) -> None:
+        """How many tokens are read, of each sequence."""
+        super().begin()
+        bound = min(self.budget or self._span.bound, self._span.bound)
+        self._chosen = Span(self._span.lengths.clamp(max=bound), bound)
+
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Scores serve twice, to choose and to attend, so that no key is read twice."""
-        bound = self._span.bound
-        keys, values = self.source.k[layer][:, :, :bound], self.source.v[layer][:, :, :bound]
-        rows = fold(q, keys.shape[1])
-        exact = torch.float64 if q.dtype == torch.float64 else torch.float32
-        scores = (rows @ keys.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
-        outside = torch.arange(bound, device=q.device) >= self._span.lengths[:, None]
-        scores = scores.masked_fill(outside[:, None, None], torch.finfo(exact).min)
-        votes = scores.softmax(-1).sum(2).masked_fill(outside[:, None], -1.0)
-        best = votes.topk(min(self.budget or bound, bound), dim=-1).indices
-        chosen = scores.gather(3, best[:, :, None].expand(-1, -1, rows.shape[2], -1))
-        lse = chosen.logsumexp(-1)
-        picked = values.gather(2, best[..., None].expand(-1, -1, -1, values.shape[-1]))
-        old = (chosen - lse[..., None]).exp().to(q.dtype) @ picked
-        new = partial_math(rows, new_k, new_v, new_bias(q, new_k, sees))
-        return unfold(merge((old, lse), new), q)
+        """Attention over the best tokens."""
+        k, v = self._span.of(self.source.k[layer]), self._span.of(self.source.v[layer])
+        return self.selection.over_tokens(q, k, v, self._span.lengths, self._chosen, new_k, new_v, sees)

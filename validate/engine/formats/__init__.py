@@ -9,12 +9,14 @@ from types import ModuleType
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
+from perfmodel.specs import files
+from perfmodel.validate.engine.formats import printed_block
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
 
 NAMES = (
     "perfmodel_record", "vllm_forward", "vllm_serve", "vllm_latency", "sglang_serving", "llama_bench", "llama_server",
-    "guidellm", "aiperf",
+    "guidellm", "aiperf", "llmd_report", "inferencex",
 )  # fmt: skip
 
 
@@ -25,9 +27,12 @@ def modules() -> dict[str, ModuleType]:
 
 def read(path: Path, said: Said) -> list[Timing]:
     """The steps that a file of any format times. Raises InputError naming the file and what is wrong or missing."""
-    data = parse_objects(str(path), read_text(path))
+    text = read_text(path)
+    if printed_block.is_printed(text):
+        return printed_block.read(path.name, text, said)
+    data = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
     for module in modules().values():
         if module.is_format(data):
             return module.read(path.name, data, said)
-    titles = "; ".join(module.TITLE for module in modules().values())
+    titles = "; ".join(module.TITLE for module in (*modules().values(), printed_block))
     raise InputError(f"{path}: holds no benchmark known here; known: {titles}")

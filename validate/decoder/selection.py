@@ -1,0 +1,57 @@
+"""Attention over the cached tokens that the queries themselves choose, anew in every step and layer."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold, merge, new_bias, partial_math, unfold
+from perfmodel.validate.decoder.cache import pick_tokens
+
+
+class Selection:
+    """In torch. `chosen` has as lengths [batch] the tokens that are taken of each sequence, as bound what fits."""
+
+    def __init__(self, attention: FoldedAttention) -> None:
+        self.attention = attention
+
+    def over_pages(
+        self, q: Tensor, k: Tensor, v: Tensor, bounds: tuple[Tensor, Tensor], page: int, lengths: Tensor, chosen: Span,
+        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """As `FoldedAttention`, over the pages whose bounds allow the largest scores, the newest always among them.
+
+        bounds: smallest and largest value of the keys of each page, two of [batch, kv_heads, pages, d]; lengths
+        [batch]: tokens in the cache k, v.
+        """
+        (low, high), rows = bounds, fold(q, k.shape[1])
+        rows = rows.transpose(-1, -2)  # the small operand: bf16 products on a CPU copy a transposed large one
+        score = (high @ rows.clamp(min=0) + low @ rows.clamp(max=0)).float().amax(3)
+        number, filled = torch.arange(score.shape[2], device=q.device), -(-lengths // page)
+        score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
+        score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
+        best = score.topk(chosen.bound // page, dim=-1).indices.sort(-1).values
+        tokens = (best[..., None] * page + torch.arange(page, device=q.device)).flatten(2).clamp(max=k.shape[2] - 1)
+        return self.attention(q, pick_tokens(k, tokens), pick_tokens(v, tokens), chosen, new_k, new_v, sees)
+
+    def over_tokens(
+        self, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, chosen: Span,
+        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """Over the tokens with the largest attention weights, summed over the rows of a KV head.
+
+        Scores serve twice, to choose and to attend, so that no key is read twice.
+        """
+        rows = fold(q, k.shape[1])
+        exact = torch.float64 if q.dtype == torch.float64 else torch.float32
+        scores = (rows @ k.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
+        outside = torch.arange(k.shape[2], device=q.device) >= lengths[:, None]
+        scores = scores.masked_fill(outside[:, None, None], torch.finfo(exact).min)
+        votes = scores.softmax(-1).sum(2).masked_fill(outside[:, None], -1.0)
+        best = votes.topk(chosen.bound, dim=-1).indices
+        taken = scores.gather(3, best[:, :, None].expand(-1, -1, rows.shape[2], -1))
+        lse = taken.logsumexp(-1)
+        picked = v.gather(2, best[..., None].expand(-1, -1, -1, v.shape[-1]))
+        old = (taken - lse[..., None]).exp().to(q.dtype) @ picked
+        new = partial_math(rows, new_k, new_v, new_bias(q, new_k, sees))
+        return unfold(merge((old, lse), new), q)

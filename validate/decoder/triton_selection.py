@@ -1,0 +1,172 @@
+"""Attention over what the queries choose, in four Triton kernels: scores, the best of them as an index, and by that
+index the two of `triton_attention`.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from perfmodel.validate.decoder.attention import Span, fold
+from perfmodel.validate.decoder.selection import Selection
+from perfmodel.validate.decoder.triton_attention import SplitKV, tile_of
+
+TILE = 64
+SEARCHED = 1024
+"""Scores that the search looks at in one go."""
+
+
+@triton.jit
+def _page_scores(  # type: ignore[no-untyped-def]
+    q_at, low_at, high_at, lengths_at, score_at, page_b, page_h, page_s, pages,
+    HEADS: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
+):  # fmt: skip
+    """Program (sequence x KV head, tile of pages): no key of a page can have a larger score; the newest is infinite."""
+    pair = tl.program_id(0).to(tl.int64)
+    b, h = pair // HEADS, pair % HEADS
+    rows, d, page = tl.arange(0, PAD), tl.arange(0, D), tl.program_id(1) * TILE + tl.arange(0, TILE)
+    real, filled = rows < ROWS, tl.cdiv(tl.load(lengths_at + b).to(tl.int32), PAGE)
+    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
+    at = b * page_b + h * page_h + page[:, None] * page_s + d
+    low = tl.load(low_at + at, mask=(page < filled)[:, None], other=0.0)
+    high = tl.load(high_at + at, mask=(page < filled)[:, None], other=0.0)
+    zero = tl.zeros_like(q)
+    bounds = tl.dot(tl.where(q > 0, q, zero), tl.trans(high), input_precision="ieee")
+    bounds += tl.dot(tl.where(q < 0, q, zero), tl.trans(low), input_precision="ieee")
+    score = tl.max(tl.where(real[:, None], bounds, -float("inf")), axis=0)
+    score = tl.where(page >= filled - 1, float("inf"), score)
+    tl.store(score_at + pair * pages + page, tl.where(page >= filled, -float("inf"), score), mask=page < pages)
+
+
+@triton.jit
+def _token_scores(  # type: ignore[no-untyped-def]
+    q_at, k_at, lengths_at, score_at, lse_at, k_b, k_h, k_s, scale, tokens, tiles,
+    HEADS: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Program (sequence x KV head, tile of tokens): scores [ROWS, tokens], and each row's log-sum-exp over the tile."""
+    pair, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    b, h = pair // HEADS, pair % HEADS
+    rows, d, t = tl.arange(0, PAD), tl.arange(0, D), tile * TILE + tl.arange(0, TILE)
+    real, seen = rows < ROWS, t < tl.load(lengths_at + b).to(tl.int32)
+    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
+    k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=seen[:, None], other=0.0)
+    score = tl.where(seen[None, :], tl.dot(q, tl.trans(k), input_precision="ieee") * scale, -1.0e30)
+    top = tl.max(score, axis=1)
+    lse = top + tl.log(tl.sum(tl.exp(score - top[:, None]), axis=1))
+    tl.store(lse_at + (pair * tiles + tile) * ROWS + rows, lse, mask=real)
+    tl.store(score_at + (pair * ROWS + rows[:, None]) * tokens + t, score, mask=real[:, None] & (t < tokens)[None, :])
+
+
+@triton.jit
+def _ordered(score):  # type: ignore[no-untyped-def]
+    """Integers in the order of floats."""
+    bits = score.to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+
+@triton.jit
+def _best(  # type: ignore[no-untyped-def]
+    score_at, vote_at, lse_at, lengths_at, index_at, units, tiles,
+    HEADS: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, COUNT: tl.constexpr, TILE: tl.constexpr,
+    VOTES: tl.constexpr,
+):  # fmt: skip
+    """Program (sequence x KV head): the COUNT units with the largest scores, in rising order, of equals the first.
+
+    VOTES: a unit's score is the sum of its attention weights over all rows, which is found and kept first.
+    """
+    pair = tl.program_id(0).to(tl.int64)
+    if VOTES:
+        rows, length = tl.arange(0, PAD), tl.load(lengths_at + pair // HEADS).to(tl.int32)
+        top, total = tl.full((PAD,), -1.0e30, tl.float32), tl.zeros((PAD,), tl.float32)
+        for tile in range(tiles):
+            lse = tl.load(lse_at + (pair * tiles + tile) * ROWS + rows, mask=rows < ROWS, other=-1.0e30)
+            higher = tl.maximum(top, lse)
+            total = total * tl.exp(top - higher) + tl.exp(lse - higher)
+            top = higher
+        whole = top + tl.log(total)
+        for start in range(0, units, 64):
+            t = start + tl.arange(0, 64)
+            there = (rows < ROWS)[:, None] & (t < length)[None, :]
+            score = tl.load(score_at + (pair * ROWS + rows[:, None]) * units + t[None, :], mask=there, other=-1.0e30)
+            vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
+            tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
+        tl.debug_barrier()
+    low, high = tl.full((), -(2**31), tl.int64), tl.full((), 2**31 - 1, tl.int64)
+    for _ in range(32):  # the largest threshold that COUNT units reach
+        middle = low + (high - low + 1) // 2
+        reach = tl.zeros((), tl.int32)
+        for start in range(0, units, TILE):
+            t = start + tl.arange(0, TILE)
+            key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(tl.int64)
+            reach += tl.sum(((key >= middle) & (t < units)).to(tl.int32), axis=0)
+        low, high = tl.where(reach >= COUNT, middle, low), tl.where(reach >= COUNT, high, middle - 1)
+    above = tl.zeros((), tl.int32)
+    for start in range(0, units, TILE):
+        t = start + tl.arange(0, TILE)
+        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(tl.int64)
+        above += tl.sum(((key > low) & (t < units)).to(tl.int32), axis=0)
+    taken, equal = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
+    for start in range(0, units, TILE):
+        t = start + tl.arange(0, TILE)
+        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(tl.int64)
+        same = ((key == low) & (t < units)).to(tl.int32)
+        fits = equal + tl.cumsum(same, axis=0) <= COUNT - above
+        take = (((key > low) & (t < units)) | ((same != 0) & fits)).to(tl.int32)
+        tl.store(index_at + pair * COUNT + taken + tl.cumsum(take, axis=0) - 1, t, mask=take != 0)
+        taken += tl.sum(take, axis=0)
+        equal += tl.sum(same, axis=0)
+
+
+class FusedSelection(Selection):
+    """The kernels; what `SplitKV` leaves to torch is left to torch here."""
+
+    def __init__(self, attention: SplitKV) -> None:
+        super().__init__(attention)
+        self.fused = attention
+
+    def over_pages(
+        self, q: Tensor, k: Tensor, v: Tensor, bounds: tuple[Tensor, Tensor], page: int, lengths: Tensor, chosen: Span,
+        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """See `Selection`."""
+        if not self.fused.takes(q, new_k):
+            return super().over_pages(q, k, v, bounds, page, lengths, chosen, new_k, new_v, sees)
+        rows, (low, high), pages = fold(q, k.shape[1]).contiguous(), bounds, bounds[0].shape[2]
+        batch, heads, count, d = rows.shape
+        score = torch.empty(batch * heads, pages, dtype=torch.float32, device=q.device)
+        _page_scores[(batch * heads, triton.cdiv(pages, TILE))](
+            rows, low, high, lengths, score, *low.stride()[:3], pages,
+            HEADS=heads, ROWS=count, PAD=tile_of(count), D=d, TILE=TILE, PAGE=page, num_warps=4,
+        )  # fmt: skip
+        index = self._best(score, chosen.bound // page)
+        return self.fused.by_index(q, k, v, index, page, chosen, new_k, new_v, sees)
+
+    def over_tokens(
+        self, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, chosen: Span,
+        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """See `Selection`."""
+        if not self.fused.takes(q, new_k):
+            return super().over_tokens(q, k, v, lengths, chosen, new_k, new_v, sees)
+        rows, tokens = fold(q, k.shape[1]).contiguous(), k.shape[2]
+        (batch, heads, count, d), tiles = rows.shape, triton.cdiv(tokens, TILE)
+        score = torch.empty(batch * heads, count, tokens, dtype=torch.float32, device=q.device)
+        lse = torch.empty(batch * heads, tiles, count, dtype=torch.float32, device=q.device)
+        _token_scores[(batch * heads, tiles)](
+            rows, k, lengths, score, lse, *k.stride()[:3], d**-0.5, tokens, tiles,
+            HEADS=heads, ROWS=count, PAD=tile_of(count), D=d, TILE=TILE, num_warps=4,
+        )  # fmt: skip
+        votes = torch.empty(batch * heads, tokens, dtype=torch.float32, device=q.device)
+        index = self._best(votes, chosen.bound, (score, lse, lengths, heads, count))
+        return self.fused.by_index(q, k, v, index, 1, chosen, new_k, new_v, sees)
+
+    def _best(self, votes: Tensor, count: int, scored: tuple[Tensor, Tensor, Tensor, int, int] | None = None) -> Tensor:
+        """Numbers [sequences x KV heads, count] of the best of votes [sequences x KV heads, units], int32."""
+        score, lse, lengths, heads, rows = scored or (votes, votes, votes, 1, 1)
+        index = torch.empty(len(votes), count, dtype=torch.int32, device=votes.device)
+        _best[(len(votes),)](
+            score, votes, lse, lengths, index, votes.shape[1], lse.shape[1],
+            HEADS=heads, ROWS=rows, PAD=tile_of(rows), COUNT=count, TILE=SEARCHED, VOTES=scored is not None,
+            num_warps=8,
+        )  # fmt: skip
+        return index

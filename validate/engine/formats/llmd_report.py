@@ -1,0 +1,41 @@
+"""Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run a file.
+
+Its request latencies are statistics with a unit; the median is taken. Acceptance is not in it.
+"""
+
+from typing import Any
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import number, of_client, optional, positive
+from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
+
+TITLE = "llm-d benchmark report 0.2 (JSON or YAML)"
+_AT = "results.request_performance.aggregate"
+SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+def is_format(data: list[dict[str, Any]]) -> bool:
+    """Whether it is a report."""
+    return len(data) == 1 and "scenario" in data[0] and "run" in data[0] and "results" in data[0]
+
+
+def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+    """The run's step."""
+    report = data[0]
+    prompt, output = (number(where, report, f"{_AT}.requests.{of}_length.mean") for of in ("input", "output"))
+    tpot = positive(where, "time_per_output_token", _seconds(where, report, "time_per_output_token"))
+    batch = needed(where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or said.batch)
+    prompts, ttft = number(where, report, f"{_AT}.requests.total"), _seconds(where, report, "time_to_first_token")
+    return [of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)]
+
+
+def _seconds(where: str, report: dict[str, Any], metric: str) -> float:
+    """The median of a latency, or its mean where that is all."""
+    place: Any = report
+    for part in f"{_AT}.latency.{metric}".split("."):
+        place = place.get(part) if isinstance(place, dict) else None
+    unit = place.get("units") if isinstance(place, dict) else None
+    if unit not in SECONDS:
+        raise refuse(where, f"latency.{metric}.units", " or ".join(SECONDS), unit)
+    middle = optional(where, place, "p50")
+    return (number(where, place, "mean") if middle is None else middle) * SECONDS[unit]

@@ -1,0 +1,67 @@
+"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length: most public runs exist only so.
+
+SGLang's client prints it in the same words, with ``Accept length`` for the tokens per iteration.
+"""
+
+import re
+from typing import Any
+
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.acceptance import vllm as acceptance
+from perfmodel.validate.engine.formats import vllm_serve
+from perfmodel.validate.engine.formats.fields import number
+from perfmodel.validate.engine.timing import Said, Timing
+
+TITLE = "the printed block 'Serving Benchmark Result'"
+HEAD = "Serving Benchmark Result"
+KEYS = {
+    "successful requests": "completed",
+    "maximum request concurrency": "max_concurrency",
+    "max request concurrency": "max_concurrency",
+    "benchmark duration (s)": "duration",
+    "total input tokens": "total_input_tokens",
+    "total generated tokens": "total_output_tokens",
+    "median tpot (ms)": "median_tpot_ms",
+    "median ttft (ms)": "median_ttft_ms",
+    "acceptance length": "accepted",
+    "accept length": "accepted",
+    "drafts": "spec_decode_num_drafts",
+    "draft tokens": "spec_decode_draft_tokens",
+}
+"""What is printed -> its name in the client's JSON."""
+_LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
+_POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
+
+
+def is_printed(text: str) -> bool:
+    """Whether a text holds such a block."""
+    return HEAD in text
+
+
+def read(where: str, text: str, said: Said) -> list[Timing]:
+    """One step a block. Raises InputError for one that is cut off."""
+    blocks = text.split(HEAD)[1:]
+    return [_block(f"{where}: block {n}" if len(blocks) > 1 else where, b, said) for n, b in enumerate(blocks, 1)]
+
+
+def _block(where: str, text: str, said: Said) -> Timing:
+    run: dict[str, Any] = {}
+    for label, value in _LINE.findall(text):
+        name = KEYS.get(label.strip().lower())
+        if name and name not in run:
+            run[name] = _float(where, label, value)
+    rates = [_float(where, "Position", rate) / 100 for _, rate in _POSITION.findall(text)]
+    if rates:
+        run[acceptance.BENCH] = rates
+    elif "accepted" in run and (said.gamma or run.get("spec_decode_num_drafts")):
+        length = said.gamma or round(number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"])
+        said = Said(gamma=length, accepted=run["accepted"]).over(said)
+    (timing,) = vllm_serve.read(where, [run], said)
+    return timing
+
+
+def _float(where: str, label: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{where}: {label.strip()}: must be a number, given {text[:40]!r}") from None
