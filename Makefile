@@ -51,6 +51,7 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and build the site into site/
 	$(BIN)/python -m perfmodel.specs
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md

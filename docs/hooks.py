@@ -1,13 +1,9 @@
-"""What mkdocs adds to the pages: the explorer with its defaults, and the notebooks, run, with what they print.
-
-Neither is committed: both are made anew from the library whenever the site is built.
-"""
+"""What mkdocs adds to the pages: the explorer with its defaults, made anew, and the notebooks with their outputs."""
 
 import base64
 from pathlib import Path
 from typing import Any
 
-import nbclient
 import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,18 +19,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is made to the files of the site."""
     files.append(File.generated(config, "explorer.html", content=page(payload(Exploration()))))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        text, pictures = shown(run(path), path.stem)
+        text, pictures = shown(nbformat.read(path, as_version=4), path.stem)
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
         for name, picture in pictures.items():
             files.append(File.generated(config, f"notebooks/{name}", content=picture))
     return files
-
-
-def run(path: Path) -> Any:
-    """A notebook with the outputs of a fresh kernel."""
-    notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT)}}).execute()
-    return notebook
 
 
 def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:

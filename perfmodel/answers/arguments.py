@@ -199,6 +199,19 @@ Gamma = Annotated[
     ),
 ]
 TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
+EP = Annotated[
+    Number,
+    Argument("Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", count),
+]
+DP = Annotated[
+    Number,
+    Argument(
+        "Groups of the devices that each attend for sequences of their own (data-parallel attention).",
+        "N",
+        "--data-parallel",
+        count,
+    ),
+]
 Draft = Annotated[
     str, Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model")
 ]

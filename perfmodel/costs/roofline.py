@@ -163,7 +163,7 @@ class Machine:
             once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
         norms = op.work_items * c.wide_norm_s.value
-        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)), ("fixed", norms)), None
+        return (("comm", op.kernels * self._allreduce_s(op)), ("fixed", norms)), None
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
@@ -291,7 +291,7 @@ class Machine:
     def op_lower_s(self, op: Op) -> Floats:
         """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth); an all-reduce sends its payload once."""
         if op.kind == "allreduce":
-            return op.kernels * self._link_s(op.message_bytes)
+            return op.kernels * self._link_s(op)
         return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._byte_s)
 
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
@@ -323,29 +323,27 @@ class Machine:
         load = _over(counted, lambda op: (op.cost.weight_bytes + op.cost.kv_bytes) * rates[id(op)][0])
         return load, _over(counted, lambda op: op.cost.flops * rates[id(op)][1])
 
-    def _link_s(self, message_bytes: Floats) -> Floats:
+    def _link_s(self, op: Op) -> Floats:
         """Time of a message at the link's rate."""
-        rate = self.gpu.link_rate(self.tensor_parallel)
-        return message_bytes / rate if rate else 0.0
+        rate = self.gpu.link_rate(op.devices or self.tensor_parallel)
+        return op.message_bytes / rate if rate else 0.0
 
-    def _allreduce_s(self, message_bytes: Floats) -> Floats:
+    def _allreduce_s(self, op: Op) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
-        floor, table = self._link_s(message_bytes), self.calibration.allreduce
+        floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices or self.tensor_parallel
         faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box
-            faster = (self.gpu.link_rate(self.tensor_parallel) or MEASURED_HOST_LINK) / MEASURED_HOST_LINK
+            faster = (self.gpu.link_rate(devices) or MEASURED_HOST_LINK) / MEASURED_HOST_LINK
         if table is None:
             return floor
-        if self.tensor_parallel not in table.knots:
+        if devices not in table.knots:
             known = ", ".join(map(str, sorted(table.knots)))
             raise InputError(
                 f"--tp: calibration {self.calibration.name} has all-reduce times for {known} devices, "
-                f"given {self.tensor_parallel}; use one of these or --calibration ideal"
+                f"given {devices}; use one of these or --calibration ideal"
             )
-        seconds = self.calibration.allreduce_multiplier.value * table.seconds(
-            self.tensor_parallel, message_bytes, faster
-        )
+        seconds = self.calibration.allreduce_multiplier.value * table.seconds(devices, op.message_bytes, faster)
         return np.maximum(seconds, floor)
 
 

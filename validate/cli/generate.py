@@ -136,7 +136,7 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
         methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
             slides = (second or target).spec.num_sliding_layers > 0
-            alone = q.middle_kv or q.draft.startswith("ngram")
+            alone = q.middle_kv or q.draft.startswith("ngram") or pair.is_head(target.spec)
             methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, slides)
         requests, trees = [replace(asked, draft_kv=method) for method in methods], list[Planned]()
         try:

@@ -5,5 +5,5 @@ knows of each sequence), `drafts` (who proposes), `runner` (a model with its cac
 `attention` and `cache` (what a pass reads), `kv.base` and `kv.snapkv` (what a sparse draft reads instead), `sampling`
 (who decides). What these ten call besides is a formula or a container: `pointwise`, `shard`, `generation`, `request`.
 
-Other drafts are `ngram`, `tree` and `two_levels`; `factory` makes any of them from a request, `graphs` captures it.
+Other drafts are `ngram`, `tree`, `two_levels` and `eagle`; `factory` makes any of them, `graphs` captures it.
 """

@@ -61,10 +61,6 @@ class KVCache:
         """Keys and values of all layers at positions [batch, n]: [2 x layers, batch, kv_heads, n, head_dim]."""
         return read_tokens(self.kv.flatten(0, 1), self.rows, self.slot(positions))
 
-    def move(self, source: Tensor, to: Tensor) -> None:
-        """Copy the tokens at positions source [batch, n] to positions `to` [batch, n], all layers; both may overlap."""
-        write_tokens(self.kv.flatten(0, 1), self.rows, self.slot(to), self.read(source))
-
     def advance(self, count: Tensor, limit: int) -> None:
         """Commit `count` [batch] more tokens, at most `limit`; the rest of what was written is thereby rolled back."""
         self.lengths.add_(count)
@@ -100,8 +96,7 @@ class Slots(NamedTuple):
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
     """Tokens at positions [batch, n] of a cache [layers, batch, kv_heads, slots, ...], all layers and heads.
 
-    rows: 0 ... batch - 1, [batch, 1]. Whole tokens are copied at a time: `gather` would go value by value, about ten
-    times slower on a CPU.
+    rows: 0 ... batch - 1, [batch, 1]. Whole tokens are copied at a time: `gather` would be ten times slower on a CPU.
     """
     return cache[:, rows, :, positions].movedim((0, 1), (1, 3))
 

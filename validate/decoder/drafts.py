@@ -26,11 +26,9 @@ class Drafter(Protocol):
     @property
     def models(self) -> tuple["ViewRunner", ...]:
         """What it runs; the decoder keeps their caches and views up to date."""
-        ...
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, gamma], and the draft_probs they were drawn from [batch, gamma, vocab], if any."""
-        ...
 
 
 class ViewRunner:

@@ -7,6 +7,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Drafter, ModelDrafter, ViewRunner
+from perfmodel.validate.decoder.eagle import HeadDrafter, HeadModel, HeadRunner
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
@@ -78,6 +79,8 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):
         raise InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
     rolls = parse_kv(request.draft_kv).needs_own_prefill
+    if isinstance(draft_model, HeadModel):
+        return _head(target, request, draft_model)
     runner, own, sampling = target, draft_model is not None or rolls, request.sampling
     if own:
         runner = _runner(draft_model or target.model, request, rolls)
@@ -92,6 +95,16 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
         return ModelDrafter(ViewRunner(runner, view, request.gamma + 1, own), request.gamma, sampling)
     tree = Topology(request.tree, target.model.device)
     return TreeDrafter(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
+
+
+def _head(target: Runner, request: Request, head: HeadModel) -> HeadDrafter:
+    if request.tree is not None or request.middle_kv is not None or request.draft_kv != "full":
+        raise InputError(
+            "--draft: a head drafts chains over a whole cache of its own: without --tree, --middle-kv, --draft-kv"
+        )
+    runner = _runner(head, request)
+    passes = HeadRunner(target, runner, head, _view("full", runner, request), request.gamma)
+    return HeadDrafter(passes, request.gamma, request.sampling)
 
 
 def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> TwoLevelDrafter:

@@ -1,5 +1,6 @@
 """One forward pass of a Llama-family decoder. What attention reads is not its business: that is `attend`'s."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,9 @@ from perfmodel.validate.decoder.families import check_supported
 from perfmodel.validate.decoder.moe import RoutedExperts
 from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
 from perfmodel.validate.decoder.shard import RankShard
+
+Tap = Callable[[int, Tensor], None]
+"""Is told what goes into each layer."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +117,17 @@ class Model(nn.Module):
         """For sequences that become `tokens` long."""
         return rope.rotary(self.spec, self.device, tokens)
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, rotary: Rotary | None = None) -> Tensor:
-        """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]."""
+    def forward(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, rotary: Rotary | None = None, tap: Tap | None = None
+    ) -> Tensor:
+        """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]; `tap` sees others."""
         turns = (rotary or self.rotary()).turns(positions, self.dtype)
         residual, add_norm, eps = self._embed(tokens), self.pointwise.add_norm, self.spec.rms_norm_eps
         x = norm(residual, self.layers[0].attention_norm, eps)
         norms = [*(layer.attention_norm for layer in self.layers[1:]), self.final_norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
+            if tap is not None:
+                tap(index, residual)
             out = attend(index, Projected(layer, layer.qkv(x), turns, self.pointwise))
             residual, x = add_norm(self.shard.sum(layer.output(out)), residual, layer.mlp_norm, eps)
             residual, x = add_norm(self.shard.sum(layer.mlp(x, self.pointwise)), residual, next_norm, eps)

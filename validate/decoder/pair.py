@@ -6,11 +6,11 @@ from pathlib import Path
 import torch
 
 from perfmodel.errors import refuse
-from perfmodel.specs.model import load_model
+from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.parallel import for_draft, local_device
 from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.decoder.weights import load
+from perfmodel.validate.decoder.weights import head_of, load, load_head
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
 SMALL_PARAMS = 50_000_000
@@ -42,6 +42,10 @@ class Pair:
     def draft_model(self) -> str | None:
         """The draft model's name or folder, None where no second model is run."""
         return None if self.draft == "self" or self.draft.partition(":")[0] == "ngram" else self.draft
+
+    def is_head(self, target: ModelSpec) -> bool:
+        """Whether the draft is an EAGLE head of the target: no model by itself."""
+        return self.draft_model is not None and head_of(self.draft_model, target) is not None
 
     @property
     def kind(self) -> str:
@@ -76,6 +80,8 @@ class Pair:
         target = load(self.target, self.weights or _default_weights(self.target), device, dtype, shard)
         if self.draft_model is None:
             return target, None
+        if self.is_head(target.spec):
+            return target, load_head(self.draft_model, self.draft_weights or _default_weights(self.draft_model), target)
         part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
         weights = self.draft_weights or _default_weights(self.draft_model)
         return target, load(self.draft_model, weights, device, dtype, part, "--draft")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from perfmodel.validate.decoder.attention import FoldedAttention, Span
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.model import Model, Projected
+from perfmodel.validate.decoder.model import Model, Projected, Tap
 from perfmodel.validate.decoder.pointwise import Rotary
 
 PREFILL_CHUNK = 512
@@ -47,6 +47,7 @@ class Runner:
     cache: KVCache
     attention: FoldedAttention
     rotary: Rotary
+    tap: Tap | None = None
 
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n] that follow the committed ones.
@@ -98,7 +99,7 @@ class Runner:
             span = spans.of(projected.layer.window)
             return self.attention(q, self.cache.k[index], self.cache.v[index], span, k, v, sees)
 
-        return self.model(tokens, positions, attend, self.rotary)
+        return self.model(tokens, positions, attend, self.rotary, self.tap)
 
 
 class PassSpans:

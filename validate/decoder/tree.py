@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.cache import KVCache, write_tokens
 from perfmodel.validate.decoder.drafts import ModelDrafter, ViewRunner
 from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, race
@@ -61,8 +62,7 @@ class TreeDrafter(ModelDrafter):
     def keep(self, path: Tensor) -> None:
         """Move the nodes of path [batch, levels] together in the own cache, before `commit` says how many count."""
         if self.own:
-            cache = self.runner.cache
-            cache.move(cache.lengths[:, None] + self.lead + path, cache.positions(cache.lengths + 1, path.shape[1]))
+            move(self.runner.cache, self.lead + path)
 
 
 class TreeDecoder(Decoder):
@@ -90,13 +90,19 @@ class TreeDecoder(Decoder):
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
         """Bring the path together in the caches, and commit it as a chain."""
         assert isinstance(accepted, AcceptedPath)
-        below, cache = accepted.path[:, 1:], self.target.cache
-        cache.move(cache.lengths[:, None] + below, cache.positions(cache.lengths + 1, self.gamma))
+        below = accepted.path[:, 1:]
+        move(self.target.cache, below)
         self.grower.keep(accepted.path)
         super().commit(state, self._nodes(state, draft_tokens).gather(1, below), accepted)
 
     def _nodes(self, state: State, draft_tokens: Tensor) -> Tensor:
         return torch.cat((state.newest(1), draft_tokens), dim=1)
+
+
+def move(cache: KVCache, path: Tensor) -> None:
+    """Bring the tokens that lie path [batch, n] behind the committed ones together, from the first behind them on."""
+    tokens = cache.read(cache.lengths[:, None] + path)
+    write_tokens(cache.kv.flatten(0, 1), cache.rows, cache.positions(cache.lengths + 1, path.shape[1]), tokens)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
@@ -11,10 +11,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from perfmodel.drafts import make_draft
+from perfmodel.drafts.eagle import Eagle
 from perfmodel.errors import InputError, refuse
+from perfmodel.kv import parse_kv
 from perfmodel.reading import check_regular, parse_json, read_text
 from perfmodel.specs.files import read_mapping
+from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.validate.decoder.eagle import HeadModel
 from perfmodel.validate.decoder.families import check_supported
 from perfmodel.validate.decoder.memory import check_fits
 from perfmodel.validate.decoder.model import Model
@@ -142,6 +147,11 @@ class Checkpoint:
             if not torch.equal(head, embedding):
                 raise InputError(f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says")
 
+    def whole(self, name: str) -> Tensor | None:
+        """A tensor as it is stored, None where there is none of the name."""
+        file = self._file_of.get(name)
+        return None if file is None else file.get_tensor(name)
+
     def read(self, piece: Piece) -> Tensor:
         """One piece; only its bytes leave the disk."""
         file = self._file_of.get(piece.name)
@@ -217,14 +227,19 @@ def build(spec: ModelSpec, source: Source, shard: RankShard | None = None) -> Mo
     """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type."""
     with torch.device("meta"):
         model = Model(spec, shard)
+    fill(model, pieces(spec, model.shard), source)
+    return model.eval()
+
+
+def fill(model: nn.Module, parameters: Pieces, source: Source) -> None:
+    """Give a model's parameters their values."""
     owners = dict(model.named_modules())
-    for name, parts in pieces(spec, model.shard):
+    for name, parts in parameters:
         tensors = [source.read(part) for part in parts]
         owner, _, leaf = name.rpartition(".")
         value = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
         shape = getattr(owners[owner], leaf).shape
         setattr(owners[owner], leaf, nn.Parameter(value.view(shape), requires_grad=False))
-    return model.eval()
 
 
 def load(
@@ -262,6 +277,53 @@ def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtyp
     if spec.tie_word_embeddings:
         checkpoint.check_tied()
     return checkpoint
+
+
+def head_pieces(spec: ModelSpec, target: ModelSpec, layer: str) -> Pieces:
+    """Of an EAGLE-3 head; `layer` is what its file calls its one layer, midlayer or layers.0."""
+    hidden, vocab = spec.hidden_size, spec.vocab_size
+    yield "project.weight", (Piece("fc.weight", (hidden, 3 * target.hidden_size)),)
+    yield "embedding_norm", (Piece(f"{layer}.input_layernorm.weight", (hidden,)),)
+    for name, parts in _layer_pieces(spec, RankShard(), 0, layer):
+        if name == "qkv.weight":
+            parts = tuple(replace(part, shape=(part.shape[0], 2 * hidden)) for part in parts)
+        if name == "attention_norm":
+            parts = (Piece(f"{layer}.hidden_norm.weight", (hidden,)),)
+        yield f"layers.0.{name}", parts
+    yield "final_norm", (Piece("norm.weight", (hidden,)),)
+    yield "head", (Piece("lm_head.weight", (vocab, hidden)),)
+
+
+def load_head(name: str, weights: str, target: Model) -> HeadModel:
+    """An EAGLE-3 head of a target: `name` is its folder, or ``eagle3`` with random weights. Raises InputError."""
+    draft = head_of(name, target.spec)
+    assert draft is not None
+    if draft.name != "eagle3" or draft.parallel or draft.features != 3 or target.shard.size > 1:
+        raise InputError(f"--draft: {name}: must be an EAGLE-3 head of three features on one device to be run here")
+    source = _source(draft.model, name, weights, target.device, target.dtype)
+    with torch.device("meta"):
+        head = HeadModel(draft.model, target.spec)
+    found = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
+    fill(head, head_pieces(draft.model, target.spec, "layers.0" if found else "midlayer"), source)
+    head.embedding = target.embedding
+    vocab, most = draft.model.vocab_size, target.spec.vocab_size
+    head.to_target = torch.arange(vocab, device=target.device) * (most // vocab)
+    if isinstance(source, Checkpoint):
+        offsets = source.whole("d2t")
+        own = torch.arange(vocab) + (0 if offsets is None else offsets.cpu().long())
+        if own.shape != (vocab,) or own.min() < 0 or own.max() >= most or len(own.unique()) < vocab:
+            raise InputError(f"{name}: d2t: must add up to {vocab} different tokens of {target.spec.name}'s {most}")
+        head.to_target = own.to(target.device)
+    return head.eval()
+
+
+def head_of(name: str, target: ModelSpec) -> Eagle | None:
+    """The EAGLE head that a draft's name is of, a folder with its config.json or a kind; None for a whole model."""
+    if not name.startswith("eagle") and not Path(name).is_dir():
+        return None
+    precision = Precision(weight_format("bf16"), kv_format("bf16"))
+    draft = make_draft(name, target, precision, 1, parse_kv("full"))
+    return draft if isinstance(draft, Eagle) else None
 
 
 def save_tensors(model: Model) -> dict[str, Tensor]:

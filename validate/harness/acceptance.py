@@ -133,7 +133,7 @@ def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
 
 def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
     """One of each document that is long enough; the middle of the generation is at `context`."""
-    names = [setting.pair.target, *filter(None, [setting.pair.draft_model])]
+    names = [setting.pair.target, *filter(None, [None if setting.pair.is_head(spec) else setting.pair.draft_model])]
     longest = min(load_model(name).max_position_embeddings for name in names) - setting.new_tokens
     if context > longest:
         raise refuse("--context", None, f"at most {longest} with {setting.new_tokens} new tokens", context)

@@ -1,0 +1,58 @@
+"""The notebooks with their outputs: run from their own folder, and kept without what changes from run to run.
+
+``python docs/notebooks.py [NAME ...]``, or ``make docs``; a slow test runs them again and compares.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+SECONDS = 300
+VOLATILE = "application/vnd.jupyter.widget"
+"""Forms of an output that name an object of one run."""
+
+
+def run(path: Path) -> Any:
+    """A notebook with the outputs of a fresh kernel in its folder, stripped."""
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(path.parent)}}).execute()
+    return stripped(notebook)
+
+
+def stripped(notebook: Any) -> Any:
+    """Without times, versions, states of widgets, and numbers of executions."""
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}})
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({})
+        if cell.cell_type == "code":
+            cell.execution_count = None
+            for output in cell.outputs:
+                output.pop("execution_count", None)
+                if output.output_type == "execute_result":
+                    output.execution_count = None
+                data = output.get("data", {})
+                for kind in [kind for kind in data if kind.startswith(VOLATILE)]:
+                    del data[kind]
+                if "image/png" in data:
+                    data["text/plain"] = "a picture"
+                output.pop("metadata", None)
+                if output.output_type != "stream":
+                    output.metadata = nbformat.from_dict({})
+    return notebook
+
+
+def main(names: list[str]) -> None:
+    """Write the notebooks that are named, or all."""
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        if not names or path.stem in names:
+            nbformat.write(run(path), path)
+            print("ran", path.name, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""EAGLE-3 heads against the head run densely over whole texts, and against plain decoding."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder import graphs
+from perfmodel.validate.decoder.eagle import Features, HeadDrafter, HeadModel
+from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.generation import collect
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.weights import load_head
+from perfmodel.validate.studies.train import causal
+from tests.validate.decoder.test_graphs import emulated
+from tests.validate.tiny_folder import write_folder
+
+NEW, GAMMA = 24, 3
+
+
+@pytest.fixture(scope="module")
+def deep(make_model: Callable[..., Model]) -> Model:
+    return make_model(num_hidden_layers=8)
+
+
+@pytest.fixture(scope="module")
+def head(deep: Model) -> HeadModel:
+    """Random, with a vocabulary of its own; its output is near enough to the target's to be right now and then."""
+    made = load_head("eagle:features=3,vocab=40", "random:0", deep)
+    for parameter in made.parameters():
+        parameter.data.normal_(0, 0.3, generator=torch.Generator().manual_seed(parameter.numel()))
+    made.to_target = torch.arange(40) + 11
+    return made
+
+
+def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -> Tensor:
+    """Distributions [drafted, vocab] that the tokens after a text are drawn from, all pairs run anew each time."""
+    features, rows = Features(head.features.layers), list[Tensor]()
+    target(torch.tensor([text[:-1]]), torch.arange(len(text) - 1)[None], causal, tap=features)
+    given, tokens = head.project(features.take(len(text) - 1)), text[1:]
+    for token in drafted:
+        head.give(given, torch.zeros(1, dtype=torch.int64))
+        hidden = head(torch.tensor([tokens]), torch.arange(len(tokens))[None], causal)
+        rows.append(head.logits(hidden)[0, -1].softmax(-1))
+        tokens, given = [*tokens, token], torch.cat((given, head.output[:, -1:]), 1)
+    return torch.stack(rows)
+
+
+@torch.inference_mode()
+def test_drafts_are_drawn_from_what_the_head_says_run_densely(
+    deep: Model, head: HeadModel, prompts: list[list[int]]
+) -> None:
+    """Whatever was accepted (here by a script), in ragged batches, from a prompt of one token on."""
+    asked = Request(4, 70, NEW, GAMMA, "model", sampling=Sampling(1.0), script=(1, 1, 1, 1))
+    made = make_decoder(deep, asked, head)
+    state = made.start(prompts, NEW)
+    for _ in range(6):
+        made.propose(state)  # nothing is committed by a proposal
+        drafted, probs = made.propose(state)
+        assert probs is not None
+        for row, text in enumerate(state.tokens.tolist()):
+            wanted = dense(head, deep, text[: state.length[row]], drafted[row].tolist())
+            torch.testing.assert_close(probs[row], wanted, rtol=1e-9, atol=1e-12)
+        made.iterate(state)
+    assert all(state.histogram.sum(0))
+
+
+def test_outputs_are_those_of_plain_decoding(deep: Model, head: HeadModel, prompts: list[list[int]]) -> None:
+    plain = make_decoder(deep, Request(4, 70, NEW)).generate(prompts, NEW)
+    for sampling in (Sampling(), Sampling(0.8)):
+        out = make_decoder(deep, Request(4, 70, NEW, GAMMA, "model", sampling=sampling), head).generate(prompts, NEW)
+        assert [len(row) for row in out.tokens] == [NEW] * 4
+        assert sampling.temperature or out.tokens == plain.tokens
+    assert min(map(sum, out.histograms)) > 0
+
+
+@torch.inference_mode()
+def test_an_iteration_can_be_replayed(deep: Model, head: HeadModel, prompts: list[list[int]]) -> None:
+    results = []
+    for replayed in (False, True):
+        made = make_decoder(deep, Request(4, 70, 40, GAMMA, "model", sampling=Sampling(0.8)), head)
+        state = made.start(prompts, 40, seed=3)
+        made.iterate(state)
+        graphs.fix_bounds(made)
+        made.iterate(state)
+        if replayed:
+            graphs.replay_on(made, state, emulated(lambda made=made, state=state: made.step(state)))
+        else:
+            made.iterate(state)
+        for _ in range(6):
+            made.iterate(state)
+        results.append(collect(state, prompts))
+    assert results[0] == results[1]
+
+
+@torch.inference_mode()
+def test_a_start_without_a_prefill(deep: Model, head: HeadModel) -> None:
+    made = make_decoder(deep, Request(2, 40, NEW, GAMMA, "model", script=(0, 0, 1, 0)), head)
+    state = start_random(made, 40, NEW)
+    for _ in range(3):
+        made.iterate(state)
+    assert made.target.cache.lengths.tolist() == [49, 49]
+
+
+@pytest.mark.parametrize("layer", ["midlayer", "layers.0"])
+def test_a_folder_is_read_under_either_name(deep: Model, head: HeadModel, tmp_path: Path, layer: str) -> None:
+    """As EAGLE's authors and as speculators write it; offsets say which of the target's tokens are drafted."""
+    rows = dict(zip("qkv", head.layers[0].qkv.weight.split((32, 16, 16)), strict=True))
+    tensors = {f"{layer}.self_attn.{name}_proj.weight": rows[name] for name in rows}
+    gate, up = head.layers[0].mlp.gate_up.weight.chunk(2)
+    tensors |= {
+        "fc.weight": head.project.weight, f"{layer}.input_layernorm.weight": head.embedding_norm,
+        f"{layer}.hidden_norm.weight": head.layers[0].attention_norm, "norm.weight": head.final_norm,
+        f"{layer}.self_attn.o_proj.weight": head.layers[0].output.weight, "lm_head.weight": head.head,
+        f"{layer}.mlp.gate_proj.weight": gate, f"{layer}.mlp.up_proj.weight": up,
+        f"{layer}.mlp.down_proj.weight": head.layers[0].mlp.down.weight,
+        f"{layer}.post_attention_layernorm.weight": head.layers[0].mlp_norm,
+        "d2t": torch.full((40,), 11, dtype=torch.int64),
+    }  # fmt: skip
+    save_file({name: tensor.detach().clone() for name, tensor in tensors.items()}, tmp_path / "model.safetensors")
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 48,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "num_hidden_layers": 1, "vocab_size": 61,
+        "draft_vocab_size": 40, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+        "tie_word_embeddings": False,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    loaded = load_head(str(tmp_path), "checkpoint", deep)
+    assert torch.equal(loaded.to_target, head.to_target)
+    ours, theirs = dict(head.named_parameters()), dict(loaded.named_parameters())
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_what_is_not_run_is_refused(deep: Model, head: HeadModel, target: Model) -> None:
+    with pytest.raises(InputError, match="must be an EAGLE-3 head of three features"):
+        load_head("eagle", "random:0", deep)
+    with pytest.raises(InputError, match="takes 3 of the target's layers, and tiny has too few"):
+        load_head("eagle3", "random:0", target)
+    with pytest.raises(InputError, match="a head drafts chains over a whole cache of its own"):
+        make_decoder(deep, Request(1, 8, 8, 2, "model", "snapkv:4,window=2"), head)
+    assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, HeadDrafter)
+
+
+def test_predicted_beside_measured(
+    tmp_path: Path, make_model: Callable[..., Model], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A head of random weights by its kind, as the engine's own `--draft eagle3` has its shape."""
+    pytest.importorskip("transformers")
+    folder = write_folder(tmp_path / "tiny-deep", make_model(num_hidden_layers=8))
+    where = ["--checkpoint", str(folder), "--draft", "eagle3", "--draft-weights", "random:1", "--hardware", "h100"]
+    how = ["--batch", "2", "--context", "40", "--new-tokens", "8", "--alpha", "0.7", "--gamma", "2", "--dtype", "fp32"]
+    assert run(["validate", "generate", *where, *how]) == 0
+    printed = capsys.readouterr().out
+    assert "predicted" in printed
+    assert "full" in printed

@@ -1,0 +1,160 @@
+"""EAGLE-3 heads: one layer over what the target thinks of a token and over the token that follows it.
+
+The token at p + 1 and the features of the target at p make the pair of position p. Where the target has run p, they are
+a projection of three of its hidden states; ahead of it, the head's own output for the pair before. Queries, keys and
+values are projected from the embedding beside them. Li et al. 2025, arXiv 2503.01840; order of operations and names of
+weights as in vLLM, models/llama_eagle3.py.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from perfmodel.errors import InputError
+from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder.drafts import ViewRunner
+from perfmodel.validate.decoder.kv.base import View
+from perfmodel.validate.decoder.model import Attend, Model, Projected
+from perfmodel.validate.decoder.pointwise import Rotary, norm
+from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.sampling import Sampling, draw
+from perfmodel.validate.decoder.state import State
+
+
+class Features:
+    """Inputs of some of the target's layers, kept as its passes go by: the head's own, side by side."""
+
+    def __init__(self, layers: tuple[int, ...]) -> None:
+        self.layers = layers
+        self._parts: dict[int, Tensor] = {}
+        self._passes: list[Tensor] = []
+
+    def __call__(self, layer: int, hidden: Tensor) -> None:
+        """hidden [batch, n, width] goes into a layer."""
+        if layer in self.layers:
+            self._parts[layer] = hidden
+        if layer == max(self.layers):
+            self._passes.append(torch.cat([self._parts[layer] for layer in self.layers], -1))
+
+    def take(self, tokens: int) -> Tensor:
+        """Of the latest `tokens` of each sequence that were run, [batch, tokens, layers x width]; forgets all."""
+        passes, self._passes = self._passes, []
+        return torch.cat(passes, 1)[:, -tokens:] if len(passes) > 1 else passes[0][:, -tokens:]
+
+
+def feature_layers(target: ModelSpec) -> tuple[int, ...]:
+    """Layers whose inputs heads are trained on: an early one, the middle one and a late one."""
+    count = target.num_hidden_layers
+    return (2, count // 2, count - 3)
+
+
+class HeadModel(Model):
+    """The head as a model of one layer, whose embedding is the target's.
+
+    Before a pass it is given the hidden states of its pairs; `output` is what the next pair of each is to be given.
+    to_target [vocab]: the target's tokens that it can draft.
+    """
+
+    def __init__(self, spec: ModelSpec, target: ModelSpec) -> None:
+        super().__init__(spec.model_copy(update={"tie_word_embeddings": False}))
+        self.features = Features(feature_layers(target))
+        if len({*self.features.layers}) < 3 or min(self.features.layers) < 0:
+            raise InputError(f"--draft: a head takes 3 of the target's layers, and {target.name} has too few")
+        hidden, qkv = spec.hidden_size, self.layers[0].qkv
+        self.layers[0].qkv = nn.Linear(2 * hidden, qkv.out_features, bias=qkv.bias is not None)
+        self.embedding_norm = nn.Parameter(torch.empty(hidden))
+        self.project = nn.Linear(3 * target.hidden_size, hidden, bias=False)
+        self.target_vocab = target.vocab_size
+        self.to_target = torch.arange(spec.vocab_size)
+        self.output = self._given = torch.empty(0)
+        self._first = torch.empty(0)
+
+    def give(self, hidden: Tensor, first: Tensor) -> None:
+        """Hidden states [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
+        self._given, self._first = hidden, first
+
+    def forward(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, rotary: Rotary | None = None, tap: object = None
+    ) -> Tensor:
+        """As `Model.forward`, of pairs: tokens [batch, n] are those that follow their `positions`."""
+        layer, eps = self.layers[0], self.spec.rms_norm_eps
+        index = (positions - self._first[:, None])[..., None].expand(-1, -1, self._given.shape[2])
+        hidden = self._given.gather(1, index)
+        embedded = norm(F.embedding(tokens, self.embedding), self.embedding_norm, eps)
+        x = torch.cat((embedded, norm(hidden, layer.attention_norm, eps)), -1)
+        turns = (rotary or self.rotary()).turns(positions, self.dtype)
+        out = layer.output(attend(0, Projected(layer, layer.qkv(x), turns, self.pointwise)))
+        residual, x = self.pointwise.add_norm(out, hidden, layer.mlp_norm, eps)
+        self.output, x = self.pointwise.add_norm(layer.mlp(x, self.pointwise), residual, self.final_norm, eps)
+        return x
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores over the target's vocabulary, of tokens that it cannot draft minus infinity."""
+        own = super().logits(hidden)
+        return own.new_full((*own.shape[:-1], self.target_vocab), -torch.inf).index_copy_(-1, self.to_target, own)
+
+
+class HeadRunner(ViewRunner):
+    """Runs a head over a cache of its own, which lacks the pairs that the last verification gave features to.
+
+    features [batch, gamma + 1, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence.
+    """
+
+    def __init__(self, target: Runner, runner: Runner, head: HeadModel, view: View, gamma: int) -> None:
+        super().__init__(runner, view, gamma + 1, own=True)
+        self.target, self.head, target.tap = target, head, head.features
+        shape = len(runner.cache.lengths), gamma + 1, head.project.in_features
+        self.features = torch.zeros(shape, dtype=head.dtype, device=head.device)
+        self.pending = torch.ones_like(runner.cache.lengths)
+
+    def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
+        """All pairs of the prompts; the last tokens wait for the token that follows them."""
+        taken = self.head.features.take(tokens.shape[1])
+        self.head.give(self.head.project(taken), torch.zeros_like(lengths))
+        self.runner.prefill(tokens[:, 1:], lengths - 1)
+        self.features[:, 0] = taken[self.runner.cache.rows[:, 0], lengths - 1]
+        self.pending.fill_(1)
+        self.view.build(observed)
+
+    def commit(self, count: Tensor) -> None:
+        """The features of what the target committed, `count` [batch] tokens, wait for the next iteration."""
+        self.features.copy_(self.head.features.take(self.features.shape[1]))
+        self.pending.copy_(count)
+
+    def catch_up(self, state: State) -> tuple[Tensor, Tensor]:
+        """Run the pairs that wait: final and next hidden states [batch, width] of the newest token."""
+        cache, target, rows = self.runner.cache, self.target.cache, self.runner.cache.rows[:, 0]
+        start = target.lengths - self.pending
+        cache.set_lengths(start, target.bound)
+        self.view.begin()
+        self.head.give(self.head.project(self.features), start)
+        hidden = self.run(state.tokens.gather(1, cache.positions(start + 1, self.features.shape[1])))
+        newest = (self.pending - 1).clamp(min=0)  # a finished sequence has none
+        cache.set_lengths(target.lengths, target.bound)
+        self.view.begin()
+        return hidden[rows, newest], self.head.output[rows, newest]
+
+
+class HeadDrafter:
+    """gamma passes of a head, the first over all pairs that wait."""
+
+    def __init__(self, passes: HeadRunner, gamma: int, sampling: Sampling) -> None:
+        self.passes, self.gamma, self.sampling, self.models = passes, gamma, sampling, (passes,)
+
+    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
+        """See `Drafter`."""
+        head, lengths = self.passes.head, self.passes.runner.cache.lengths
+        hidden, output = self.passes.catch_up(state)
+        draft_tokens, draft_probs = list[Tensor](), list[Tensor]()
+        for step in range(self.gamma):
+            if step:
+                head.give(output[:, None], lengths + step - 1)
+                hidden = self.passes.run(draft_tokens[-1][:, None], step - 1)[:, 0]
+                output = head.output[:, 0]
+            logits = head.logits(hidden)
+            if self.sampling.greedy:
+                draft_tokens.append(logits.argmax(-1))
+            else:
+                draft_probs.append(self.sampling.probabilities(logits))
+                draft_tokens.append(draw(draft_probs[-1], state.generator))
+        return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None
