@@ -417,6 +417,8 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
                 shared = {f.name: getattr(given, f.name) for f in fields(kind) if hasattr(given, f.name)}
                 args, kwargs = (), shared | kwargs
+            for name in kwargs.keys() - arguments(kind).keys():
+                raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(kind))
             question: Any = kind(*args, **kwargs)
             return answer(question)
 

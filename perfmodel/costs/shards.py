@@ -243,9 +243,13 @@ def shard(
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
     full = model.num_attention_layers - model.num_sliding_layers
+    dense = model.indexer.dense_layers if model.indexer else full
     groups = []
-    if full:
-        groups.append(_span(model, n, precision, "full", full, None))
+    if dense:
+        groups.append(_span(model, n, precision, "full", dense, None))
+    if full - dense:
+        chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
+        groups.append(replace(chosen, topk=model.indexer.topk if model.indexer else None))
     if model.num_sliding_layers:
         name = f"window {model.sliding_window}"
         groups.append(_span(model, n, precision, name, model.num_sliding_layers, model.sliding_window))
@@ -269,8 +273,7 @@ def _span(model: ModelSpec, n: int, precision: Precision, name: str, layers: int
         bytes_per_value=_sparse_latent_bytes(model, precision) or precision.kv.bytes_per_value,
     )
     width = query_heads * (key + value)
-    topk = model.indexer.topk if model.indexer else None
-    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes, topk)
+    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes)
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
