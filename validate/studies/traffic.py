@@ -14,9 +14,9 @@ from functools import cache
 import numpy as np
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.serving.load import Lengths, Limits
-from perfmodel.serving.replay import arrivals, replay
-from perfmodel.serving.steps import StepTimes, step_times
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.replay import arrivals, replay
+from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.fits import Z
 from perfmodel.specs.published import read_published
