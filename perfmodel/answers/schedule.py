@@ -29,9 +29,9 @@ from perfmodel.answers.verdict import Calibrated, warnings
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_count
-from perfmodel.serving.closed import serve
-from perfmodel.serving.load import Lengths, Limits, Load
-from perfmodel.serving.steps import step_times
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.steps import step_times
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.engine_config import LOOKUP
 from perfmodel.specs.model import hub_id

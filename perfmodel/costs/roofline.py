@@ -31,6 +31,8 @@ LIMITERS: dict[str, str] = {
 """Name of each term of a pass -> the word for it."""
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
+MEASURED_HOST_LINK = 32e9
+"""Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
 Curve = TypeVar("Curve")
 Number = TypeVar("Number", bound=Floats)
 _TINY = float(np.finfo(float).tiny)
@@ -328,8 +330,10 @@ class Machine:
     def _allreduce_s(self, op: Op) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
         floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices or self.tensor_parallel
+        faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box
+            faster = (self.gpu.link_rate(devices) or MEASURED_HOST_LINK) / MEASURED_HOST_LINK
         if table is None:
             return floor
         if devices not in table.knots:
@@ -338,7 +342,7 @@ class Machine:
                 f"--tp: calibration {self.calibration.name} has all-reduce times for {known} devices, "
                 f"given {devices}; use one of these or --calibration ideal"
             )
-        seconds = self.calibration.allreduce_multiplier.value * table.seconds(devices, op.message_bytes)
+        seconds = self.calibration.allreduce_multiplier.value * table.seconds(devices, op.message_bytes, faster)
         return np.maximum(seconds, floor)
 
 
