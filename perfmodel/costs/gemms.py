@@ -149,7 +149,7 @@ def linears(model: ModelSpec, devices: int, precision: Precision, groups: int = 
             yield from _indexer(model.indexer, model.hidden_size, model.hidden_size, precision)
     if model.linear_attention:
         yield from _recurrent(model.linear_attention, model.hidden_size, n, precision)
-    yield from (replace(one, gathered=True) for one in _mlp(model, devices, precision))
+    yield from (replace(one, gathered=groups > 1) for one in _mlp(model, devices, precision))
 
 
 def _attention(

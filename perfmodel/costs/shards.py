@@ -328,14 +328,14 @@ def _smalls(model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, 
         Small("norms", norms, norms * 2 * hidden * act),
         Small("rope", layers, 2 * rotated * act),
         Small("kv append", layers, fresh * act),
-        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act, gathered=True),
+        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act, gathered=groups > 1),
         Small("residual", model.num_blocks, model.num_blocks * 3 * hidden * act),
     ]
     if model.qk_norm:
         smalls.append(Small("qk norm", layers, 2 * rotated * act))
     if model.moe:
         routed = model.num_moe_layers
-        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed, True))
+        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed, groups > 1))
     if part := model.linear_attention:
         smalls.append(Small("convolution", part.layers, part.layers * 2 * part.convolved * groups / n * act))
         smalls.append(Small("state norm", part.layers, part.layers * 3 * part.inner * groups / n * act))
