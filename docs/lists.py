@@ -174,7 +174,7 @@ def accuracy() -> str:
     short = sum(predicted == measured - 1 for measured, predicted in best["choices"].values())
     rows = [
         ("speedup", "MagicDec's stack on H100, A100", " and ".join(map(_off, research))),
-        ("step; iteration over step", "vLLM, TensorRT-LLM, SGLang on H200, B200, B300",
+        ("step; iteration over step", "vLLM, TensorRT-LLM, SGLang on H100 to B300",
          f"{', '.join(map(_off, engines))}; {_off(iteration)}"),
         ("best draft length", "MagicDec's stack on A100",
          f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of the speedup"),

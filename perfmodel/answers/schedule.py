@@ -29,9 +29,9 @@ from perfmodel.answers.verdict import Calibrated, warnings
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_count
-from perfmodel.serving.closed import serve
-from perfmodel.serving.load import Lengths, Limits, Load
-from perfmodel.serving.steps import step_times
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.steps import step_times
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.engine_config import LOOKUP
 from perfmodel.specs.model import hub_id
@@ -211,9 +211,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if instead is not None:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft)
-    served = ServedTarget.of(
-        question, question.model_path or hub_id(query.model), scenario, lookup=_lookup(question.lookup, "--lookup")
-    )
+    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario, lookup=question.lookup)
     draft_path = question.draft_path or draft_source(query.draft, query.model, scenario)
     missed = int(question.missed)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None

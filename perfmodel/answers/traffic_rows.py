@@ -8,10 +8,10 @@ import numpy as np
 
 from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.serving.closed import Served, mean_tpot_s, serve
-from perfmodel.serving.load import Load
-from perfmodel.serving.moments import Moments
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
+from perfmodel.queueing.load import Load
+from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.fits import Z
 from perfmodel.specs.request_costs import request_constants
 from perfmodel.speculation.scenario import Scenario
@@ -141,7 +141,7 @@ def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: f
 
 
 def _interval(
-    question: TrafficQuery, scenario: Scenario, steps: StepTimes, served: Served, load: Load
+    question: TrafficQuery, scenario: Scenario, steps: StepTimes, served: ServedLoad, load: Load
 ) -> tuple[Any, Any]:
     """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
     context, n = question.lengths.context, max(round(float(np.median(served.running))), 1)
@@ -156,7 +156,7 @@ def _interval(
     return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
 
 
-def _slo_share(slo: dict[str, float], served: Served) -> Array:
+def _slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
     """Requests within every limit: the first token's and the others' times are taken as independent."""
     share = np.ones(served.running.shape)
     for name, limit in slo.items():
@@ -165,7 +165,7 @@ def _slo_share(slo: dict[str, float], served: Served) -> Array:
     return np.minimum(share, served.e2e.below(slo["e2e"])) if "e2e" in slo else share
 
 
-def _replicas(question: TrafficQuery, steps: StepTimes, served: Served, rate: float) -> int | None:
+def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate: float) -> int | None:
     """Replicas among which an open loop's rate is spread so that none is saturated, and the SLO is met."""
     if not question.opens:
         return None
@@ -186,7 +186,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: Served, rate: fl
 
 
 def _warnings(
-    question: TrafficQuery, steps: StepTimes, served: Served, at: int, replicas: int | None
+    question: TrafficQuery, steps: StepTimes, served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
     told = []
     if served.saturated[at]:

@@ -145,9 +145,11 @@ def linears(model: ModelSpec, devices: int, precision: Precision, groups: int = 
         else:
             yield from _attention(model, n, precision, full, model.heads(), "")
             yield from _attention(model, n, precision, sliding, model.sliding_heads, " (sliding)")
+        if model.indexer:
+            yield from _indexer(model.indexer, model.hidden_size, model.hidden_size, precision)
     if model.linear_attention:
         yield from _recurrent(model.linear_attention, model.hidden_size, n, precision)
-    yield from (replace(one, gathered=True) for one in _mlp(model, devices, precision))
+    yield from (replace(one, gathered=groups > 1) for one in _mlp(model, devices, precision))
 
 
 def _attention(
@@ -186,7 +188,7 @@ def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> 
     if indexer.layers:
         query = (rank, indexer.num_heads * indexer.head_dim)
         yield linear("index_q", indexer.layers, query, precision)
-        yield linear("index_k", indexer.layers, (hidden, indexer.head_dim + indexer.num_heads), precision)
+        yield linear("index_k", indexer.layers, (hidden, indexer.key_columns), precision)
 
 
 def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:

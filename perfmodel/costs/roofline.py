@@ -31,6 +31,8 @@ LIMITERS: dict[str, str] = {
 """Name of each term of a pass -> the word for it."""
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
+MEASURED_HOST_LINK = 32e9
+"""Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
 Curve = TypeVar("Curve")
 Number = TypeVar("Number", bound=Floats)
 _TINY = float(np.finfo(float).tiny)
@@ -102,7 +104,8 @@ class Machine:
     """A device, how many of it, and how well its software stack uses it.
 
     kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1 ... query.
-    drafts: whether the passes are a draft's, which cost some engines a time of their own.
+    over_host: whether the group's devices talk over PCIe. drafts: whether the passes are a draft's, which cost some
+    engines a time of their own.
     """
 
     gpu: GPUSpec
@@ -110,6 +113,7 @@ class Machine:
     tensor_parallel: int = 1
     kv_reread: float | None = None
     drafts: bool = False
+    over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -123,15 +127,12 @@ class Machine:
 
     def __post_init__(self) -> None:
         count = self.gpu.multiprocessors
+        degree = self.tensor_parallel
+        object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
         if self.tensor_parallel > 1 and self.gpu.link_rate(self.tensor_parallel) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {self.tensor_parallel}")
-
-    @property
-    def over_host(self) -> bool:
-        """Whether the group's devices talk over PCIe."""
-        return self.tensor_parallel > 1 and self.gpu.over_host(self.tensor_parallel)
 
     def peak(self, precision: str) -> float:
         """Dense peak in FLOP/s."""
@@ -329,8 +330,10 @@ class Machine:
     def _allreduce_s(self, op: Op) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
         floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices or self.tensor_parallel
+        faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box
+            faster = (self.gpu.link_rate(devices) or MEASURED_HOST_LINK) / MEASURED_HOST_LINK
         if table is None:
             return floor
         if devices not in table.knots:
@@ -339,7 +342,7 @@ class Machine:
                 f"--tp: calibration {self.calibration.name} has all-reduce times for {known} devices, "
                 f"given {devices}; use one of these or --calibration ideal"
             )
-        seconds = self.calibration.allreduce_multiplier.value * table.seconds(devices, op.message_bytes)
+        seconds = self.calibration.allreduce_multiplier.value * table.seconds(devices, op.message_bytes, faster)
         return np.maximum(seconds, floor)
 
 

@@ -243,9 +243,13 @@ def shard(
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
     full = model.num_attention_layers - model.num_sliding_layers
+    dense = model.indexer.dense_layers if model.indexer else full
     groups = []
-    if full:
-        groups.append(_span(model, n, precision, "full", full, None))
+    if dense:
+        groups.append(_span(model, n, precision, "full", dense, None))
+    if full - dense:
+        chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
+        groups.append(replace(chosen, topk=model.indexer.topk if model.indexer else None))
     if model.num_sliding_layers:
         name = f"window {model.sliding_window}"
         groups.append(_span(model, n, precision, name, model.num_sliding_layers, model.sliding_window))
@@ -269,8 +273,7 @@ def _span(model: ModelSpec, n: int, precision: Precision, name: str, layers: int
         bytes_per_value=_sparse_latent_bytes(model, precision) or precision.kv.bytes_per_value,
     )
     width = query_heads * (key + value)
-    topk = model.indexer.topk if model.indexer else None
-    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes, topk)
+    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes)
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
@@ -325,14 +328,14 @@ def _smalls(model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, 
         Small("norms", norms, norms * 2 * hidden * act),
         Small("rope", layers, 2 * rotated * act),
         Small("kv append", layers, fresh * act),
-        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act, gathered=True),
+        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act, gathered=groups > 1),
         Small("residual", model.num_blocks, model.num_blocks * 3 * hidden * act),
     ]
     if model.qk_norm:
         smalls.append(Small("qk norm", layers, 2 * rotated * act))
     if model.moe:
         routed = model.num_moe_layers
-        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed, True))
+        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed, groups > 1))
     if part := model.linear_attention:
         smalls.append(Small("convolution", part.layers, part.layers * 2 * part.convolved * groups / n * act))
         smalls.append(Small("state norm", part.layers, part.layers * 3 * part.inner * groups / n * act))

@@ -325,3 +325,15 @@ def test_more_prices_than_fit_in_memory_are_refused_with_what_is_possible() -> N
     ):
         advise(asked)
     assert advise(request(rate={"self@streamingllm:512": "0.8"}, batch="1..16384x2")).candidates == 15 * 17
+
+
+def test_why_no_larger_batch_is_said_of_the_first_and_of_later_ones() -> None:
+    from types import SimpleNamespace
+
+    from perfmodel.answers.advise import _stops
+
+    query = SimpleNamespace(batches=np.array([1.0, 2.0, 4.0]), objective="latency")
+    assert _stops(query, SimpleNamespace(batch=1.0)) == "the fewest sequences are the fastest"
+    assert _stops(query, SimpleNamespace(batch=2.0)) == "the fastest allowed"
+    throughput = SimpleNamespace(batches=query.batches, objective="throughput")
+    assert _stops(throughput, SimpleNamespace(batch=4.0)) == "the end of the batch range"

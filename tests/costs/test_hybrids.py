@@ -9,6 +9,7 @@ from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
 from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.capacity import memory_of
 
@@ -192,3 +193,28 @@ def test_values_narrower_than_keys() -> None:
     assert ops["attention (window 128)"].cost.kv_bytes == 39 * 128 * 8 * (192 + 128) * 2
     assert ops["o"].cost.weight_bytes == 9 * 2 * 64 * 128 * 4096
     assert ops["attention (full)"].cost.flops == 9 * 5001 * 2 * 64 * (192 + 128)
+
+
+def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> None:
+    """MiniMax-M3: of 60 layers 57 read 16 blocks of 128 tokens and score all keys, 3 read the whole cache."""
+    experts = [0] * 3 + [1] * 57
+    config = {
+        "model_type": "minimax_m3", "head_dim": 128, "vocab_size": 200064, "max_position_embeddings": 1048576,
+        "num_hidden_layers": 60, "hidden_size": 6144, "num_attention_heads": 64, "num_key_value_heads": 4,
+        "intermediate_size": 3072, "dense_intermediate_size": 12288, "shared_intermediate_size": 3072,
+        "num_local_experts": 128, "num_experts_per_tok": 4, "moe_layer_freq": experts,
+        "sparse_attention_config": {
+            "sparse_attention_freq": experts, "sparse_topk_blocks": 16, "sparse_block_size": 128,
+            "sparse_num_index_heads": 4, "sparse_index_dim": 128,
+        },
+    }  # fmt: skip
+    model = from_config(config, "c.json")
+    assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
+    part = shard(model, 1, Precision(weight_format("bf16"), kv_format("bf16")))
+    ops = {op.name: op for op in forward(part, 1.0, 1.0, 100_000.0, parse_kv("full"))}
+    token = 2 * 4 * 128 * 2
+    assert part.kv_bytes_per_token == 60 * token + 57 * 132
+    assert ops["attention (full)"].cost.kv_bytes == 3 * 100_000 * token
+    assert ops["attention (chosen)"].cost.kv_bytes == 57 * 2048 * token
+    assert ops["indexer"].cost.kv_bytes == 57 * 100_000 * 132  # 128 values of a byte, and a scale
+    assert ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes == 57 * 2 * 6144 * (4 * 128 + 128)

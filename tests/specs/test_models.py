@@ -148,3 +148,14 @@ def test_a_bad_model_is_one_line_naming_the_key(changes: dict[str, object], name
         files.parse(ModelSpec, good | changes, "mine.yaml")
     assert str(error.value).startswith("mine.yaml: ")
     assert "\n" not in str(error.value)
+
+
+def test_a_token_may_go_to_all_experts_and_to_no_more() -> None:
+    from perfmodel.specs.parts import MoE
+
+    shape = load_model("qwen3-30b-a3b").moe
+    assert shape is not None
+    whole = shape.model_dump() | {"experts_per_token": shape.num_experts}
+    assert MoE(**whole).experts_per_token == shape.num_experts
+    with pytest.raises(ValueError, match="experts_per_token must be at most num_experts"):
+        MoE(**whole | {"experts_per_token": shape.num_experts + 1})

@@ -1,4 +1,4 @@
-"""Served runs replayed; ``python -m perfmodel.validate.studies.traffic`` writes the table of docs/accuracy.md.
+"""Served runs replayed; ``python -m perfmodel.validate.studies.traffic`` writes the table of docs/accuracy_tables.md.
 
 Every row of ``results/published/traffic.csv`` whose acceptance is known is served again, request by request as it was
 measured (clients, prompts, start), twice: with the median gap between chunks that was measured as the time of a pass,
@@ -14,9 +14,9 @@ from functools import cache
 import numpy as np
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.serving.load import Lengths, Limits
-from perfmodel.serving.replay import arrivals, replay
-from perfmodel.serving.steps import StepTimes, step_times
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.replay import arrivals, replay
+from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.fits import Z
 from perfmodel.specs.published import read_published
@@ -26,7 +26,7 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error
 from perfmodel.validate.accuracy.markdown import table
 
-PAGE = PACKAGE.parent / "docs" / "accuracy.md"
+PAGE = PACKAGE.parent / "docs" / "accuracy_tables.md"
 BEGIN, END = "<!-- traffic: written by validate/studies/traffic.py -->", "<!-- end of traffic -->"
 FRACTION = 0.9
 """Of memory: vLLM's default in the releases that were measured."""

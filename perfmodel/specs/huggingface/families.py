@@ -56,6 +56,7 @@ _MISTRAL = Family((layers.all_slide,))
 _GLM4 = Family(fixed={"norms_per_layer": 4}, bias="config_qkv", bias_default=True, eps=1e-5)
 _GLM4_MOE = Family((experts.deepseek,), bias="config_qkv", head_dim_needed=True, eps=1e-5)
 _OLMO = Family((layers.slides_but_every(4),), {"wide_qk_norm": True, "qk_norm": True}, "config")
+_MINIMAX3 = Family((layers.block_indexer, experts.minimax_m3), _QK_NORM, head_dim_needed=True)
 _EXAONE = Family((layers.slides_but_every(4),), _QK_NORM, eps=1e-5)
 _HUNYUAN = Family((layers.hunyuan,), _QK_NORM, "config", eps=1e-5)
 _QWEN2 = Family((layers.qwen,), bias="qkv")
@@ -139,6 +140,8 @@ FAMILIES: dict[str, Family] = {
         head_dim_needed=True,
         mtp="num_mtp_modules",
     ),
+    "minimax_m3": _MINIMAX3,
+    "minimax_m3_vl_text": _MINIMAX3,
     "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
     "mistral": _MISTRAL,
     "mistral4": replace(_DEEPSEEK, eps=1e-6),
@@ -188,6 +191,7 @@ WRAPPERS = {
     "kimi_k3": "kimi_linear",
     "lfm2_vl": "lfm2",
     "llama4": "llama4_text",
+    "minimax_m3_vl": "minimax_m3_vl_text",
     "mistral3": "mistral",
     "mllama": "mllama_text_model",
     "qwen3_5": "qwen3_5_text",

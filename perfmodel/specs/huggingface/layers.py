@@ -321,6 +321,22 @@ def indexer(keys: Keys, layers: int) -> Fields:
     return {"indexer": {**sizes, "topk": topk, "layers": types.count("full")}}
 
 
+def block_indexer(keys: Keys, layers: int) -> Fields:
+    """MiniMax-M3: a query attends to the blocks of keys that a small indexer scores highest, in all but some layers."""
+    own, kinds = keys.mapping("sparse_attention_config"), keys.data.get("layer_types")
+    keys.ignore("index_local_blocks", "layer_types", "attention_output_gate", "rotary_dim")
+    if own:
+        sparse, names = sum(own.integers("sparse_attention_freq")), ("num_index_heads", "index_dim", "block_size")
+        heads, dim, block = (own.integer(f"sparse_{name}") for name in names)
+        blocks = own.integer("sparse_topk_blocks")
+    else:
+        sparse = sum(kind != "full_attention" for kind in kinds) if isinstance(kinds, list) else layers
+        heads, dim, block = (keys.integer(f"index_{name}") for name in ("n_heads", "head_dim", "block_size"))
+        blocks = keys.integer("index_topk_blocks")
+    sizes = {"num_heads": heads, "head_dim": dim, "topk": blocks * block, "head_weights": False}
+    return {"indexer": sizes | {"layers": sparse, "dense_layers": layers - sparse}} if sparse else {}
+
+
 def gated_delta(keys: Keys, layers: int) -> Fields:
     """Qwen3-Next and Qwen3.5: every fourth layer has attention, with a gated output; the others a state."""
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)

@@ -161,7 +161,11 @@ def test_an_ablation_leaves_out_what_it_names(monkeypatch: pytest.MonkeyPatch) -
     )
     monkeypatch.setattr(ablations, "_judge_ratios", lambda whole, parameters: {"left": len(parameters)})
     by_name = dict(ablations.ablations(recorded()["steps"]))
-    assert [*by_name][:3] == ["as shipped", "batches of one length", "all versions alike"]
+    assert [*by_name][:3] == [
+        "as shipped",
+        "batches of one length, so that no longest request binds",
+        "all versions alike",
+    ]
     for names, left in zip(ablations.WITHOUT.values(), asked[-len(ablations.WITHOUT) :], strict=True):
         assert not set(names) & set(left)
         assert set(names) | set(left) == {p.name for p in DECODING}

@@ -14,7 +14,7 @@ from perfmodel import costs
 from perfmodel.drafts.model_draft import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
-from perfmodel.serving.load import Lengths, Limits
+from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.specs.request_costs import request_constants
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.capacity import memory_of

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.serving.chain import capacity
-from perfmodel.serving.closed import mean_tpot_s, serve
-from perfmodel.serving.load import Lengths, Limits, Load
-from perfmodel.serving.replay import Arrivals, arrivals, iterations, replay
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.closed import mean_tpot_s, serve
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
+from perfmodel.queueing.steps import StepTimes
 
 TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
