@@ -12,10 +12,9 @@ FILE = "requests.yaml"
 
 
 class RequestConstant(Frozen):
-    """One fitted number."""
+    """One number, read off published rows by hand, and off which."""
 
     value: float = Field(ge=0, allow_inf_nan=False)
-    stderr: float = Field(ge=0, allow_inf_nan=False)
     source: str = Field(min_length=3)
 
 
@@ -36,7 +35,7 @@ class EngineRequests(Frozen):
 
 
 class TrafficError(Frozen):
-    """How far the traffic model is off by itself, step times being known: rms of the logarithm."""
+    """How far the traffic model is off by itself, step times being known: rms of the logarithm, in sample."""
 
     log_rms: float = Field(ge=0, lt=2)
     rows: int = Field(ge=1)
@@ -46,7 +45,7 @@ class TrafficError(Frozen):
 class Requests(Frozen):
     """``hardware/requests.yaml``."""
 
-    fitted_on: tuple[str, ...]
+    seen: tuple[str, ...]
     date: datetime.date
     engines: dict[str, EngineRequests]
     errors: dict[str, TrafficError]
