@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TWINS = {"MoE"}
 """The experts of a model, and the answer about them."""
-OFFENDERS = {"Candidate", "Replayed", "Served", "Sought", "Source"}
+OFFENDERS = {"Candidate", "Served", "Sought", "Source"}
 """Still to be renamed."""
 
 
