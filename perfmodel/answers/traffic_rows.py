@@ -20,8 +20,8 @@ from perfmodel.speculation.uncertainty import log_error, step_log_error
 SHARE_WANTED = 0.9
 """Of requests within the SLO, for a number of replicas to be enough."""
 MOST_REPLICAS = 4096
-SHORT = 60
-"""Iterations of an answer below which the closed form and the replay may be more than 3 % apart."""
+SHORT = 8
+"""Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 % apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +172,8 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
     least = max(math.ceil(rate / served.saturation_rate * (1 + 1e-9)), 1)
     if not question.limits_s:
         return least
-    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), 64)))
-    for _ in range(3):
+    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), 16)))
+    while True:
         split = serve(steps, question.load(rate / tried), question.limits, float(question.acceptance_std))
         fine = (_slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
         if not fine.any():
@@ -181,8 +181,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
         first = int(np.argmax(fine))
         if not first or tried[first] - tried[first - 1] <= 1:
             return int(tried[first])
-        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], 64)))
-    return int(tried[first])
+        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], 16)))
 
 
 def _warnings(
@@ -194,8 +193,8 @@ def _warnings(
         told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
     elif question.opens and served.requests_per_s[at] > 0.9 * served.saturation_rate:
         told.append("above 90 % of saturation: believe the replay (--replay) rather than this mean")
-    elif question.lengths.decoded / steps.tokens_per_iteration < SHORT:
-        told.append(f"answers of fewer than {SHORT} iterations: believe the replay (--replay) rather than this mean")
+    elif steps.alone_s(question.lengths) < SHORT * steps.prompt_s[0]:
+        told.append(f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean")
     if served.metastable[at]:
         told.append("two running batches are possible at this rate: a burst may leave the server in the slower one")
     if question.limits_s and replicas is None and question.opens:

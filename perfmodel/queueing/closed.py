@@ -32,7 +32,7 @@ from perfmodel.queueing.steps import StepTimes
 
 BLOCK = 512
 """Loads answered at once: memory stays flat beside the result."""
-HALVINGS = 24
+HALVINGS = 16
 REGULAR = 1.0 / 6.0
 """Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
 

@@ -44,20 +44,6 @@ class ReplayedRequests:
     duration_s: float
     preemptions: int
 
-    def inside(self, share: float) -> "ReplayedRequests":
-        """Without this share of the requests at either end, which meet a server that fills or empties."""
-        cut = int(share * self.ttft_s.size)
-        kept = slice(cut, self.ttft_s.size - cut)
-        return ReplayedRequests(
-            self.ttft_s[kept],
-            self.tpot_s[kept],
-            self.e2e_s[kept],
-            self.output_tokens[kept],
-            self.running,
-            self.duration_s,
-            self.preemptions,
-        )
-
 
 def arrivals(
     lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0

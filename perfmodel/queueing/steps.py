@@ -47,6 +47,10 @@ class StepTimes:
         """1 ... seats, at least one."""
         return np.arange(1.0, self.decode_s.size + 1)
 
+    def alone_s(self, lengths: Lengths) -> float:
+        """Seconds that an answer alone decodes."""
+        return lengths.decoded / self.tokens_per_iteration * float(self.decode_s[0])
+
     def scaled(self, factor: float) -> "StepTimes":
         """All times of passes multiplied by a number."""
         return replace(self, decode_s=factor * self.decode_s, prompt_s=factor * self.prompt_s)

@@ -116,7 +116,7 @@ class AllReduce(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Scope:
     """Where a fit looks for a constant: from `start`, from `low` to `high`, in steps that make it of order `scale`."""
 
     start: float
@@ -138,7 +138,7 @@ class Declared:
     term: Term | None
     unit: Unit
     meaning: str
-    search: Range | None = None
+    search: Scope | None = None
 
     @property
     def is_fixed_cost(self) -> bool:

@@ -61,10 +61,6 @@ def deepseek(keys: Keys, layers: int) -> Fields:
     )
 
 
-def mixtral(keys: Keys, layers: int) -> Fields:
-    return _routed(keys, "num_local_experts", "intermediate_size")
-
-
 def gpt_oss(keys: Keys, layers: int) -> Fields:
     keys.ignore("experts_per_token")
     return _routed(keys, "num_local_experts", "intermediate_size", router_bias=True, expert_bias=True)
