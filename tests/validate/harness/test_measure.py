@@ -219,7 +219,7 @@ def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.Captu
     assert [row.status for row in read_record(path).rows] == ["ok"]
     assert "stopped after 1 of 4 rows: --minutes 1e-06" in capsys.readouterr().err
     assert run([*command(write(tmp_path), tmp_path)[3:], "--minutes", "0"]) == 2
-    assert "--minutes: must be above 0" in capsys.readouterr().err
+    assert "--minutes: must be a finite number above 0" in capsys.readouterr().err
 
 
 def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys: pytest.CaptureFixture[str]) -> None:
