@@ -303,8 +303,8 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
     source = _source(draft.model, name, weights, target.device, target.dtype)
     with torch.device("meta"):
         head = HeadModel(draft.model, target.spec)
-    found = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
-    fill(head, head_pieces(draft.model, target.spec, "layers.0" if found else "midlayer"), source)
+    newer_names = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
+    fill(head, head_pieces(draft.model, target.spec, "layers.0" if newer_names else "midlayer"), source)
     head.embedding = target.embedding
     vocab, most = draft.model.vocab_size, target.spec.vocab_size
     head.to_target = torch.arange(vocab, device=target.device) * (most // vocab)
