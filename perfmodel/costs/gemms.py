@@ -52,7 +52,8 @@ class Experts:
     """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read.
 
     popularity: shape of the gamma distribution of the experts' shares of the tokens; 0: all are chosen alike. groups:
-    of devices that whole experts are dealt out to (expert parallelism), each expert cut within its group only.
+    of devices that whole experts are dealt out to (expert parallelism), each expert cut within its group only; of those
+    that are touched every group reads its share, as steps of engines say (docs/accuracy_tables.md).
     """
 
     form: Format
@@ -71,18 +72,6 @@ class Experts:
     def held_bytes(self) -> float:
         """Weights of all experts that one device holds."""
         return self.num_experts / self.groups * self.expert_weight_bytes
-
-    def fullest(self, touched: Floats) -> Floats:
-        """Expected experts that the device with the most of them reads, of those that are touched at all.
-
-        Of g groups with E/g experts each, the mean and the spread of a draw without replacement, sqrt(2 ln g) times:
-        what the largest of g normal numbers is expected to stay below.
-        """
-        if self.groups == 1:
-            return touched
-        held, mean = self.num_experts / self.groups, np.asarray(touched) / self.groups
-        spread = np.sqrt(mean * (1.0 - mean / held) * (1.0 - 1.0 / self.groups) * 2.0 * math.log(self.groups))
-        return np.minimum(np.minimum(mean + spread, held), touched)
 
     def touched(self, tokens: Floats) -> Floats:
         """Expected distinct experts that independently routed tokens touch."""

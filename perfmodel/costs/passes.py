@@ -157,7 +157,7 @@ def _small(op: Small, tokens: Floats) -> Op:
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
-    touched = e.fullest(e.touched(routed))
+    touched = e.touched(routed) / e.groups
     cost = Cost(e.flops_per_token * tokens, touched * e.expert_weight_bytes, 0.0, e.activation_bytes_per_token * tokens)
     return gemm("experts", e.kernels, cost, e.form, touched * e.expert_columns, rows=tokens, expert_layers=e.layers)
 

@@ -1,6 +1,5 @@
 """Sparse attention, recurrent layers, heads that differ between layers: bytes and FLOPs by hand."""
 
-import numpy as np
 import pytest
 
 from perfmodel.answers.query import Query, resolve
@@ -51,20 +50,6 @@ def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, t
     assert (plain.cost.kv_bytes, plain.longer_bytes) == (61 * 4 * 2048 * 576 * 2, 0.0)  # nothing is reused unless asked
     few = count(part("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
     assert few.cost.kv_bytes == 61 * 3000 * 576 * 2  # the union is never more than the context
-
-
-def test_the_union_of_random_choices_is_bounded_by_the_formula() -> None:
-    """Choices that keep a share of the last one: the union never exceeds topk (1 + (1 - reuse)(n - 1))."""
-    rng = np.random.default_rng(0)
-    for reuse in (0.0, 0.5, 0.9):
-        chosen = [rng.choice(20_000, 256, replace=False)]
-        for _ in range(5):
-            kept = rng.choice(chosen[-1], round(reuse * 256), replace=False)
-            fresh = rng.choice(np.setdiff1d(np.arange(20_000), kept), 256 - len(kept), replace=False)
-            chosen.append(np.concatenate([kept, fresh]))
-        union = len(np.unique(np.concatenate(chosen)))
-        assert union <= 256 * (1 + (1 - round(reuse * 256) / 256) * 5)
-        assert union > 0.9 * 256 * (1 + (1 - reuse) * 5)
 
 
 def test_what_a_sparse_model_keeps() -> None:
@@ -128,18 +113,6 @@ def test_verification_keeps_every_state_or_replays() -> None:
     assert memory_of(keep, 1.0, 8000.0, 0.0, 0.9).kv_bytes == p.stored_kv_bytes(8001.0)
     with pytest.raises(InputError, match="known: keep, replay"):
         resolve(Query(**(asked.__dict__ | {"state_rollback": "guess"})))
-
-
-@pytest.mark.parametrize("tp", [2, 8, 16])
-def test_states_divide_by_value_heads(tp: int) -> None:
-    """16 key heads divide until there is one a device; of the convolution 2 x 2048 channels are keys."""
-    p, one = part("qwen3.5-35b-a3b", tp), part("qwen3.5-35b-a3b")
-    keys = 2 * max(16 // tp, 1) * 128
-    assert p.states
-    assert p.states.bytes_per_sequence == 30 * (32 // tp * 128 * 128 * 4 + (4096 // tp + keys) * 3 * 2)
-    assert count(p)["state_out"].cost.weight_bytes == count(one)["state_out"].cost.weight_bytes / tp
-    with pytest.raises(InputError, match="must divide the 16 query heads"):
-        part("qwen3.5-35b-a3b", 32)
 
 
 def test_a_layer_with_one_block() -> None:

@@ -295,17 +295,6 @@ def test_no_more_mtp_layers_than_the_checkpoint_has(model: str, draft: str, word
         scenario(draft, model=model, hardware="h200-sxm-141gb", tp=4)
 
 
-def test_the_mtp_layer_of_a_hybrid_is_attention_and_experts() -> None:
-    """Qwen3.5-35B-A3B: one full-attention layer with all 256 experts, whatever the other layers are."""
-    s = scenario("mtp", model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb")
-    ops = {op.name: op for op in s.draft_ops(1.0, 512.0)}
-    assert not any(name.startswith("state") for name in ops)
-    assert ops["attention (full)"].cost.kv_bytes == 512 * 2 * 2 * 256 * 2
-    assert s.draft_shard.experts is not None
-    sparse = scenario("mtp", model="deepseek-v3.2", hardware="h200-sxm-141gb", tp=4)
-    assert {op.name: op for op in sparse.draft_ops(1.0, 9000.0)}["indexer"].cost.kv_bytes == 9000 * 132
-
-
 @pytest.mark.parametrize(
     ("draft", "flags", "words"),
     [
