@@ -92,9 +92,7 @@ A file is never changed; `results/withdrawn.yaml` lists those that count no long
 samples in seconds; statistics are made on reading: a point's figures are medians. Units are in the names. A field that
 is not required may be missing, and a reader ignores fields that it does not know.
 
-Version {version} is the newest. A file of version 1 is left as it is and read under the new names:
-
-{renamed}
+Version {version} is the newest.
 """
 SECTIONS: dict[type[BaseModel], type[BaseModel] | None] = {
     schema.PointRecord: None,
@@ -115,9 +113,7 @@ SECTIONS: dict[type[BaseModel], type[BaseModel] | None] = {
 
 def _records() -> str:
     """The schema of records and plans, from the models that read them."""
-    old = [[f"`{a}`", f"`{b}`", where] for where, names in schema.RENAMED_IN_2.items() for a, b in names.items()]
-    renamed = "\n".join(table(["in version 1", "since version 2", "where"], old, text_columns=range(3)))
-    parts = [NOTE, "", RECORDS.format(version=schema.SCHEMA_VERSION, renamed=renamed)]
+    parts = [NOTE, "", RECORDS.format(version=schema.SCHEMA_VERSION)]
     for model, like in SECTIONS.items():
         described = model.model_json_schema()
         known = like.model_json_schema()["properties"] if like else {}
@@ -178,7 +174,7 @@ def accuracy() -> str:
     short = sum(predicted == measured - 1 for measured, predicted in best["choices"].values())
     rows = [
         ("speedup", "MagicDec's stack on H100, A100", " and ".join(map(_off, research))),
-        ("step; iteration over step", "vLLM, TensorRT-LLM, SGLang on H200, B200, B300",
+        ("step; iteration over step", "vLLM, TensorRT-LLM, SGLang on H100 to B300",
          f"{', '.join(map(_off, engines))}; {_off(iteration)}"),
         ("best draft length", "MagicDec's stack on A100",
          f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of the speedup"),

@@ -23,7 +23,7 @@ PICTURES = {
     "lengths": "plot gamma --model llama-3.1-8b --hardware h100 --batch 8 --context 4k,16k,64k --draft eagle "
     "--alpha 0.7",
     "pareto": "plot pareto --model llama-3.1-8b --hardware a100 --context 32k --tp 8 --batch 1..128 "
-    "--rate self@streamingllm:512=0.8 --rate eagle=0.75/0.65/0.5 --rate ngram=0.3x3",
+    "--rate self@streamingllm:512=0.8 --rate eagle=0.75/0.65/0.5 --rate ngram=0.3x3 --any-draft",
     "best": "plot surface --model llama-3.1-8b --hardware h100 --draft-kv snapkv:2k --alpha 0.85 --batch 1..64",
     "residuals": "plot residuals --set magicdec",
     "map": f"plot gamma --map {EIGHT} --alpha 0.8 --batch 1..200",

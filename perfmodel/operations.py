@@ -55,6 +55,7 @@ class Op:
     kernels that quantise their inputs (linear ops only). expert_layers: layers of routed experts that the op is part
     of. rows: tokens that each GEMM runs for, or work items that attention is cut for, with those that fill up a CUDA
     graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops only).
+    devices: that a message is between; 0: all of the group.
     stacked: several ops of one format on a leading axis, for their sum.
     """
 
@@ -75,6 +76,7 @@ class Op:
     cache: Literal["heads", "latent", "state"] = "heads"
     form: str = "bf16"
     bytes_per_value: float = 2.0
+    devices: int = 0
     stacked: bool = False
 
 

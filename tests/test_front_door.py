@@ -95,7 +95,7 @@ def test_a_question_is_asked_again_with_changes() -> None:
     assert pm.inverse(query, gamma=2, speedup=1.3) == pm.inverse(**ASKED["inverse"])
     with pytest.raises(TypeError, match="one question"):
         pm.whatif(query, 3)
-    with pytest.raises(TypeError, match="contxt"):
+    with pytest.raises(InputError, match=r"whatif\(\): no argument named 'contxt'; did you mean context"):
         pm.whatif("llama-3.1-8b", "h100", batch=4, contxt=1)
 
 

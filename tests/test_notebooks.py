@@ -175,7 +175,16 @@ def test_the_picture_answers_the_question_of_the_sliders(surface: Sliders) -> No
         surface.controls[name].value = CHANGES[name]
     asked = surface.query()
     assert asked == Query(
-        "llama-3.1-70b", "h100-sxm-80gb", 64, 32768, 3, 4, "quest:4096,page=16", 0.6, draft="llama-3.2-1b"
+        "llama-3.1-70b",
+        "h100-sxm-80gb",
+        64,
+        32768,
+        3,
+        4,
+        "quest:4096,page=16",
+        0.6,
+        draft="llama-3.2-1b",
+        engine="magicdec",
     )
     assert bytes(surface.picture.value) == bytes(plots.sliders(asked).picture.value)  # type: ignore[union-attr]
 

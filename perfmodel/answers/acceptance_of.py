@@ -43,15 +43,10 @@ def published_acceptance(model: str, draft: Draft, task: str | None = None) -> A
     if entry is None:
         return None
     unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
-    smoothed = ", smoothed to gain less with the length" if _noisy(entry.drafted, entry.tokens_per_iteration) else ""
-    return Acceptance.from_lengths(
-        entry.drafted,
-        entry.tokens_per_iteration,
-        f"{entry.source}{unsaid}{smoothed}",
-        entry.positions,
-        entry.spread,
-        typical_decay(),
-    )
+    drafted, tokens = zip(*entry.tokens.items(), strict=True)
+    smoothed = ", smoothed to gain less with the length" if _noisy(drafted, tokens) else ""
+    source = f"{entry.source}{unsaid}{smoothed}"
+    return Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, typical_decay())
 
 
 def acceptance_by_context(

@@ -24,7 +24,7 @@ from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, reason, ve
 from perfmodel.specs.model import hub_id
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import interval_of, log_error, speedup_interval
 from perfmodel.speculation.workload import Workload
 
@@ -227,15 +227,14 @@ def _reason(
     drafted: bool,
 ) -> str:
     stops = f"batch {chosen.batch}: {_stops(query, chosen)}"
-    limiter = str(chosen.candidate.scenario.target_step(float(chosen.batch), float(query.context)).limiter)
     if chosen.gamma:
-        return f"{reason(_prediction(chosen, query), limiter)}; {stops}"
+        return f"{_why(chosen, query)}; {stops}"
     rival = next((p for p in ranked if p.gamma), None)
     if rival is None and not would_pay and drafted:
         return f"the engine runs none of the drafts whose acceptance is known; {stops}"
     if rival is None:
         return f"no acceptance is known for {query.model}{_would_pay(would_pay)}; {stops}"
-    why = reason(_prediction(rival, query), limiter)
+    why = _why(rival, query)
     draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
         f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch {rival.batch}) reaches "
@@ -255,25 +254,13 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     return f". Pays from alpha {', '.join(needs)}: give a measured one as --rate DRAFT=ALPHA or --acceptance"
 
 
-def _prediction(point: PricedPoint, query: AdviseQuery) -> Prediction:
-    """The point's parts; a tree's draft passes count as a chain's would, at their mean time."""
+def _why(point: PricedPoint, query: AdviseQuery) -> str:
+    """What an iteration of a chain saves and adds; of a tree, what it gains."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
-    if not point.levels:
-        return predict(s, Workload.of(batch, context, point.gamma), int(query.max_gamma))
-    target, overhead = float(s.target_pass_s(batch, context)), float(s.overhead_s(batch, context))
-    verify = float(s.target_pass_s(batch, context, point.gamma + 1.0))
-    drafts = point.tpot_s * point.gained - verify - overhead
-    return Prediction(
-        batch=np.asarray(batch),
-        gamma=np.asarray(point.levels - 1),
-        target_s=np.asarray(target),
-        draft_s=np.asarray(drafts / (point.levels - 1)),
-        verify_s=np.asarray(verify),
-        overhead_s=np.asarray(overhead),
-        tokens_per_iteration=np.asarray(point.gained),
-        gamma_optimal=np.asarray(point.levels - 1),
-        speedup_at_gamma_optimal=np.asarray(target / point.tpot_s),
-    )
+    if point.levels:
+        return f"a tree of {point.gamma} tokens on {point.levels - 1} levels gains {point.gained:.2f} an iteration"
+    prediction = predict(s, Workload.of(batch, context, point.gamma), int(query.max_gamma))
+    return reason(prediction, str(s.target_step(batch, context).limiter))
 
 
 def _stops(query: AdviseQuery, chosen: PricedPoint) -> str:

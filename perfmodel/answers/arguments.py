@@ -199,6 +199,19 @@ Gamma = Annotated[
     ),
 ]
 TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
+EP = Annotated[
+    Number,
+    Argument("Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", count),
+]
+DP = Annotated[
+    Number,
+    Argument(
+        "Groups of the devices that each attend for sequences of their own (data-parallel attention).",
+        "N",
+        "--data-parallel",
+        count,
+    ),
+]
 Draft = Annotated[
     str, Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model")
 ]
@@ -404,6 +417,8 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
                 shared = {f.name: getattr(given, f.name) for f in fields(kind) if hasattr(given, f.name)}
                 args, kwargs = (), shared | kwargs
+            for name in kwargs.keys() - arguments(kind).keys():
+                raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(kind))
             question: Any = kind(*args, **kwargs)
             return answer(question)
 

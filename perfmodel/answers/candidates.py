@@ -5,7 +5,7 @@ A candidate without a measured acceptance is skipped and says so; no rate is eve
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_cost import check_draftable
 
-Objective = Literal["throughput", "latency", "cost"]
+OBJECTIVES = ("throughput", "latency", "cost")
 BUDGETS = (512, 1024, 2048, 4096)
 
 
@@ -100,25 +100,23 @@ class AdviseQuery(CommonOptions):
     ] = field(default_factory=dict)
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    any_draft: Annotated[
-        bool, arg.Argument("Choose also among drafts that the engine does not run.", read=arg.as_given)
-    ] = False
-    objective: Annotated[str, arg.Argument("What to look for.", "|".join(get_args(Objective)))] = "throughput"
+    any_draft: Annotated[bool, arg.Argument("Choose also among drafts that the engine does not run.")] = False
+    objective: Annotated[str, arg.Argument("What to look for.", choices=OBJECTIVES)] = "throughput"
     max_tpot_ms: Annotated[
-        arg.Number | None, arg.Argument("Bound on the time per output token.", "MS", read=number)
+        arg.Number | None,
+        arg.Argument("Bound on the time per output token.", "MS", read=number, limits=arg.POSITIVE),
     ] = None
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    price: Annotated[arg.Number | None, arg.Argument("Price of a device and hour.", "DOLLARS", read=number)] = None
+    price: Annotated[
+        arg.Number | None,
+        arg.Argument("Price of a device and hour.", "DOLLARS", read=number, limits=arg.POSITIVE),
+    ] = None
 
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
-        if self.objective not in get_args(Objective):
-            raise refuse("--objective", None, f"one of {', '.join(get_args(Objective))}", self.objective)
         if self.objective == "cost" and self.price is None:
             raise InputError("--objective cost: needs --price, dollars per device and hour")
-        for name in ("max_tpot_ms", "price"):
-            self.within(name, 5e-324, 1.7976931348623157e308, "a finite number above 0")
         if not all(1 <= b <= 2**20 for b in self.batches):
             raise refuse("--batch", None, "whole numbers from 1 to 2^20", f"{self.batches.min():g}")
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")

@@ -86,7 +86,7 @@ def tokens_per_slot_iteration(acceptances: Sequence[Acceptance], shares: Sequenc
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedBatch:
     """One served batch; times are calibrated seconds of the whole group.
 
     target_s and speedup are of the mixed batch as it stands, mean_target_s and mean_speedup of one at the mean context
@@ -127,11 +127,13 @@ def served(
     gamma: int,
     sizes: Sequence[int] | None = None,
     new_tokens: int = 128,
-) -> Served:
+) -> ServedBatch:
     """All of that for one batch: a context and an alpha for each of its sequences. Raises InputError.
 
     sizes: tokens of the captured CUDA graphs; None: the engine's, or vLLM's where the calibration states none.
     """
+    if scenario.data_parallel > 1:
+        raise refuse("--dp", None, "1 here: contexts differ within one group", scenario.data_parallel)
     batch, mean = float(len(contexts)), float(np.mean(contexts))
     kinds = [Acceptance.from_alpha(alpha) for alpha in alphas]
     each = [float(np.ravel(kind.tokens_per_iteration(gamma))[0]) for kind in kinds]
@@ -145,7 +147,7 @@ def served(
         mixed_passes = None
     captured = tuple(sizes or scenario.target_shard.graph_sizes or VLLM_GRAPH_SIZES)
     graphs, bare = replace(scenario, graph_sizes=captured), replace(scenario, graph_sizes=())
-    return Served(
+    return ServedBatch(
         target_s=mixed_target_s(scenario, contexts),
         mean_target_s=baseline,
         speedup=mixed_speedup(scenario, contexts, alphas, gamma),

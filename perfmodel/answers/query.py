@@ -5,6 +5,7 @@ from typing import Any
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
+from perfmodel.answers.placement import check_engine, check_groups
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
@@ -41,6 +42,8 @@ class CommonOptions(arg.Question):
     kv_reread: arg.KVReread = None
     engine: arg.EngineName = None
     calibration: arg.CalibrationName = None
+    ep: arg.EP = 1
+    dp: arg.DP = 1
     context_std: arg.ContextStd = 0
     kv_page: arg.KVPage = 1
     topk_reuse: arg.TopkReuse = 0.0
@@ -148,7 +151,9 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     draft_kv_type = precision.kv
     if query.draft_kv_dtype is not None:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
-    check_tensor_parallel(target, tp)
+    ep, dp = int(query.ep), int(query.dp)
+    check_groups(target, tp, ep, dp)
+    check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
     draft = make_draft(
         query.draft,
         target,
@@ -179,6 +184,8 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         topk_reuse=float(query.topk_reuse),
         state_rollback=query.state_rollback,  # type: ignore[arg-type]
         context_std=float(query.context_std),
+        expert_parallel=ep,
+        data_parallel=dp,
     )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
+
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import acceptance_by_context
 from perfmodel.answers.answer import Answer
@@ -25,7 +27,11 @@ from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
 from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
 from perfmodel.parse import items, parse_count
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.steps import step_times
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.engine_config import LOOKUP
 from perfmodel.specs.model import hub_id
@@ -92,6 +98,18 @@ class ScheduleQuery(Options):
         str | Sequence[float],
         arg.Argument("Time by batch size: every doubling alike, or every size alike.", "octaves|equal", read=_shares),
     ] = "octaves"
+    request_rate: Annotated[
+        arg.Number | None,
+        arg.Argument(
+            "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
+            "RATE",
+            read=number,
+            limits=arg.POSITIVE,
+        ),
+    ] = None
+    output_len: Annotated[
+        arg.Number, arg.Argument("Output tokens of such a request, of a context's last ones.", arg.TOKENS, read=count)
+    ] = 256
     missed: Annotated[
         arg.Number,
         arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
@@ -126,6 +144,9 @@ class ScheduleQuery(Options):
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
+        assert isinstance(self.context, tuple)
+        if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
+            raise refuse("--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len)
         if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):
             raise refuse("--shares", None, "octaves or equal", self.shares)
         given = [x is not None for x in (self.alpha, self.tokens_per_iteration, self.acceptance)]
@@ -190,9 +211,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if instead is not None:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft)
-    served = ServedTarget.of(
-        question, question.model_path or hub_id(query.model), scenario, lookup=_lookup(question.lookup, "--lookup")
-    )
+    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario, lookup=question.lookup)
     draft_path = question.draft_path or draft_source(query.draft, query.model, scenario)
     missed = int(question.missed)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
@@ -245,6 +264,8 @@ def _tables(
     shares: Sequence[float] | None = None if isinstance(question.shares, str) else question.shares
     if question.shares == "equal":
         shares = [1.0] * most
+    if question.request_rate is not None:
+        shares = _served_shares(scenario, question, contexts[-1], most).tolist()
     hysteresis = float(question.hysteresis)
     if len(contexts) == 1:
         return (length_table(scenario, contexts, most, max_gamma, shares, hysteresis),)
@@ -254,6 +275,16 @@ def _tables(
         rows = None if question.acceptance is None else read_acceptance(question.acceptance)
         by_context = acceptance_by_context(question.model, scenario.target, scenario.draft, rows, question.task)
     return length_tables(scenario, contexts, most, max_gamma, shares, hysteresis, by_context)
+
+
+def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, most: int) -> Array:
+    """Time that a server without drafts spends at each batch size under the rate; all at the last where it is full."""
+    output = float(question.output_len)
+    limits = Limits(max_num_seqs=most, memory_fraction=float(question.memory_fraction))
+    steps = step_times(scenario, Lengths(context - output / 2.0, output), limits, [0])[0]
+    rate = np.array([arg.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
+    share = serve(steps, Load(Lengths(context - output / 2.0, output), rate=rate), limits).share[0, 1:]
+    return np.pad(share, (0, most - share.size))
 
 
 def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:

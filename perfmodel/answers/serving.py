@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, counts, numbers
-from perfmodel.answers.mixed import Served, best_gamma, mixed_memory, served
+from perfmodel.answers.mixed import ServedBatch, best_gamma, mixed_memory, served
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.text import times
 from perfmodel.errors import refuse
@@ -65,8 +65,8 @@ class ServingQuery(CommonOptions):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Serving(Answer, Served):
-    """`Served`, what was asked, and whether the batch fits in memory."""
+class Serving(Answer, ServedBatch):
+    """`ServedBatch`, what was asked, and whether the batch fits in memory."""
 
     COMPUTED: ClassVar[tuple[str, ...]] = ("steady_speedup",)
 

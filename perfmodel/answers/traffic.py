@@ -1,6 +1,7 @@
 """A server under a request rate: latency, throughput and replicas with and without a draft. docs/traffic.md."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.query import UNUSED, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
@@ -18,10 +20,12 @@ from perfmodel.answers.traffic_replay import replayed
 from perfmodel.answers.traffic_rows import TrafficRow, flat, rows_of
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.errors import InputError, refuse
-from perfmodel.serving.chain import capacity
-from perfmodel.serving.closed import mean_tpot_s
-from perfmodel.serving.load import Limits, Load
-from perfmodel.serving.steps import StepTimes, by_batch, step_times
+from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.load import Limits, Load
+from perfmodel.queueing.steps import StepTimes, by_batch, step_times
+from perfmodel.specs.acceptance_library import library, short_name
+from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.scenario import Scenario
 
@@ -98,7 +102,7 @@ class Traffic(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LengthChoice:
     """A draft length that is answered: its passes, at which of the loads it is shown, and the lengths of a table."""
 
     gamma: int | str
@@ -113,11 +117,13 @@ def traffic(question: TrafficQuery) -> Traffic:
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
+    if question.draft is None:
+        question = replace(question, draft=_usual_draft(question))
     scenario, known = _scenario(question)
     _check_context(question, scenario)
-    candidates, times = _candidates(question, scenario, known)
+    choices, times = _choices(question, scenario, known)
     by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
-    for c in candidates:
+    for c in choices:
         for at, row in zip(
             c.shown, rows_of(question, scenario, c.gamma, c.steps, question.loads[c.shown]), strict=True
         ):
@@ -127,10 +133,10 @@ def traffic(question: TrafficQuery) -> Traffic:
         rows=tuple(row for rows in by_load for row in rows),
         verdict=_word(verdicts) if known else "unknown_acceptance",
         verdicts=verdicts,
-        drafts=tuple(_draft_limits(question, times[0], c) for c in candidates[1:])
+        drafts=tuple(_draft_limits(question, times[0], c) for c in choices[1:])
         if known
         else tuple(_break_even(question, times, gamma) for gamma in times if gamma),
-        replay=replayed(question, scenario, [(c.gamma, c.steps) for c in candidates]) if question.replays else None,
+        replay=replayed(question, scenario, [(c.gamma, c.steps) for c in choices]) if question.replays else None,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
         tp=int(question.tp),
@@ -142,9 +148,9 @@ def traffic(question: TrafficQuery) -> Traffic:
     )
 
 
-def _candidates(
+def _choices(
     question: TrafficQuery, scenario: Scenario, known: bool
-) -> tuple[list[Candidate], dict[int, StepTimes]]:
+) -> tuple[list[LengthChoice], dict[int, StepTimes]]:
     """The baseline first, and the passes of all draft lengths that were priced."""
     searched = set(question.asked) & {None, TABLE}
     lengths = {0, *question.drafted}
@@ -154,18 +160,29 @@ def _candidates(
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
     times = {steps.gamma: steps for steps in priced}
     everywhere = np.arange(question.loads.size)
-    candidates = [Candidate(0, times[0], everywhere)]
+    choices = [LengthChoice(0, times[0], everywhere)]
     if not known:
-        return candidates, times
-    candidates += [Candidate(gamma, times[gamma], everywhere) for gamma in question.drafted]
+        return choices, times
+    choices += [LengthChoice(gamma, times[gamma], everywhere) for gamma in question.drafted]
     if TABLE in searched:
         steps, table = by_batch(priced)
-        candidates.append(Candidate(TABLE, steps, everywhere, table))
+        choices.append(LengthChoice(TABLE, steps, everywhere, table))
     if None in searched:
         best = _best_lengths(question, priced)
         new = [gamma for gamma in np.unique(best).tolist() if gamma and gamma not in question.drafted]
-        candidates += [Candidate(gamma, times[gamma], np.flatnonzero(best == gamma)) for gamma in new]
-    return candidates, times
+        choices += [LengthChoice(gamma, times[gamma], np.flatnonzero(best == gamma)) for gamma in new]
+    return choices, times
+
+
+def _usual_draft(question: TrafficQuery) -> str:
+    """The first draft of the library for this target that the engine runs."""
+    for name in dict.fromkeys(row.draft for row in library() if row.target == short_name(question.model)):
+        with suppress(InputError):
+            scenario = resolve(question.query(batch=1, context=1, gamma=None, draft=name), UNUSED)
+            runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft)
+            if runs is None or runs.runs:
+                return name
+    return "self"
 
 
 def _word(verdicts: Sequence[TrafficVerdict]) -> str:
@@ -220,7 +237,7 @@ def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArra
     return np.array([t.gamma for t in priced])[np.argmin(np.stack(tpot), 0)]
 
 
-def _draft_limits(question: TrafficQuery, baseline: StepTimes, c: Candidate) -> DraftLimits:
+def _draft_limits(question: TrafficQuery, baseline: StepTimes, c: LengthChoice) -> DraftLimits:
     most, _ = capacity(c.steps, question.lengths, question.limits)
     table = None if c.table is None else _ranges(c.table)
     return DraftLimits(c.gamma, most, _stops_paying(question, baseline, c.steps), None, table)

@@ -11,8 +11,8 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.query import CommonOptions
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
-from perfmodel.parse import items, parse_switch
-from perfmodel.serving.load import Lengths, Limits, Load
+from perfmodel.parse import items, parse_switch, parse_text
+from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 
 TABLE = "table"
@@ -93,7 +93,16 @@ class TrafficQuery(CommonOptions):
         str | dict[str, float] | None,
         arg.Argument("What a request must keep to, in milliseconds: ttft:2000,tpot:30.", "NAME:MS,...", read=parse_slo),
     ] = None
-    draft: arg.Draft = "self"
+    draft: Annotated[
+        str | None,
+        arg.Argument(
+            "Who drafts: the target itself, a kind, or a model.",
+            "self|KIND|NAME|PATH",
+            "--draft-model",
+            read=parse_text,
+            default="what the engine runs of those whose acceptance was published, else self",
+        ),
+    ] = None
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = None
     alpha: arg.Alpha = None
@@ -107,6 +116,7 @@ class TrafficQuery(CommonOptions):
     ] = None
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
     acceptance_std: Annotated[
         arg.Number,
         arg.Argument(

@@ -8,25 +8,25 @@ from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.serving.chain import capacity
-from perfmodel.serving.load import Lengths
-from perfmodel.serving.replay import Arrivals, Replayed, arrivals, replay
-from perfmodel.serving.steps import StepTimes, step_times
-from perfmodel.serving.trace import read_trace
+from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
+from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.trace import read_trace
 from perfmodel.speculation.scenario import Scenario
 
 
 def replayed(
-    question: TrafficQuery, scenario: Scenario, candidates: Sequence[tuple[int | str, StepTimes]]
+    question: TrafficQuery, scenario: Scenario, choices: Sequence[tuple[int | str, StepTimes]]
 ) -> tuple[TrafficRow, ...]:
     """A row for each load and draft length; of a trace at its own rate, one for each length. Raises InputError."""
-    if any(gamma == TABLE for gamma, _ in candidates):
+    if any(gamma == TABLE for gamma, _ in choices):
         raise InputError("--replay: takes fixed draft lengths; leave --gamma table out")
     seed, lengths = int(question.seed), question.lengths
     if question.trace is not None:
         trace = read_trace(question.trace)
         lengths = _lengths_of(trace)
-        drafted = [int(gamma) for gamma, _ in candidates]
+        drafted = [int(gamma) for gamma, _ in choices]
         rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else 0.0
         served = step_times(scenario, lengths, question.limits, drafted)
         return tuple(_row(question, lengths, steps, trace, rate, None, seed) for steps in served if steps.seats)
@@ -34,9 +34,7 @@ def replayed(
     for load in question.loads.tolist():
         rate, clients = (load, None) if question.opens else (None, int(load))
         requests = arrivals(lengths, int(question.num_prompts), rate, float(question.burstiness), seed)
-        rows += [
-            _row(question, lengths, steps, requests, rate, clients, seed) for _, steps in candidates if steps.seats
-        ]
+        rows += [_row(question, lengths, steps, requests, rate, clients, seed) for _, steps in choices if steps.seats]
     return tuple(rows)
 
 
@@ -83,7 +81,7 @@ def _percentiles(times: Array) -> Percentiles:
     return Percentiles(float(times.mean()), *map(float, np.quantile(times, (0.5, 0.9, 0.99))))
 
 
-def _share(question: TrafficQuery, met: Replayed) -> float:
+def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
     times = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
     within = [times[name] <= limit for name, limit in question.limits_s.items()]
     return float(np.all(within, axis=0).mean())

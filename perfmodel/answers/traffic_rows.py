@@ -8,10 +8,10 @@ import numpy as np
 
 from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.serving.closed import Served, mean_tpot_s, serve
-from perfmodel.serving.load import Load
-from perfmodel.serving.moments import Moments
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
+from perfmodel.queueing.load import Load
+from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.fits import Z
 from perfmodel.specs.request_costs import request_constants
 from perfmodel.speculation.scenario import Scenario
@@ -20,8 +20,8 @@ from perfmodel.speculation.uncertainty import log_error, step_log_error
 SHARE_WANTED = 0.9
 """Of requests within the SLO, for a number of replicas to be enough."""
 MOST_REPLICAS = 4096
-SHORT = 60
-"""Iterations of an answer below which the closed form and the replay may be more than 3 % apart."""
+SHORT = 8
+"""Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 % apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: f
 
 
 def _interval(
-    question: TrafficQuery, scenario: Scenario, steps: StepTimes, served: Served, load: Load
+    question: TrafficQuery, scenario: Scenario, steps: StepTimes, served: ServedLoad, load: Load
 ) -> tuple[Any, Any]:
     """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
     context, n = question.lengths.context, max(round(float(np.median(served.running))), 1)
@@ -156,7 +156,7 @@ def _interval(
     return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
 
 
-def _slo_share(slo: dict[str, float], served: Served) -> Array:
+def _slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
     """Requests within every limit: the first token's and the others' times are taken as independent."""
     share = np.ones(served.running.shape)
     for name, limit in slo.items():
@@ -165,15 +165,15 @@ def _slo_share(slo: dict[str, float], served: Served) -> Array:
     return np.minimum(share, served.e2e.below(slo["e2e"])) if "e2e" in slo else share
 
 
-def _replicas(question: TrafficQuery, steps: StepTimes, served: Served, rate: float) -> int | None:
+def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate: float) -> int | None:
     """Replicas among which an open loop's rate is spread so that none is saturated, and the SLO is met."""
     if not question.opens:
         return None
     least = max(math.ceil(rate / served.saturation_rate * (1 + 1e-9)), 1)
     if not question.limits_s:
         return least
-    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), 64)))
-    for _ in range(3):
+    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), 16)))
+    while True:
         split = serve(steps, question.load(rate / tried), question.limits, float(question.acceptance_std))
         fine = (_slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
         if not fine.any():
@@ -181,12 +181,11 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: Served, rate: fl
         first = int(np.argmax(fine))
         if not first or tried[first] - tried[first - 1] <= 1:
             return int(tried[first])
-        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], 64)))
-    return int(tried[first])
+        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], 16)))
 
 
 def _warnings(
-    question: TrafficQuery, steps: StepTimes, served: Served, at: int, replicas: int | None
+    question: TrafficQuery, steps: StepTimes, served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
     told = []
     if served.saturated[at]:
@@ -194,8 +193,8 @@ def _warnings(
         told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
     elif question.opens and served.requests_per_s[at] > 0.9 * served.saturation_rate:
         told.append("above 90 % of saturation: believe the replay (--replay) rather than this mean")
-    elif question.lengths.decoded / steps.tokens_per_iteration < SHORT:
-        told.append(f"answers of fewer than {SHORT} iterations: believe the replay (--replay) rather than this mean")
+    elif steps.alone_s(question.lengths) < SHORT * steps.prompt_s[0]:
+        told.append(f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean")
     if served.metastable[at]:
         told.append("two running batches are possible at this rate: a burst may leave the server in the slower one")
     if question.limits_s and replicas is None and question.opens:

@@ -5,7 +5,7 @@ The only place where verdicts are worded: the command line, the explorer and the
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from perfmodel.answers.text import seconds
 from perfmodel.costs.roofline import LIMITERS
 from perfmodel.specs.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.fits import Relation
-from perfmodel.specs.formats import weight_format
+from perfmodel.specs.formats import BF16, weight_format
 from perfmodel.speculation.capacity import Memory
 from perfmodel.speculation.chain import Prediction
 from perfmodel.speculation.scenario import Scenario
@@ -43,6 +43,10 @@ _WOULD = {
 
 STRETCHED = math.log(3)
 """How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
+TOLD_PADDING = 1.25
+"""Padded tokens over a batch's own from which on it is told."""
+FEW = 16
+"""Sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
 RESTS_ON: dict[Relation, str] = {
     "seen": "steps of this model on this device",
     "version": "steps of this model on this device, of other versions",
@@ -152,6 +156,7 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
     if gamma and draft.tensor_parallel < scenario.machine.tensor_parallel and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {scenario.machine.tensor_parallel} devices")
     notes += unlike_measured(scenario, batch, context, gamma)
+    notes += (*steps_ahead(scenario, batch), *slower_than_wide(scenario, batch, context))
     if is_transferred(scenario):
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
@@ -160,6 +165,25 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
             factor = math.exp(error.log_rms)
             notes.append(f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}")
     return tuple(notes)
+
+
+def steps_ahead(scenario: Scenario, batch: float) -> Iterator[str]:
+    """That a batch pays for a CUDA graph much larger than itself, and which one would fill it."""
+    runs = float(scenario.target_shard.rows(batch))
+    if runs >= TOLD_PADDING * batch:
+        yield f"batch {batch:.0f} pads to {runs:.0f} (CUDA graphs): up to {runs:.0f} sequences share what it costs"
+
+
+def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
+    """That weights of few bits take longer here than those of 16, and whether a measured step says so."""
+    weights, c, gpu = scenario.precision.weights, scenario.machine.calibration, scenario.machine.gpu
+    if weights.base.input_bytes is None or batch > FEW:
+        return  # nothing is quantised on the way, or loading decides
+    wide = replace(scenario, precision=replace(scenario.precision, weights=BF16))
+    slower = float(scenario.target_pass_s(batch, context)) / float(wide.target_pass_s(batch, context)) - 1.0
+    if slower > 0.01:
+        said = "as measured" if c.relation("target_s", scenario.target.name, gpu) == "seen" else "not measured here"
+        yield f"{weights.name} takes {slower:.0%} longer a step than bf16 would: quantised inputs, small GEMMs ({said})"
 
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:

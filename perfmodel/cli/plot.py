@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 app = App(cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
+NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
 SPAN = "LOW..HIGH"
 DEFAULTS: dict[str, dict[str, Any]] = {
     "context": {"batch": (1, 16, 64, 256), "context": (1024, 131072)},
@@ -213,7 +214,7 @@ def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> N
         if name not in known:
             raise unknown_name("--set", "set of times", name, known)
     cells = compare.compare(sets or compare.gated_sets(), "held-out" if held_out else "shipped")
-    _save(plots.residuals(cells, note="each row predicted by a fit without it" if held_out else ""), output)
+    _save(plots.residuals(cells, note=NOTES[held_out]), output)
 
 
 def _save(figure: "Figure", output: Path) -> None:

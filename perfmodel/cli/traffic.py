@@ -5,7 +5,7 @@ from perfmodel.answers.traffic import DraftLimits, Traffic, TrafficVerdict, traf
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
 from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import Column, say, show, table, warn, warn_where
+from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
 
 app = App()
@@ -21,7 +21,7 @@ COLUMNS = (
     Column("p99"),
     Column("e2e", spare=1),
     "tokens/s",
-    "in SLO",
+    "SLO",
     "KV",
     "replicas",
 )
@@ -40,6 +40,8 @@ def command(question: TrafficQuery, json: Json = False) -> None:
 def _print(a: Traffic) -> None:
     said = f", drafted by {a.draft} ({a.draft_kv.partition(',')[0]} KV)" if a.drafts else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{said}", "bold")
+    for verdict in a.verdicts:
+        say(_verdict(verdict), "bold")
     table([*COLUMNS], [_cells(row) for row in a.rows])
     if a.replay is not None:
         say("replayed, request by request")
@@ -47,11 +49,10 @@ def _print(a: Traffic) -> None:
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for limits in a.drafts:
         say(_limits(limits, a.rows[0].concurrency is not None))
-    for verdict in a.verdicts:
-        say(_verdict(verdict), "bold")
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)
-    warn_where([(f"{_load(row)}, {row.gamma} draft tokens", row.warnings) for row in a.rows])
+    told = [(_length(row.gamma), note) for row in a.rows for note in row.warnings if not note.startswith("saturated")]
+    warn(f"{length}: {note}" for length, note in told)
 
 
 def _cells(row: TrafficRow) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ def _time(times: Percentiles | None, name: str) -> str:
 
 
 def _limits(limits: DraftLimits, closed: bool) -> str:
-    which = "the table" if limits.gamma == TABLE else f"{limits.gamma} draft tokens"
+    which = _length(limits.gamma)
     if limits.break_even_alpha is not None:
         alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
         return f"{which}: as fast as the baseline at an acceptance of {alphas}"
@@ -93,6 +94,10 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     for low, high, tokens in limits.table or ():
         said += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
     return said
+
+
+def _length(gamma: int | str) -> str:
+    return "the table" if gamma == TABLE else f"{gamma} draft token{'s' if gamma != 1 else ''}"
 
 
 def _verdict(verdict: TrafficVerdict) -> str:

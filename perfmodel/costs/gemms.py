@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from perfmodel.specs.shape import ModelSpec
 class Linear:
     """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs.
 
-    Numbers are arrays where it stands for several projections of one format (`stacks`).
+    Numbers are arrays where it stands for several projections of one format (`stacks`). gathered: whether it runs for
+    the tokens of all groups of data-parallel attention.
     """
 
     name: str
@@ -27,20 +28,22 @@ class Linear:
     flops_per_token: float
     activation_bytes_per_token: float
     columns: float
+    gathered: bool = False
 
 
 def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
-    """Projections of one format as one, on an axis before the `ndim` axes of the tokens."""
-    by_format: dict[Format, list[Linear]] = {}
+    """Projections of one format and of the same tokens as one, on an axis before the `ndim` axes of the tokens."""
+    by_format: dict[tuple[Format, bool], list[Linear]] = {}
     for one in projections:
-        by_format.setdefault(one.form, []).append(one)
+        by_format.setdefault((one.form, one.gathered), []).append(one)
 
     def stacked(alike: list[Linear], name: str) -> Any:
         return np.array([getattr(one, name) for one in alike], float).reshape(-1, *(1,) * ndim)
 
-    numbers = [f.name for f in fields(Linear) if f.name not in ("name", "form")]
+    numbers = [f.name for f in fields(Linear) if f.name not in ("name", "form", "gathered")]
     return tuple(
-        Linear(form.name, form, **{name: stacked(alike, name) for name in numbers}) for form, alike in by_format.items()
+        Linear(form.name, form, **{name: stacked(alike, name) for name in numbers}, gathered=gathered)
+        for (form, gathered), alike in by_format.items()
     )
 
 
@@ -48,7 +51,9 @@ def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
 class Experts:
     """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read.
 
-    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0: all are chosen alike.
+    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0: all are chosen alike. groups:
+    of devices that whole experts are dealt out to (expert parallelism), each expert cut within its group only; of those
+    that are touched every group reads its share, as steps of engines say (docs/accuracy_tables.md).
     """
 
     form: Format
@@ -61,6 +66,12 @@ class Experts:
     flops_per_token: float
     activation_bytes_per_token: float
     popularity: float
+    groups: int = 1
+
+    @property
+    def held_bytes(self) -> float:
+        """Weights of all experts that one device holds."""
+        return self.num_experts / self.groups * self.expert_weight_bytes
 
     def touched(self, tokens: Floats) -> Floats:
         """Expected distinct experts that independently routed tokens touch."""
@@ -108,8 +119,12 @@ def linear(
     )
 
 
-def linears(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
-    """All dense projections of the layers on one of `n` devices, in the order of a layer."""
+def linears(model: ModelSpec, devices: int, precision: Precision, groups: int = 1) -> Iterator[Linear]:
+    """All dense projections of the layers on one of some devices, in the order of a layer.
+
+    groups: that each hold all of attention, for sequences of their own; what follows it is cut across all devices.
+    """
+    n = devices // groups
     if model.mla:
         yield from _latent(model, n, precision)
     else:
@@ -119,9 +134,11 @@ def linears(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
         else:
             yield from _attention(model, n, precision, full, model.heads(), "")
             yield from _attention(model, n, precision, sliding, model.sliding_heads, " (sliding)")
+        if model.indexer:
+            yield from _indexer(model.indexer, model.hidden_size, model.hidden_size, precision)
     if model.linear_attention:
         yield from _recurrent(model.linear_attention, model.hidden_size, n, precision)
-    yield from _mlp(model, n, precision)
+    yield from (replace(one, gathered=groups > 1) for one in _mlp(model, devices, precision))
 
 
 def _attention(
@@ -160,7 +177,7 @@ def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> 
     if indexer.layers:
         query = (rank, indexer.num_heads * indexer.head_dim)
         yield linear("index_q", indexer.layers, query, precision)
-        yield linear("index_k", indexer.layers, (hidden, indexer.head_dim + indexer.num_heads), precision)
+        yield linear("index_k", indexer.layers, (hidden, indexer.key_columns), precision)
 
 
 def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
@@ -188,12 +205,13 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
             yield linear("latent_out", routed, (moe.latent_size, hidden), precision)
 
 
-def experts(model: ModelSpec, n: int, precision: Precision, popularity: float) -> Experts | None:
-    """The routed experts, each cut across all `n` devices. popularity: see `Experts`."""
+def experts(model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int = 1) -> Experts | None:
+    """The routed experts, each cut across the devices of one group. popularity, groups: see `Experts`."""
     moe, layers = model.moe, model.num_moe_layers
     if not moe:
         return None
     form, act = precision.weights.of("experts"), precision.activation_bytes
+    n = devices // groups
     outer, inner, up = moe.latent_size or model.hidden_size, moe.intermediate_size / n, model.mlp_matrices - 1
     matrices = (up + 1) * outer * inner
     biases = model.expert_params / n - matrices
@@ -206,7 +224,8 @@ def experts(model: ModelSpec, n: int, precision: Precision, popularity: float) -
         experts_per_token=moe.experts_per_token,
         expert_weight_bytes=layers * (matrices * form.bytes_per_value + biases * act),
         expert_columns=layers * (up * inner + outer),
-        flops_per_token=layers * moe.experts_per_token * 2.0 * matrices,
-        activation_bytes_per_token=layers * moe.experts_per_token * per_token,
+        flops_per_token=layers * moe.experts_per_token * 2.0 * matrices / groups,
+        activation_bytes_per_token=layers * moe.experts_per_token * per_token / groups,
         popularity=popularity,
+        groups=groups,
     )

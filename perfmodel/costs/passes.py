@@ -1,5 +1,7 @@
 """One forward pass over ``[batch, context, query]``: FLOPs and bytes of every operation on one device."""
 
+import math
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -36,27 +38,58 @@ def forward(
     token of the sequence makes again, so that it is not read again. longer_tokens: by which the longest context
     exceeds the mean.
     """
+    batch = part.sequences(batch)
     tokens = part.rows(batch * query)
-    ops = [_small(part.smalls[0], tokens)]
-    ops += [_dense(op, tokens, not part.itemised) for op in part.projections(np.ndim(tokens))]
+    gathered = tokens if part.groups == 1 else tokens * part.groups
+
+    def ran(op: Linear | Small) -> Floats:
+        return gathered if op.gathered else tokens
+
+    ops = [_small(part.smalls[0], ran(part.smalls[0]))]
+    ops += [_dense(op, ran(op), not part.itemised) for op in part.projections(np.ndim(tokens))]
     if part.experts:
-        routed = part.rows(batch) * (query if independent_query is None else independent_query)
-        ops.append(_routed(part.experts, tokens, routed))
+        routed = part.rows(batch) * part.groups * (query if independent_query is None else independent_query)
+        ops.append(_routed(part.experts, gathered, routed))
     if part.index and kv.name == "full":
         ops.append(_choose(part, batch, query, context))
     ops += [_attention(part, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in part.attentions]
     if part.states:
         ops.append(_recurrent(part, part.states, batch, query, kept_states))
-    ops += [_small(s, tokens) for s in part.smalls[1:]]
-    if part.tensor_parallel > 1:
-        message = tokens * (part.model.hidden_size * part.precision.activation_bytes)
-        ops.append(Op("all-reduce", "allreduce", part.model.num_blocks, Cost(), message_bytes=message))
-        if part.model.wide_qk_norm:
-            layers = part.model.num_attention_layers
-            ops.append(Op("qk norm sums", "allreduce", layers, Cost(), message_bytes=tokens * 8.0, work_items=layers))
-    head_tokens = tokens if head_query is None else part.rows(batch * head_query)
+    ops += [_small(s, ran(s)) for s in part.smalls[1:]]
+    ops += _messages(part, tokens, gathered)
+    head_tokens = gathered if head_query is None else part.rows(batch * head_query) * part.groups
     ops.append(_dense(part.lm_head, head_tokens))
     ops.append(cache_upkeep(part, batch, context, kv))
+    return ops
+
+
+def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
+    """What devices tell each other: all-reduces behind each block.
+
+    With data-parallel attention only the devices of a group add up its attention, and each other block gathers the
+    tokens of all groups and scatters its sums, which together move what an all-reduce does; where whole experts are
+    dealt out, only to the share of the groups that is expected to hold one of a token's experts (all-to-all).
+    """
+    ops: list[Op] = []
+    attends, bytes_per_token = (
+        part.tensor_parallel // part.groups,
+        part.model.hidden_size * part.precision.activation_bytes,
+    )
+    blocks, layers = part.model.num_blocks, part.model.num_attention_layers
+    if part.tensor_parallel > 1 and part.groups == 1:
+        ops.append(Op("all-reduce", "allreduce", blocks, Cost(), message_bytes=tokens * bytes_per_token))
+    elif part.tensor_parallel > 1:
+        attention, reach = blocks - part.model.num_mlp_layers, 1.0
+        if part.experts and part.experts.groups > 1:
+            reach = -math.expm1(part.experts.experts_per_token * math.log1p(-1.0 / part.experts.groups))
+        message = gathered * bytes_per_token * reach
+        ops.append(Op("all-to-all", "allreduce", part.model.num_mlp_layers, Cost(), message_bytes=message))
+        if attends > 1:
+            message = tokens * bytes_per_token
+            ops.append(Op("all-reduce", "allreduce", attention, Cost(), message_bytes=message, devices=attends))
+    if attends > 1 and part.model.wide_qk_norm:
+        sums = Op("qk norm sums", "allreduce", layers, Cost(), message_bytes=tokens * 8.0, work_items=layers)
+        ops.append(replace(sums, devices=attends))
     return ops
 
 
@@ -83,7 +116,7 @@ def selection(
 
     when: per draft ``step``, per ``iteration`` or once at ``setup``.
     """
-    ops = []
+    ops, batch = [], part.sequences(batch)
     for a in part.attentions:
         step = getattr(kv, {"step": "select_step", "iteration": "select_iteration", "setup": "setup"}[when])(
             span(context, a.window), a.layout
@@ -124,7 +157,7 @@ def _small(op: Small, tokens: Floats) -> Op:
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
-    touched = e.touched(routed)
+    touched = e.touched(routed) / e.groups
     cost = Cost(e.flops_per_token * tokens, touched * e.expert_weight_bytes, 0.0, e.activation_bytes_per_token * tokens)
     return gemm("experts", e.kernels, cost, e.form, touched * e.expert_columns, rows=tokens, expert_layers=e.layers)
 

@@ -31,6 +31,8 @@ LIMITERS: dict[str, str] = {
 """Name of each term of a pass -> the word for it."""
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
+MEASURED_HOST_LINK = 32e9
+"""Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
 Curve = TypeVar("Curve")
 Number = TypeVar("Number", bound=Floats)
 _TINY = float(np.finfo(float).tiny)
@@ -102,7 +104,8 @@ class Machine:
     """A device, how many of it, and how well its software stack uses it.
 
     kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1 ... query.
-    drafts: whether the passes are a draft's, which cost some engines a time of their own.
+    over_host: whether the group's devices talk over PCIe. drafts: whether the passes are a draft's, which cost some
+    engines a time of their own.
     """
 
     gpu: GPUSpec
@@ -110,6 +113,7 @@ class Machine:
     tensor_parallel: int = 1
     kv_reread: float | None = None
     drafts: bool = False
+    over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -123,15 +127,12 @@ class Machine:
 
     def __post_init__(self) -> None:
         count = self.gpu.multiprocessors
+        degree = self.tensor_parallel
+        object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
         if self.tensor_parallel > 1 and self.gpu.link_rate(self.tensor_parallel) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {self.tensor_parallel}")
-
-    @property
-    def over_host(self) -> bool:
-        """Whether the group's devices talk over PCIe."""
-        return self.tensor_parallel > 1 and self.gpu.over_host(self.tensor_parallel)
 
     def peak(self, precision: str) -> float:
         """Dense peak in FLOP/s."""
@@ -161,7 +162,7 @@ class Machine:
             once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
         norms = op.work_items * c.wide_norm_s.value
-        return (("comm", op.kernels * self._allreduce_s(op.message_bytes)), ("fixed", norms)), None
+        return (("comm", op.kernels * self._allreduce_s(op)), ("fixed", norms)), None
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
@@ -289,7 +290,7 @@ class Machine:
     def op_lower_s(self, op: Op) -> Floats:
         """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth); an all-reduce sends its payload once."""
         if op.kind == "allreduce":
-            return op.kernels * self._link_s(op.message_bytes)
+            return op.kernels * self._link_s(op)
         return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._byte_s)
 
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
@@ -321,25 +322,27 @@ class Machine:
         load = _over(counted, lambda op: (op.cost.weight_bytes + op.cost.kv_bytes) * rates[id(op)][0])
         return load, _over(counted, lambda op: op.cost.flops * rates[id(op)][1])
 
-    def _link_s(self, message_bytes: Floats) -> Floats:
+    def _link_s(self, op: Op) -> Floats:
         """Time of a message at the link's rate."""
-        rate = self.gpu.link_rate(self.tensor_parallel)
-        return message_bytes / rate if rate else 0.0
+        rate = self.gpu.link_rate(op.devices or self.tensor_parallel)
+        return op.message_bytes / rate if rate else 0.0
 
-    def _allreduce_s(self, message_bytes: Floats) -> Floats:
+    def _allreduce_s(self, op: Op) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
-        floor, table = self._link_s(message_bytes), self.calibration.allreduce
+        floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices or self.tensor_parallel
+        faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box
+            faster = (self.gpu.link_rate(devices) or MEASURED_HOST_LINK) / MEASURED_HOST_LINK
         if table is None:
             return floor
-        if self.tensor_parallel not in table.knots:
+        if devices not in table.knots:
             known = ", ".join(map(str, sorted(table.knots)))
             raise InputError(
                 f"--tp: calibration {self.calibration.name} has all-reduce times for {known} devices, "
-                f"given {self.tensor_parallel}; use one of these or --calibration ideal"
+                f"given {devices}; use one of these or --calibration ideal"
             )
-        seconds = self.calibration.allreduce_multiplier.value * table.seconds(self.tensor_parallel, message_bytes)
+        seconds = self.calibration.allreduce_multiplier.value * table.seconds(devices, op.message_bytes, faster)
         return np.maximum(seconds, floor)
 
 

@@ -19,12 +19,16 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """An element-wise kernel: launches and bytes per token. expert_layers: see `Op`, for what serves routed experts."""
+    """An element-wise kernel: launches and bytes per token. expert_layers: see `Op`, for what serves routed experts.
+
+    gathered: see `Linear`.
+    """
 
     name: str
     kernels: int
     activation_bytes_per_token: float
     expert_layers: int = 0
+    gathered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Shard:
     """One device's share of a model: everything about a pass that batch, context and query do not change.
 
     graph_sizes: tokens of the CUDA graphs that passes run as (`graphs.padded`); empty: none.
+    groups: that each hold all of attention, for sequences of their own (data-parallel attention); 1: none.
     itemised: whether a pass lists every op; `summed` is the same share with fewer, larger ops of the same total time.
     """
 
@@ -85,16 +90,17 @@ class Shard:
     stored_weight_bytes: float
     kv_page: int
     graph_sizes: tuple[int, ...]
+    groups: int = 1
     itemised: bool = True
     _stacks: dict[int, tuple[Linear, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def summed(self) -> "Shard":
         """For the time of a pass alone: projections of one format stacked, element-wise kernels added up."""
         lumps = []
-        for expert_layers in sorted({small.expert_layers for small in self.smalls}):
-            alike = [small for small in self.smalls if small.expert_layers == expert_layers]
+        for expert_layers, gathered in sorted({(small.expert_layers, small.gathered) for small in self.smalls}):
+            alike = [s for s in self.smalls if (s.expert_layers, s.gathered) == (expert_layers, gathered)]
             kernels, per_token = sum(s.kernels for s in alike), sum(s.activation_bytes_per_token for s in alike)
-            lumps.append(Small("element-wise", kernels, per_token, expert_layers))
+            lumps.append(Small("element-wise", kernels, per_token, expert_layers, gathered))
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int) -> tuple[Linear, ...]:
@@ -104,6 +110,10 @@ class Shard:
         if ndim not in self._stacks:
             self._stacks[ndim] = stacks(self.linears, ndim)
         return self._stacks[ndim]
+
+    def sequences(self, batch: Floats) -> Floats:
+        """Of a batch, those that the fullest group of devices attends for."""
+        return batch if self.groups == 1 else np.ceil(np.asarray(batch, float) / self.groups)
 
     def rows(self, tokens: Floats) -> Floats:
         """Tokens that the kernels of a pass run for."""
@@ -192,19 +202,22 @@ def shard(
     *,
     popularity: float = 0.0,
     graph_sizes: tuple[int, ...] = (),
+    groups: int = 1,
+    expert_groups: int = 1,
 ) -> Shard:
     """Work out one device's share.
 
     Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device and are
     replicated past that; an MLA latent and an indexer are replicated always. kv_page: tokens per page of the cache.
-    popularity: see `Experts`; graph_sizes: see `Shard`.
+    popularity and expert_groups: see `Experts`; graph_sizes and groups: see `Shard`.
     Raises InputError where the degree does not divide the query heads.
     """
-    check_tensor_parallel(model, tensor_parallel)
+    attends = tensor_parallel // groups
+    check_tensor_parallel(model, attends)
     n, act, hidden = tensor_parallel, precision.activation_bytes, model.hidden_size
     head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
-    gemms, routed = tuple(linears(model, n, precision)), experts(model, n, precision, popularity)
-    attentions = _attentions(model, n, precision)
+    gemms, routed = tuple(linears(model, n, precision, groups)), experts(model, n, precision, popularity, expert_groups)
+    attentions = _attentions(model, attends, precision)
     embedding = precision.weights.of("embedding").bytes_per_value
     return Shard(
         model=model,
@@ -213,25 +226,30 @@ def shard(
         linears=gemms,
         lm_head=head,
         experts=routed,
-        smalls=tuple(_smalls(model, n, attentions, act)),
+        smalls=tuple(_smalls(model, n, groups, attentions, act)),
         attentions=attentions,
         index=_index(model, precision),
-        states=_states(model, n, act),
+        states=_states(model, attends, act),
         stored_weight_bytes=sum(op.weight_bytes for op in gemms)
-        + (routed.num_experts * routed.expert_weight_bytes if routed else 0.0)
+        + (routed.held_bytes if routed else 0.0)
         + head.weight_bytes
         + (0.0 if model.tie_word_embeddings else model.embedding_params * embedding / n)
         + model.norm_params * act,
         kv_page=kv_page,
         graph_sizes=graph_sizes,
+        groups=groups,
     )
 
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
     full = model.num_attention_layers - model.num_sliding_layers
+    dense = model.indexer.dense_layers if model.indexer else full
     groups = []
-    if full:
-        groups.append(_span(model, n, precision, "full", full, None))
+    if dense:
+        groups.append(_span(model, n, precision, "full", dense, None))
+    if full - dense:
+        chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
+        groups.append(replace(chosen, topk=model.indexer.topk if model.indexer else None))
     if model.num_sliding_layers:
         name = f"window {model.sliding_window}"
         groups.append(_span(model, n, precision, name, model.num_sliding_layers, model.sliding_window))
@@ -255,8 +273,7 @@ def _span(model: ModelSpec, n: int, precision: Precision, name: str, layers: int
         bytes_per_value=_sparse_latent_bytes(model, precision) or precision.kv.bytes_per_value,
     )
     width = query_heads * (key + value)
-    topk = model.indexer.topk if model.indexer else None
-    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes, topk)
+    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes)
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
@@ -295,7 +312,7 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
     )
 
 
-def _smalls(model: ModelSpec, n: int, attentions: tuple[Attention, ...], act: float) -> list[Small]:
+def _smalls(model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, ...], act: float) -> list[Small]:
     layers, hidden = model.num_attention_layers, model.hidden_size
     fresh = sum(a.layers * a.layout.values_per_token for a in attentions)
     rotated = fresh + sum(
@@ -311,15 +328,15 @@ def _smalls(model: ModelSpec, n: int, attentions: tuple[Attention, ...], act: fl
         Small("norms", norms, norms * 2 * hidden * act),
         Small("rope", layers, 2 * rotated * act),
         Small("kv append", layers, fresh * act),
-        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act),
+        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act, gathered=groups > 1),
         Small("residual", model.num_blocks, model.num_blocks * 3 * hidden * act),
     ]
     if model.qk_norm:
         smalls.append(Small("qk norm", layers, 2 * rotated * act))
     if model.moe:
         routed = model.num_moe_layers
-        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed))
+        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed, groups > 1))
     if part := model.linear_attention:
-        smalls.append(Small("convolution", part.layers, part.layers * 2 * part.convolved / n * act))
-        smalls.append(Small("state norm", part.layers, part.layers * 3 * part.inner / n * act))
+        smalls.append(Small("convolution", part.layers, part.layers * 2 * part.convolved * groups / n * act))
+        smalls.append(Small("state norm", part.layers, part.layers * 3 * part.inner * groups / n * act))
     return smalls

@@ -64,7 +64,7 @@ class MTP(DraftFields):
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
-        experts = part.experts.num_experts * part.experts.expert_weight_bytes if part.experts else 0.0
+        experts = part.experts.held_bytes if part.experts else 0.0
         layer = sum(op.weight_bytes for op in part.linears) + experts
         return self.modules * (layer + part.model.norm_params * part.precision.activation_bytes + into)
 

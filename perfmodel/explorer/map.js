@@ -118,7 +118,9 @@ function drawMap(cells) {
     const { colour, hatch, text } = state.cells[b][c];
     const rgb = cell.gamma === 0 ? UNDRAFTED : heat(cell.speedup);
     set(colour, { fill: `rgb(${rgb})`, stroke: `rgb(${rgb})` });
-    set(hatch, { fill: surface.fits(b, c, cell.gamma) ? "none" : "url(#hatch)" });
+    const [low, high] = (cell.gamma && surface.interval(cell.speedup, state.alpha, b, c, cell.gamma)) || [2, 2];
+    const sure = low > 1 || high <= 1 ? "none" : "url(#unsure)";
+    set(hatch, { fill: surface.fits(b, c, cell.gamma) ? sure : "url(#hatch)" });
     if (text === null) return;
     text.textContent = cell.gamma === 0 ? "" : shown === "speedup" ? cell.speedup.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
     text.style.fill = isDark(rgb) ? "#ffffff" : "#111111";

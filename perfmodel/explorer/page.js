@@ -174,6 +174,32 @@ function race(alpha, b, c, g, passes, overhead) {
   }));
 }
 
+// --- the address: what is chosen, so that a link leads to it
+
+function remember() {
+  const chosen = Object.fromEntries(Object.keys(SELECTS).map((id) => [id, element(id).value]));
+  const { alpha, gamma, b, c } = state;
+  const words = { ...chosen, alpha, gamma: gamma ?? "auto", batch: content.batch[b], context: content.context[c] };
+  try {
+    history.replaceState(null, "", `#${new URLSearchParams(words)}`);
+  } catch { /* a page from the disk may not change its address */ }
+}
+
+function recall() {
+  const words = new URLSearchParams(location.hash.slice(1));
+  for (const id of Object.keys(SELECTS)) {
+    const known = [...element(id).options].some((option) => option.value === words.get(id));
+    if (known) element(id).value = words.get(id);
+  }
+  const alpha = Number(words.get("alpha") ?? NaN);
+  if (alpha >= 0 && alpha <= 1) state.alpha = alpha;
+  if (words.has("gamma")) state.gamma = Math.max(Math.floor(Number(words.get("gamma"))), 0) || null;
+  for (const [name, place] of [["batch", "b"], ["context", "c"]]) {
+    const at = content[name].indexOf(Number(words.get(name)));
+    if (at >= 0) state[place] = at;
+  }
+}
+
 // --- the controls
 
 const deviceOf = (kase) => (kase.tp > 1 ? `${kase.tp} x ${kase.hardware}` : kase.hardware);
@@ -219,6 +245,7 @@ function listen() {
   const on = (id, type, change) => element(id).addEventListener(type, (event) => {
     change(event.target.value, event);
     update();
+    if (!type.startsWith("pointer")) remember();
   });
   for (const id of Object.keys(SELECTS)) on(id, "change", choose);
   on("cells", "change", () => {});
@@ -256,6 +283,7 @@ function begin() {
     + "acceptance at every position and every sequence advancing by its own count. The interval is the calibration's own "
     + "error on rows held out of its fit; acceptance is taken as given. Only the break-even line and context lie between points.";
   layOutMap();
+  recall();
   choose();
   listen();
   update();

@@ -10,6 +10,7 @@ from perfmodel.plots.measured import band, residuals
 from perfmodel.plots.passes import breakdown, ratios, roofline
 from perfmodel.plots.surfaces import gamma_curves, gamma_map, surface
 from perfmodel.plots.theme import save, style
+from perfmodel.plots.traffic import traffic
 from perfmodel.plots.widgets import sliders
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "devices",
     "residuals",
     "band",
+    "traffic",
     "sliders",
     "save",
     "style",

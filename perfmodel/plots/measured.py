@@ -88,7 +88,7 @@ def residuals(cells: Iterable[JudgedFigure], *, note: str = "", axes: "Sequence[
             handles=[_mark(marker, colour, name) for name, (marker, colour) in marks.items()],
             loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0,
         )  # fmt: skip
-    label(panels[0], own, "Error of each prediction", _summary(shown, note))
+    label(panels[0], own, "Error of each prediction", _summary(shown, note, any(abs(c.error) > limit for c in shown)))
     return figure
 
 
@@ -176,8 +176,8 @@ def speedup_line(
     axes.set(ylabel="speedup")
 
 
-def _summary(shown: list[JudgedFigure], note: str) -> str:
+def _summary(shown: list[JudgedFigure], note: str, arrows: bool) -> str:
     devices, calibrations = (", ".join(dict.fromkeys(names)) for names in (
         (c.hardware for c in shown), (c.calibration for c in shown)))  # fmt: skip
-    limits = "predicted / measured - 1; the band is 10 % to either side, an arrow lies beyond the panel"
+    limits = f"predicted / measured - 1; the band is 10 % to either side{', an arrow lies beyond the panel' * arrows}"
     return "; ".join([*[note] * bool(note), limits, f"on {devices}", f"calibrations: {calibrations}"])

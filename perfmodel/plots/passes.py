@@ -185,9 +185,10 @@ def ratios(
     for axes_, name in zip(panels, ("T_D / T_T: one draft step", "T_V / T_T: one verification"), strict=True):
         log_axis(axes_, "x", *span, words, 6)
         axes_.set(ylabel=name)
-        axes_.axhline(1.0, color="black", linewidth=1.0)
-    panels[0].set_ylim(bottom=0.0, top=max(panels[0].get_ylim()[1], 1.05))
-    panels[1].set_ylim(bottom=min(panels[1].get_ylim()[0], 0.9))
+        if axes_.get_ylim()[1] > 0.7:  # else half of the axis would be empty
+            axes_.axhline(1.0, color="black", linewidth=1.0)
+    panels[0].set_ylim(bottom=0.0)
+    panels[1].set_ylim(bottom=min(panels[1].get_ylim()[0], 0.98))
     above(panels[0], 2, handles)
     if len(kinds) > 1:
         styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]

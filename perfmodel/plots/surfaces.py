@@ -78,13 +78,15 @@ def surface(
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
     own = axes is None
     figure, axes = canvas(axes)
-    levels, colours = _levels(values)
-    beyond = ("neither", "min", "max", "both")[int(values.min() < levels[0]) + 2 * int(values.max() > levels[-1])]
+    fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
+    held = values[fits] if fits.any() else values  # what does not fit sets no scale
+    levels, colours = _levels(held)
+    beyond = ("neither", "min", "max", "both")[int(held.min() < levels[0]) + 2 * int(held.max() > levels[-1])]
     axes.set_facecolor(PALE)
-    filled = axes.contourf(contexts, batches, drafting, levels, colors=colours, extend=beyond)
+    inside = np.where(fits, drafting, np.minimum(drafting, levels[-1] * (1 - 1e-9)))
+    filled = axes.contourf(contexts, batches, inside, levels, colors=colours, extend=beyond)
     inflection = inflection_context(scenario, gamma, batch_range) if gamma else None
     handles = [*_break_even(axes, contexts, batches, drafting), *_inflection(axes, inflection, context)]
-    fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
     _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
     found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
@@ -127,13 +129,14 @@ def gamma_map(
     best = predict(scenario, Workload.of(batches[:, None], contexts), max_gamma).gamma_optimal
     own = axes is None
     figure, axes = canvas(axes)
-    top = max(int(best.max()), 1)
+    fits = _fits(scenario, batches, contexts, best, memory_fraction)
+    top = max(int(best[fits].max(initial=0)), 1)  # what does not fit sets no scale
     colours = ListedColormap([PALE, *shades(top)])
     drawn = axes.pcolormesh(
-        contexts, batches, best, cmap=colours, norm=BoundaryNorm(np.arange(-0.5, top + 1), top + 1), shading="nearest",
+        contexts, batches, np.minimum(best, top), cmap=colours, shading="nearest",
+        norm=BoundaryNorm(np.arange(-0.5, top + 1), top + 1),
         rasterized=True,
     )  # fmt: skip
-    fits = _fits(scenario, batches, contexts, best, memory_fraction)
     _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
     name_region(axes, fits & (best == 0), "do not speculate")

@@ -14,17 +14,13 @@ from functools import cache
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
-from perfmodel.reading import read_csv
+from perfmodel.reading import read_rows
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.model import hub_id, load_model
 
 DEFAULT_TASK = "chat"
 SHORT, SHORT_TOKENS = "at short contexts", 4096
 """How a source says that its prompts were short, and to where that is taken to hold."""
-COLUMNS = (
-    "target", "draft", "head", "task", "thinking", "temperature", "engine", "drafted", "tokens_per_iteration",
-    "positions", "spread", "figures", "source",
-)  # fmt: skip
 _TUNED = re.compile(r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp)(?=-|$)")
 
 
@@ -32,9 +28,9 @@ _TUNED = re.compile(r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp
 class LibraryRow:
     """What was printed of one head on one task.
 
-    drafted: draft lengths; tokens_per_iteration: at each of them, bonus token included. positions: survival at 1, 2,
-    ... where it was printed, else empty. spread: standard deviation over data sets of the logarithm of tokens per
-    iteration; None where there was one. figures: how many were condensed.
+    drafted: draft lengths; tokens_per_iteration: at each of them, bonus token included; positions: survival at 1, 2,
+    ... where it was printed, else empty: numbers with slashes. spread: standard deviation over data sets of the
+    logarithm of tokens per iteration; None where there was one. figures: how many were condensed.
     """
 
     target: str
@@ -44,45 +40,32 @@ class LibraryRow:
     thinking: str
     temperature: str
     engine: str
-    drafted: tuple[int, ...]
-    tokens_per_iteration: tuple[float, ...]
-    positions: tuple[float, ...]
+    drafted: str
+    tokens_per_iteration: str
+    positions: str
     spread: float | None
     figures: int
     source: str
+
+    @property
+    def tokens(self) -> dict[int, float]:
+        """Draft length -> tokens per iteration."""
+        return dict(zip(map(int, self.drafted.split("/")), _numbers(self.tokens_per_iteration), strict=True))
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """By position, from 1 on."""
+        return _numbers(self.positions)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split("/") if part)
 
 
 @cache
 def library() -> tuple[LibraryRow, ...]:
     """The rows of the bundled file; of the heads of a target and a kind the preferred one first."""
-
-    def numbers(text: str) -> tuple[float, ...]:
-        return tuple(float(part) for part in text.split("/") if part)
-
-    return tuple(
-        LibraryRow(
-            target=row["target"],
-            draft=row["draft"],
-            head=row["head"],
-            task=row["task"],
-            thinking=row["thinking"],
-            temperature=row["temperature"],
-            engine=row["engine"],
-            drafted=tuple(map(int, numbers(row["drafted"]))),
-            tokens_per_iteration=numbers(row["tokens_per_iteration"]),
-            positions=numbers(row["positions"]),
-            spread=float(row["spread"]) if row["spread"] else None,
-            figures=int(row["figures"]),
-            source=row["source"],
-        )
-        for _, row in read_csv(PACKAGE / "results" / "published" / "acceptance.csv", COLUMNS)
-    )
-
-
-def tasks() -> tuple[str, ...]:
-    """Every task of the library, the most frequent first."""
-    every = [row.task for row in library()]
-    return tuple(sorted(set(every), key=lambda task: (-every.count(task), task)))
+    return read_rows(PACKAGE / "results" / "published" / "acceptance.csv", LibraryRow)
 
 
 def short_name(name: str) -> str:
@@ -108,21 +91,17 @@ class LibraryEntry:
         return self.rows[0].head
 
     @property
-    def drafted(self) -> tuple[int, ...]:
-        """The draft lengths that every row has; those of the row with most where none is common."""
-        common = set.intersection(*(set(row.drafted) for row in self.rows))
-        return tuple(sorted(common)) or max((row.drafted for row in self.rows), key=len)
+    def tokens(self) -> dict[int, float]:
+        """Mean over the rows by draft length: at those that all have, or of the row with most where there is none."""
+        each = [row.tokens for row in self.rows]
+        longest = max(each, key=lambda row: len(row))
+        common = set.intersection(*map(set, each)) or set(longest)
+        return {length: fmean(row[length] for row in each if length in row) for length in sorted(common)}
 
     @property
-    def tokens_per_iteration(self) -> tuple[float, ...]:
-        """At each of `drafted`: the mean over the rows that have it."""
-        found = [dict(zip(row.drafted, row.tokens_per_iteration, strict=True)) for row in self.rows]
-        return tuple(fmean(row[length] for row in found if length in row) for length in self.drafted)
-
-    @property
-    def positions(self) -> tuple[float, ...]:
-        """Survival by position where it was printed of every row, else empty."""
-        return tuple(map(fmean, zip(*(row.positions for row in self.rows), strict=False)))
+    def survival(self) -> tuple[float, ...]:
+        """By position where it was printed of every row, else empty."""
+        return tuple(map(fmean, zip(*(row.survival for row in self.rows), strict=False)))
 
     @property
     def source(self) -> str:
@@ -159,7 +138,7 @@ def find_published(target: str, draft: str, task: str | None = None, head: str |
 
 def _between_tasks(rows: Iterable[LibraryRow]) -> float:
     """Standard deviation over the tasks of one head of ln tokens per iteration; what is typical counts as one task."""
-    last = [math.log(tokens) for tokens in {row.task: row.tokens_per_iteration[-1] for row in rows}.values()]
+    last = list({row.task: _at_longest(row) for row in rows}.values())
     own = (len(last) - 1) * stdev(last) ** 2 if len(last) > 1 else 0.0
     return math.sqrt((own + _typical()[1] ** 2) / len(last))
 
@@ -169,9 +148,9 @@ def typical_decay() -> float:
     """Median over the library's heads of conditional acceptance at position 2 or 3 over that at the one before."""
     ratios = []
     for row in library():
-        survival = (1.0, *row.positions[:3])
-        if row.drafted[:3] == (1, 2, 3):
-            survival = (1.0, *(after - before for before, after in pairwise((1.0, *row.tokens_per_iteration[:3]))))
+        survival, tokens = (1.0, *row.survival[:3]), row.tokens
+        if {1, 2, 3} <= set(tokens):
+            survival = (1.0, *(after - before for before, after in pairwise((1.0, tokens[1], tokens[2], tokens[3]))))
         rates = [after / before for before, after in pairwise(survival)]
         ratios += [after / before for before, after in pairwise(rates)] if row.draft != "ngram" else []
     return median(ratios)
@@ -183,5 +162,10 @@ def _typical() -> tuple[float, float]:
     within = [row.spread for row in library() if row.spread]
     heads: dict[tuple[str, str, str], dict[str, float]] = {}
     for row in library():
-        heads.setdefault((row.target, row.draft, row.head), {})[row.task] = math.log(row.tokens_per_iteration[-1])
+        heads.setdefault((row.target, row.draft, row.head), {})[row.task] = _at_longest(row)
     return median(within), median(stdev(by_task.values()) for by_task in heads.values() if len(by_task) > 2)
+
+
+def _at_longest(row: LibraryRow) -> float:
+    """ln tokens per iteration at the longest draft."""
+    return math.log(max(row.tokens.items())[1])

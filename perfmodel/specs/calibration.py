@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs import files
-from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Sought
+from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Scope
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of, release
 from perfmodel.specs.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
@@ -49,12 +49,12 @@ class Calibration(EngineConstants):
             "param_load",
             "fraction",
             "share of the memory bandwidth that GEMMs reach",
-            Sought(0.75, 0.4, 1.0),
+            Scope(0.75, 0.4, 1.0),
         ),
     ]
     gemm_flops_fraction: Annotated[
         Constant,
-        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Sought(0.6, 0.2, 1.0)),
+        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1.0)),
     ]
     gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")]
     gemm_blend_power: Annotated[
@@ -74,7 +74,7 @@ class Calibration(EngineConstants):
             "param_load",
             "s",
             "time to unpack each weight of a weight-only format",
-            Sought(1e-13, 0.0, 1e-11, 1e-13),
+            Scope(1e-13, 0.0, 1e-11, 1e-13),
         ),
     ] = ABSENT
     attention_bandwidth_fraction: Annotated[
@@ -84,7 +84,7 @@ class Calibration(EngineConstants):
             "kv_load",
             "fraction",
             "share of the memory bandwidth that attention reaches",
-            Sought(0.85, 0.5, 1.0),
+            Scope(0.85, 0.5, 1.0),
         ),
     ]
     attention_flops_fraction: Annotated[
@@ -104,13 +104,13 @@ class Calibration(EngineConstants):
             "kv_load",
             "share",
             "share of the cache that each further query token of a sequence reads again",
-            Sought(0.01, 0.0, 0.5, 0.01),
+            Scope(0.01, 0.0, 0.5, 0.01),
         ),
     ]
     small_kernel_s: Annotated[
         Constant,
         Declared(
-            "small", "fixed", "s", "time of each element-wise kernel, however small", Sought(3e-6, 0.0, 3e-5, 1e-6)
+            "small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0.0, 3e-5, 1e-6)
         ),
     ]
     small_bandwidth_fraction: Annotated[
@@ -119,7 +119,7 @@ class Calibration(EngineConstants):
     ]
     allreduce_multiplier: Annotated[
         Constant,
-        Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Sought(1.0, 0.3, 6.0)),
+        Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1.0, 0.3, 6.0)),
     ]
     allreduce: Annotated[
         AllReduce | None,
@@ -127,13 +127,11 @@ class Calibration(EngineConstants):
             "allreduce", "comm", "s", "time of one all-reduce by devices and message bytes; without it the link's rate"
         ),
     ] = None
-    pass_fixed_s: Annotated[
-        Constant, Declared("pass", "fixed", "s", "time of each pass", Sought(1e-4, 0.0, 3e-3, 1e-4))
-    ]
+    pass_fixed_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0.0, 3e-3, 1e-4))]
     token_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")]
     full_cache_pass_s: Annotated[
         Constant,
-        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Sought(5e-4, 0.0, 5e-3, 1e-4)),
+        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0.0, 5e-3, 1e-4)),
     ] = ABSENT
     sparse_cache_sequence_s: Annotated[
         Constant,
@@ -142,7 +140,7 @@ class Calibration(EngineConstants):
             "fixed",
             "s",
             "time of a draft step over a KV budget, by sequence and layer",
-            Sought(5e-7, 0.0, 1e-5, 1e-7),
+            Scope(5e-7, 0.0, 1e-5, 1e-7),
         ),
     ] = ABSENT
     iteration_fixed_s: Annotated[
@@ -152,7 +150,7 @@ class Calibration(EngineConstants):
             "overhead",
             "s",
             "time of each iteration outside its passes",
-            Sought(1e-3, 0.0, 1e-2, 1e-4),
+            Scope(1e-3, 0.0, 1e-2, 1e-4),
         ),
     ]
     iteration_sequence_s: Annotated[
@@ -162,7 +160,7 @@ class Calibration(EngineConstants):
             "overhead",
             "s",
             "time of each iteration outside its passes, by sequence",
-            Sought(2e-6, 0.0, 1e-4, 1e-6),
+            Scope(2e-6, 0.0, 1e-4, 1e-6),
         ),
     ] = ABSENT
     shards_lm_head: bool = True

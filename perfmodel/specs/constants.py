@@ -102,14 +102,21 @@ class AllReduce(Frozen):
         """Every number that must lie within the constant's bounds."""
         return (seconds for knots in self.knots.values() for _, seconds in knots)
 
-    def seconds(self, devices: int, message_bytes: Floats) -> Floats:
-        """Time of one all-reduce; beyond the last knot it grows with the message."""
+    def seconds(self, devices: int, message_bytes: Floats, faster: float = 1.0) -> Floats:
+        """Time of one all-reduce; beyond the last knot it grows with the message.
+
+        faster: rate of the links over those of the boxes that were measured; the shortest message takes as long.
+        """
         knots = self.knots[devices]
-        return interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
+        measured = interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
+        if faster == 1.0:
+            return measured
+        start = np.minimum(measured, knots[0][1])
+        return start + (measured - start) / faster
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class Scope:
     """Where a fit looks for a constant: from `start`, from `low` to `high`, in steps that make it of order `scale`."""
 
     start: float
@@ -131,7 +138,7 @@ class Declared:
     term: Term | None
     unit: Unit
     meaning: str
-    search: Sought | None = None
+    search: Scope | None = None
 
     @property
     def is_fixed_cost(self) -> bool:

@@ -65,7 +65,8 @@ class MLA(Shape):
 class Indexer(Shape):
     """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores highest.
 
-    layers: those with an indexer of their own; the others take the choice of the one before (GLM-5.2). The indexer's
+    layers: those with an indexer of their own; the others take the choice of the one before (GLM-5.2), but for the
+    `dense_layers`, which attend to everything (MiniMax-M3, whose choice is of whole blocks). The indexer's
     keys are cached beside the latent, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py). arXiv 2512.02556.
     """
 
@@ -73,14 +74,21 @@ class Indexer(Shape):
     head_dim: Size
     topk: Tokens
     layers: Layers
+    dense_layers: Layers = 0
+    head_weights: StrictBool = True
 
     def query_params(self, rank: int) -> int:
         """Its query projection, from the latent query of `rank`."""
         return rank * self.num_heads * self.head_dim
 
+    @property
+    def key_columns(self) -> int:
+        """Columns of that GEMM; MiniMax-M3 takes the largest of its heads' scores and has no weights of heads."""
+        return self.head_dim + (self.num_heads if self.head_weights else 0)
+
     def key_params(self, hidden: int) -> int:
         """Its key projection and the weights of its heads, one GEMM; the key's norm left aside."""
-        return hidden * (self.head_dim + self.num_heads)
+        return hidden * self.key_columns
 
     @property
     def norm_params(self) -> int:

@@ -82,11 +82,6 @@ class EngineSpeculationRow:
     notes: str
 
     @property
-    def is_chain(self) -> bool:
-        """Whether one token is drafted after the other."""
-        return self.topk == 1 and self.verified_tokens == self.steps + 1
-
-    @property
     def ratio(self) -> float | None:
         """An iteration over a baseline step."""
         return self.iteration_ms / self.step_ms if self.iteration_ms and self.step_ms else None

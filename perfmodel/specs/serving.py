@@ -35,11 +35,15 @@ class DynamicMode(Frozen):
 
 
 class ServingEngine(Frozen):
-    """One engine. sparse: what is known of a draft with a view of the cache that it does not have."""
+    """One engine. sparse: what is known of a draft with a view of the cache that it does not have.
+
+    makers: of the devices that it runs on.
+    """
 
     title: str
     newest: str
     source: str
+    makers: tuple[str, ...]
     drafts: dict[str, ServedDraft]
     sparse: str
     dynamic: DynamicMode | None = None

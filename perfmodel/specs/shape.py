@@ -95,8 +95,8 @@ class ModelSpec(Shape):
             raise ValueError(
                 "attention_layers, mlp_layers and linear_attention.layers must be among the layers there are"
             )
-        if self.indexer and (not self.mla or not self.mla.q_lora_rank):
-            raise ValueError("indexer must stand beside mla with a q_lora_rank")
+        if self.indexer and self.mla and not self.mla.q_lora_rank:
+            raise ValueError("indexer must stand beside mla with a q_lora_rank, or without mla")
         return self
 
     @property
@@ -179,9 +179,10 @@ class ModelSpec(Shape):
     @property
     def indexer_params(self) -> int:
         """The indexers of all layers."""
-        if not self.indexer or not self.mla:
+        if not self.indexer:
             return 0
-        one = self.indexer.query_params(self.mla.q_lora_rank or 0) + self.indexer.key_params(self.hidden_size)
+        rank = self.mla.q_lora_rank if self.mla else None
+        one = self.indexer.query_params(rank or self.hidden_size) + self.indexer.key_params(self.hidden_size)
         return self.indexer.layers * (one + self.indexer.norm_params)
 
     @property

@@ -64,6 +64,7 @@ def memory(
     draft_kv = np.where(speculates, draft_stored_bytes(drafter, draft, context), 0.0)
     room = gpu.memory_bytes * fraction
     target_kv = target.stored_kv_bytes(np.asarray(context) + gamma + 1, states)
+    batch = target.sequences(batch)
     used = target.stored_weight_bytes + draft_weights + batch * (target_kv + draft_kv)
     return Memory(
         weight_bytes=target.stored_weight_bytes,
@@ -72,8 +73,9 @@ def memory(
         draft_kv_bytes=batch * draft_kv,
         available_bytes=room,
         fits=np.less_equal(used, room),
-        max_batch=_sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
-        ar_max_batch=_sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(np.asarray(context) + 1)),
+        max_batch=target.groups * _sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
+        ar_max_batch=target.groups
+        * _sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(np.asarray(context) + 1)),
     )
 
 

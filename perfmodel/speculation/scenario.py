@@ -36,7 +36,8 @@ class Scenario:
     that a verification reads them once. state_rollback: a verification over recurrent layers keeps the state after
     every token, or replays the accepted tokens from the state before them. context_std: standard deviation of the
     context over the sequences of a batch, in tokens. graph_sizes: tokens of the captured CUDA graphs that passes are
-    padded to (empty: none; None: as the calibration's engine does).
+    padded to (empty: none; None: as the calibration's engine does). expert_parallel: groups of the target's devices
+    that whole experts are dealt out to. data_parallel: groups that each hold all of attention, for their own sequences.
     """
 
     target: ModelSpec
@@ -53,6 +54,8 @@ class Scenario:
     core_ops: bool = False
     context_std: Floats = 0.0
     graph_sizes: tuple[int, ...] | None = None
+    expert_parallel: int = 1
+    data_parallel: int = 1
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_machine: Machine = field(init=False, repr=False, compare=False)
@@ -69,7 +72,18 @@ class Scenario:
             ("target", self.target, self.machine.tensor_parallel, self.precision),
             ("draft", draft.model, draft.tensor_parallel, draft.precision),
         ):
-            part = costs.shard(model, degree, precision, head, page, popularity=popularity, graph_sizes=sizes)
+            alike = degree == self.machine.tensor_parallel  # a draft on all devices runs as the target does
+            part = costs.shard(
+                model,
+                degree,
+                precision,
+                head,
+                page,
+                popularity=popularity,
+                graph_sizes=sizes,
+                groups=self.data_parallel if alike else 1,
+                expert_groups=self.expert_parallel if alike and model.moe else 1,
+            )
             object.__setattr__(self, f"{name}_shard", part)
             object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
         machine = Machine(self.machine.gpu, calibration, draft.tensor_parallel, drafts=True)

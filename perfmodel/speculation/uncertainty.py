@@ -82,14 +82,24 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
 
     None where the calibration states no observed error (ideal).
     """
+    deviation = stated_log_error(scenario, batch, context, gammas)
+    if deviation is None:
+        return None
+    variance = parameter_variance(scenario, batch, context, gammas) + deviation**2
+    return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
+
+
+def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array | None:
+    """What the calibration says a ratio of an iteration to a step is off by, more where a question is unlike its rows.
+
+    Over ``[batch, context]`` with a trailing axis of gammas; None where no error was observed.
+    """
     machine = scenario.machine
     scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
     beyond = np.asarray(machine.calibration.unseen_log_error(scenario.draft.kind, context))[..., None]
-    deviation = np.hypot(scatter.deviation * widening(scenario, batch, context, gammas), beyond)
-    variance = parameter_variance(scenario, batch, context, gammas) + deviation**2
-    return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
+    return np.asarray(np.hypot(scatter.deviation * widening(scenario, batch, context, gammas), beyond))
 
 
 def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64] | None = None) -> Floats:
@@ -129,12 +139,10 @@ def ratio_log_error(scenario: Scenario, passes: Passes, gained: Array) -> float 
 
     None where no error was observed; 0 at gamma 0, which is the baseline.
     """
-    machine = scenario.machine
-    scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
-    if scatter is None or not passes.gammas[0]:
-        return None if scatter is None else 0.0
-    deviation = scatter.deviation * float(np.ravel(widening(scenario, passes.batch, passes.context, passes.gammas))[0])
-    return math.sqrt(float(variance_of(scenario, passes, gained)[0]) + deviation**2)
+    deviation = stated_log_error(scenario, passes.batch, passes.context, passes.gammas)
+    if deviation is None or not passes.gammas[0]:
+        return None if deviation is None else 0.0
+    return math.hypot(math.sqrt(float(variance_of(scenario, passes, gained)[0])), float(np.ravel(deviation)[0]))
 
 
 def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, context: float) -> Floats | None:

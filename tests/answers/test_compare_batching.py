@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.batching import both_ways, chunked, compose, crossover_cache_bytes, disaggregate, idle_tokens
+from perfmodel.answers.batching import both_ways, compose, crossover_cache_bytes, disaggregate, idle_tokens
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance
@@ -86,25 +86,6 @@ def test_speculation_and_chunked_prefill_share_idle_flops() -> None:
     assert plain - verifying == pytest.approx(16 * 3, rel=1e-9)
     assert float(idle_tokens(s, 1024.0, 4096.0)) == 0.0
     assert np.shape(idle_tokens(s, np.ones((3, 1)), np.ones(2))) in ((3, 1), (3, 2))
-
-
-def test_what_speculation_leaves_to_chunked_prefill() -> None:
-    """Ideal H100: a chunk that fits the idle FLOPs adds only its activations' bytes to the layers' loading time; what a
-    verification's own tokens take is gone, so that speculation gains output tokens and loses prompt tokens.
-    """
-    plain, drafted = chunked(scenario(calibration="ideal", draft="eagle", alpha=0.8), 16.0, 4096.0, 3)
-    assert plain.tokens - drafted.tokens == pytest.approx(16 * 3, rel=1e-9)
-    for c in (plain, drafted):
-        assert 1 <= c.chunk_pass_s / c.pass_s < 1.25
-    assert drafted.output_tokens_per_s > plain.output_tokens_per_s
-    assert drafted.prompt_tokens_per_s < plain.prompt_tokens_per_s
-    full, _ = chunked(scenario(calibration="ideal", alpha=0.8), 1024.0, 4096.0, 3)
-    assert (full.tokens, full.prompt_tokens_per_s) == (0.0, 0.0)
-    assert full.chunk_pass_s == pytest.approx(full.pass_s, rel=1e-12)
-    s = scenario(draft="eagle", alpha=0.8)
-    _, speculating = chunked(s, 1024.0, 4096.0, 3)
-    fast = float(speedups(s, 1024.0, 4096.0, np.array([3]))[..., 0]) * 1024 / float(s.target_pass_s(1024.0, 4096.0))
-    assert speculating.output_tokens_per_s == pytest.approx(fast, rel=1e-12)
 
 
 @pytest.mark.parametrize("tokens", [1, 2000])

@@ -82,17 +82,6 @@ def test_worked_alpha():
     assert 0.0681 < r.smallest_alpha < 0.075
 
 
-def test_open_gamma_takes_the_best():
-    query = replace(BASE, gamma=None)
-    best = int(predict(resolve(query), Workload.of(64, 32_000, 0)).gamma_optimal)
-    assert best > 0
-    assert inverse(query).gamma == best
-    # where it is best not to speculate, one token is asked about
-    hopeless = inverse(BASE, gamma=None, alpha=0.01)
-    assert hopeless.gamma == 1
-    assert hopeless.speedup < 1
-
-
 @pytest.mark.parametrize("target", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_wishes_are_refused(target):
     with pytest.raises(InputError, match="speedup: must be a finite number"):

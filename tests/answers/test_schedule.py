@@ -34,30 +34,6 @@ def assert_covers(table, max_batch: int) -> None:
     assert all(a.tokens != b.tokens for a, b in itertools.pairwise(table.ranges))
 
 
-def expected_speedup(s, contexts, tokens_of, shares) -> float:
-    """The measure from its definition, one batch size after another."""
-    total = 0.0
-    for batch, share in enumerate(shares, 1):
-        values = speedups(s, float(batch), np.asarray(contexts, float), np.array([tokens_of(batch)]))[..., 0]
-        total += share * np.mean(1.0 / values)
-    return sum(shares) / total
-
-
-@pytest.mark.parametrize("draft", [{}, {"draft": "llama-3.2-1b"}, {"draft": "self", "draft_kv": "streamingllm:512"}])
-def test_never_below_a_constant_by_its_own_measure(draft: dict) -> None:
-    s, contexts = scenario(**draft), (2048.0, 16384.0)
-    shares = [1.0 + (b % 7) for b in range(1, 129)]
-    table = length_table(s, contexts, 128, 8, shares)
-    assert_covers(table, 128)
-    assert table.speedup == pytest.approx(expected_speedup(s, contexts, table.tokens, shares), rel=1e-12)
-    for k in range(9):
-        constant = expected_speedup(s, contexts, lambda batch, k=k: k, shares)
-        assert table.by_constant[k] == pytest.approx(constant, rel=1e-12)
-        assert table.speedup >= constant * (1 - 1e-12)
-    assert table.constant_speedup == max(table.by_constant)
-    assert table.gain >= 1
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 40).flatmap(
@@ -111,11 +87,6 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
     for batch in range(1, 65):
         ks = [t.tokens(batch) for t in tables]
         assert ks == sorted(ks)
-
-
-def test_context_ranges_that_gain_nothing_apart_are_one() -> None:
-    s = scenario(draft="ngram", alpha=0.9)
-    assert len(length_tables(s, (4096, 4200, 4300), 8, 4, hysteresis=0.05)) == 1
 
 
 def test_a_draft_that_was_off_reads_what_it_missed() -> None:
@@ -196,15 +167,6 @@ def test_a_file_is_no_name_that_an_engine_serves(tmp_path) -> None:
     assert out.notes == ("which checkpoint is served is yours to say: give --model-path",)
 
 
-def test_no_method_is_invented_for_a_sparse_draft() -> None:
-    for draft in ({"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "llama-3.2-1b", "draft_kv": "snapkv:1024"}):
-        s = scenario(**draft, alpha=0.95)
-        table = length_table(s, (65536.0,), 16, 4)
-        out = export(table, s.draft, ServedTarget("x"))
-        assert (out.vllm, out.vllm_line, out.sglang) == (None, None, None)
-        assert any("open RFC" in note for note in out.notes)
-
-
 def test_the_line_serves_what_was_modelled() -> None:
     s = scenario()
     table = length_table(s, (4096.0,), 64, 6)
@@ -263,23 +225,6 @@ def test_any_bundled_pair_draft_and_acceptance(model, gpu, draft, alpha, context
     assert table.speedup == pytest.approx(sum(shares) / sum(w / v for w, v in zip(shares, chosen, strict=True)))
     tolls = [toll * (len(t.ranges) - 1) for t in tables]
     assert 1 / tables[1].speedup + tolls[1] <= 1 / tables[0].speedup + tolls[0] + 1e-12
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda s: length_table(s, (4096.0,), 0, 4), "--max-batch"),
-        (lambda s: length_table(s, (4096.0,), 8, 0), "--max-gamma"),
-        (lambda s: length_table(s, (), 8, 4), "context"),
-        (lambda s: length_table(s, (4096.0,), 8, 4, shares=[1.0]), "8 shares"),
-        (lambda s: length_table(s, (4096.0,), 2, 4, shares=[-1.0, 2.0]), "shares"),
-        (lambda s: length_table(s, (4096.0,), 8, 4, hysteresis=-0.1), "--hysteresis"),
-        (lambda s: length_tables(s, (4096, 1024), 8, 4), "rising"),
-    ],
-)
-def test_refusals(call, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        call(scenario())
 
 
 def test_lines_serve_the_models_that_were_named() -> None:

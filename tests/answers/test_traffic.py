@@ -112,6 +112,26 @@ def test_a_trace_is_replayed_at_its_own_rate(tmp_path):
     assert told.replay[0].tpot_s.mean < told.rows[0].tpot_s.mean
 
 
+def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
+    """One request at a time: only the first batch size counts; a full server: only the last."""
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "context": 8192, "draft": "ngram", "rate": "0.6x3"}
+    low, high = (pm.schedule(**ask, request_rate=rate, max_batch=32).tables[0] for rate in (1e-4, 1e3))
+    for table, batch in ((low, 1), (high, 32)):
+        at = [0.0] * 32
+        at[batch - 1] = 1.0
+        assert table.speedup == pytest.approx(pm.schedule(**ask, shares=at, max_batch=32).tables[0].speedup, rel=1e-3)
+
+
+def test_a_picture_of_latency_over_the_rate():
+    found = pm.traffic(**ASK, alpha=0.6, request_rate="0.5,1,3", gamma="3", slo="tpot:30")
+    figure = pm.plots.traffic(found, slo={"tpot": 30})
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["baseline", "3 draft tokens"]
+    assert [len(line.get_xdata()) for line in right.get_lines()[:2]] == [3, 3]
+    with pytest.raises(pm.InputError, match="two loads"):
+        pm.plots.traffic(pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="3"))
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

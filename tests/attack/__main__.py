@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import faults, mutants, readers, verbs, watch
+from tests.attack import faults, mutants, readers, servers, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -75,7 +75,19 @@ def _told(lines: list[str], found: list[str]) -> Part:
     return lines, not found
 
 
-PARTS: dict[str, Callable[[], Part]] = {"inputs": inputs, "faults": broken, "mutants": mutated}
+def served() -> Part:
+    """A live server with one fault each, what it sends torn into pieces of any size."""
+    tally = watch.Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        servers.attack(tally, Path(folder), SEED)
+    lines = ["| fault in | servers | refused in one line | got through |", "| :-- | --: | --: | --: |"]
+    for name, tried in tally.tried.items():
+        through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
+        lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
+    return _told(lines, tally.faults)
+
+
+PARTS: dict[str, Callable[[], Part]] = {"inputs": inputs, "servers": served, "faults": broken, "mutants": mutated}
 
 
 def _write(name: str, lines: list[str]) -> None:

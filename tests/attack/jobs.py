@@ -153,7 +153,6 @@ def jobs(url: str) -> tuple[Job, ...]:
     """What is attacked."""
     return (
         Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(_table), True),
-        Job("sweep to Parquet", _sweep(".parquet"), "out.parquet", _read_by(_table), True),
         Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled, 0.6),
         Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled, 0.6),
         Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True, share=0.4),

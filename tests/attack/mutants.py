@@ -13,20 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {
-    "perfmodel/speculation": "tests/speculation",
-    "perfmodel/costs": "tests/costs",
-    "perfmodel/kv": "tests/kv",
-    "validate/fit": "tests/validate/fit",
-    "validate/studies": "tests/validate/studies",
-}
-"""Code -> its own tests, and no others."""
+PICTURES = ("plots", "explorer")
+"""Folders whose results are looked at, not computed with."""
 TIMES = 3
 """A run that takes so many times as long as that of the code as it is does not end: that is seen too."""
 CRASHED = 77
@@ -109,17 +104,29 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
                 yield from _code(child)
 
 
+@cache
+def folders() -> dict[str, str]:
+    """Folder of code -> the tests of it, and no others: of the same name, or those of the folder above it."""
+    found = {}
+    for top, tests in (("perfmodel", "tests"), ("validate", "tests/validate")):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            place = path.parent.relative_to(ROOT / top)
+            if place.parts and place.parts[0] not in (*PICTURES, "validate"):
+                own = next(p for p in (place, *place.parents) if (ROOT / tests / p).is_dir())
+                if own.parts:
+                    found[f"{top}/{place.as_posix()}"] = f"{tests}/{own.as_posix()}"
+    return found
+
+
+@cache
 def mutants() -> list[Mutant]:
     """All of them, file by file."""
-    found = []
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).glob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            found += [
-                Mutant(path, getattr(node, "lineno", 0), what, number)
-                for number, (node, what, _) in enumerate(places(tree))
-            ]
-    return found
+    return [
+        Mutant(path, getattr(node, "lineno", 0), what, number)
+        for folder in folders()
+        for path in sorted((ROOT / folder).glob("*.py"))
+        for number, (node, what, _) in enumerate(places(ast.parse(path.read_text(encoding="utf-8"))))
+    ]
 
 
 def changed(mutant: Mutant) -> ast.Module:
@@ -205,12 +212,12 @@ def attack(seed: int, count: int, tell: Callable[[str], None]) -> tuple[dict[str
 
     every = mutants()
     chosen = Random(seed).sample(every, min(count, len(every)))
-    scores: dict[str, list[int]] = {folder: [0, 0] for folder in FOLDERS}
+    scores: dict[str, list[int]] = {folder: [0, 0] for folder in map(_folder, chosen)}
     survivors = []
-    limits = {folder: TIMES * _seconds(FOLDERS[folder]) for folder in {_folder(mutant) for mutant in chosen}}
+    limits = {folder: TIMES * _seconds(folders()[folder]) for folder in {_folder(mutant) for mutant in chosen}}
     for number, mutant in enumerate(chosen, 1):
         folder = _folder(mutant)
-        alive = survives(mutant, FOLDERS[folder], limits[folder])
+        alive = survives(mutant, folders()[folder], limits[folder])
         scores[folder][0] += 1
         scores[folder][1] += not alive
         if alive:

@@ -20,9 +20,9 @@ from perfmodel.specs.published import PublishedRow
 from perfmodel.specs.published_engines import ServedRow, StepLaw
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
-from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record, text_of
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
 from perfmodel.validate.engine.timing import Said
-from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.harness.journal import Journal, as_record, encode
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record, withdrawn
 from perfmodel.validate.studies import gate, golden, history
@@ -114,7 +114,12 @@ def engine_records() -> list[tuple[str, str]]:
         draft="ngram",
         draft_kv="full",
     )
-    return [(text_of(header("cpu-1", subject), [p.model_dump_json(exclude_defaults=True) for p in points]), ".json")]
+    return [
+        (
+            as_record(encode(header("cpu-1", subject)), [p.model_dump_json(exclude_defaults=True) for p in points]),
+            ".json",
+        )
+    ]
 
 
 def given(*texts: tuple[str, str]) -> Callable[[], list[tuple[str, str]]]:

@@ -13,7 +13,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from tests.attack import faults, forks, hostile, jobs, mutants, readers, verbs, watch
+from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, verbs, watch
 from tests.attack.__main__ import ROOT
 
 pytestmark = pytest.mark.slow
@@ -34,6 +34,14 @@ def test_every_command_refuses_or_answers(tmp_path: Path) -> None:
     assert tally.faults == []
     answered = sum(tally.tried.values()) - sum(tally.refused.values())
     assert answered > 50
+
+
+def test_every_fault_of_a_server_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "ROUNDS", 1)
+    tally = watch.Tally()
+    servers.attack(tally, tmp_path, seed=1)
+    assert tally.faults == []
+    assert sum(tally.refused.values()) == sum(tally.tried.values()) >= 36
 
 
 def test_what_is_killed_filled_or_shared_loses_nothing(tmp_path: Path) -> None:

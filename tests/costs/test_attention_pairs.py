@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.costs import forward, selection
-from perfmodel.kv import parse_kv
+from perfmodel.costs import forward
 from perfmodel.specs.model import ModelSpec
 from tests.costs.counting import FULL, count, part, tiny
 
@@ -34,17 +33,6 @@ def test_prefill_of_a_chunk_equals_its_tokens_one_by_one():
     whole = count(p, batch=2.0, query=30.0, context=0.0)["attention (full)"].cost.flops
     singly = sum(count(p, batch=2.0, query=1.0, context=float(c))["attention (full)"].cost.flops for c in range(30))
     assert whole == singly
-
-
-def test_selection_multiplies_by_batch_and_layers():
-    p, kv = part("llama-3.1-8b"), parse_kv("quest:1024,page=16")
-    (op,) = selection(p, 9.0, 4096.0, kv)
-    # smallest and largest key of each page: 2 x 8 heads x 128 x 2 bytes
-    assert op.cost.kv_bytes == 9 * 32 * 4096 / 16 * 4096
-    # both scored by 32 query heads of 128, in two kernels a layer
-    assert (op.cost.flops, op.kernels) == (9 * 32 * 4096 / 16 * 2 * (2 * 32 * 128), 64)
-    assert selection(p, 9.0, 4096.0, kv, "iteration") == []
-    assert selection(p, 9.0, 4096.0, FULL) == []
 
 
 def test_pages_round_the_cache_up():

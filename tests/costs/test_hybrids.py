@@ -1,6 +1,5 @@
 """Sparse attention, recurrent layers, heads that differ between layers: bytes and FLOPs by hand."""
 
-import numpy as np
 import pytest
 
 from perfmodel.answers.query import Query, resolve
@@ -9,6 +8,7 @@ from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
 from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.capacity import memory_of
 
@@ -50,20 +50,6 @@ def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, t
     assert (plain.cost.kv_bytes, plain.longer_bytes) == (61 * 4 * 2048 * 576 * 2, 0.0)  # nothing is reused unless asked
     few = count(part("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
     assert few.cost.kv_bytes == 61 * 3000 * 576 * 2  # the union is never more than the context
-
-
-def test_the_union_of_random_choices_is_bounded_by_the_formula() -> None:
-    """Choices that keep a share of the last one: the union never exceeds topk (1 + (1 - reuse)(n - 1))."""
-    rng = np.random.default_rng(0)
-    for reuse in (0.0, 0.5, 0.9):
-        chosen = [rng.choice(20_000, 256, replace=False)]
-        for _ in range(5):
-            kept = rng.choice(chosen[-1], round(reuse * 256), replace=False)
-            fresh = rng.choice(np.setdiff1d(np.arange(20_000), kept), 256 - len(kept), replace=False)
-            chosen.append(np.concatenate([kept, fresh]))
-        union = len(np.unique(np.concatenate(chosen)))
-        assert union <= 256 * (1 + (1 - round(reuse * 256) / 256) * 5)
-        assert union > 0.9 * 256 * (1 + (1 - reuse) * 5)
 
 
 def test_what_a_sparse_model_keeps() -> None:
@@ -129,18 +115,6 @@ def test_verification_keeps_every_state_or_replays() -> None:
         resolve(Query(**(asked.__dict__ | {"state_rollback": "guess"})))
 
 
-@pytest.mark.parametrize("tp", [2, 8, 16])
-def test_states_divide_by_value_heads(tp: int) -> None:
-    """16 key heads divide until there is one a device; of the convolution 2 x 2048 channels are keys."""
-    p, one = part("qwen3.5-35b-a3b", tp), part("qwen3.5-35b-a3b")
-    keys = 2 * max(16 // tp, 1) * 128
-    assert p.states
-    assert p.states.bytes_per_sequence == 30 * (32 // tp * 128 * 128 * 4 + (4096 // tp + keys) * 3 * 2)
-    assert count(p)["state_out"].cost.weight_bytes == count(one)["state_out"].cost.weight_bytes / tp
-    with pytest.raises(InputError, match="must divide the 16 query heads"):
-        part("qwen3.5-35b-a3b", 32)
-
-
 def test_a_layer_with_one_block() -> None:
     """Nemotron-3 Nano: 23 Mamba-2, 6 attention and 23 expert blocks; up and down projections, no gate."""
     p = part("nemotron-3-nano-30b-a3b", 2)
@@ -192,3 +166,28 @@ def test_values_narrower_than_keys() -> None:
     assert ops["attention (window 128)"].cost.kv_bytes == 39 * 128 * 8 * (192 + 128) * 2
     assert ops["o"].cost.weight_bytes == 9 * 2 * 64 * 128 * 4096
     assert ops["attention (full)"].cost.flops == 9 * 5001 * 2 * 64 * (192 + 128)
+
+
+def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> None:
+    """MiniMax-M3: of 60 layers 57 read 16 blocks of 128 tokens and score all keys, 3 read the whole cache."""
+    experts = [0] * 3 + [1] * 57
+    config = {
+        "model_type": "minimax_m3", "head_dim": 128, "vocab_size": 200064, "max_position_embeddings": 1048576,
+        "num_hidden_layers": 60, "hidden_size": 6144, "num_attention_heads": 64, "num_key_value_heads": 4,
+        "intermediate_size": 3072, "dense_intermediate_size": 12288, "shared_intermediate_size": 3072,
+        "num_local_experts": 128, "num_experts_per_tok": 4, "moe_layer_freq": experts,
+        "sparse_attention_config": {
+            "sparse_attention_freq": experts, "sparse_topk_blocks": 16, "sparse_block_size": 128,
+            "sparse_num_index_heads": 4, "sparse_index_dim": 128,
+        },
+    }  # fmt: skip
+    model = from_config(config, "c.json")
+    assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
+    part = shard(model, 1, Precision(weight_format("bf16"), kv_format("bf16")))
+    ops = {op.name: op for op in forward(part, 1.0, 1.0, 100_000.0, parse_kv("full"))}
+    token = 2 * 4 * 128 * 2
+    assert part.kv_bytes_per_token == 60 * token + 57 * 132
+    assert ops["attention (full)"].cost.kv_bytes == 3 * 100_000 * token
+    assert ops["attention (chosen)"].cost.kv_bytes == 57 * 2048 * token
+    assert ops["indexer"].cost.kv_bytes == 57 * 100_000 * 132  # 128 values of a byte, and a scale
+    assert ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes == 57 * 2 * 6144 * (4 * 128 + 128)

@@ -85,17 +85,6 @@ def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
     assert machine(2).op_lower_s(small) == pytest.approx(2.0)
 
 
-def test_loading_and_computing_at_calibrated_rates() -> None:
-    """1 s of weights at a half and 2 s of cache at a quarter of the bandwidth; 3 s and 4 s at fifths and tenths."""
-    m = machine(
-        gemm_bandwidth_fraction=0.5, gemm_flops_fraction=0.2, attention_bandwidth_fraction=0.25,
-        attention_flops_fraction=0.1, gemm_fixed_s=9.0,
-    )  # fmt: skip
-    small = Op("norms", "small", 1, Cost(activation_bytes=BW))
-    load, compute = m.load_and_compute_s([linear(1.0, 3.0, 5), attention(2.0, 4.0), small])
-    assert (load, compute) == pytest.approx((1 / 0.5 + 2 / 0.25, 3 / 0.2 + 4 / 0.1))
-
-
 @pytest.mark.parametrize(
     ("form", "cache", "share"),
     [

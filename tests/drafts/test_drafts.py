@@ -276,7 +276,7 @@ def test_mtp_weighs_what_deepseek_prints() -> None:
 
 
 def test_stacked_mtp_layers() -> None:
-    one, three = (scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=8) for n in (1, 3))
+    one, three = (scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=4) for n in (1, 3))
     assert three.draft.own_weight_bytes(three.draft_shard) == 3 * one.draft.own_weight_bytes(one.draft_shard)
     np.testing.assert_array_equal(three.draft_pass_s(1, 4096), one.draft_pass_s(1, 4096))
     assert (one.draft.max_gamma, three.draft.max_gamma) == (None, 3)
@@ -292,18 +292,7 @@ def test_stacked_mtp_layers() -> None:
 )
 def test_no_more_mtp_layers_than_the_checkpoint_has(model: str, draft: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        scenario(draft, model=model, hardware="h200-sxm-141gb", tp=8)
-
-
-def test_the_mtp_layer_of_a_hybrid_is_attention_and_experts() -> None:
-    """Qwen3.5-35B-A3B: one full-attention layer with all 256 experts, whatever the other layers are."""
-    s = scenario("mtp", model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb")
-    ops = {op.name: op for op in s.draft_ops(1.0, 512.0)}
-    assert not any(name.startswith("state") for name in ops)
-    assert ops["attention (full)"].cost.kv_bytes == 512 * 2 * 2 * 256 * 2
-    assert s.draft_shard.experts is not None
-    sparse = scenario("mtp", model="deepseek-v3.2", hardware="h200-sxm-141gb", tp=8)
-    assert {op.name: op for op in sparse.draft_ops(1.0, 9000.0)}["indexer"].cost.kv_bytes == 9000 * 132
+        scenario(draft, model=model, hardware="h200-sxm-141gb", tp=4)
 
 
 @pytest.mark.parametrize(

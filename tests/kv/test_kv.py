@@ -1,9 +1,5 @@
 """KV methods: what a step reads, worked by hand, and the words of the command line."""
 
-from dataclasses import dataclass
-from types import ModuleType
-from typing import ClassVar
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -80,19 +76,6 @@ def test_read_per_step_is_the_tables(text, expected):
 )
 def test_extra_memory_is_the_tables(text, expected):
     assert parse_kv(text).stored_bytes(32_000.0, LLAMA) == pytest.approx(expected, rel=1e-14)
-
-
-def test_streamingllm_setup_is_a_gather_a_view_or_a_prefill_of_its_own():
-    gathered = parse_kv("streamingllm:512")
-    assert gathered.setup(32_000.0, LLAMA).bytes == 2 * 512 * KAPPA
-    assert not gathered.needs_own_prefill
-    assert parse_kv("streamingllm:512,copy=false").setup(32_000.0, LLAMA) == kv.NOTHING
-    own = parse_kv("streamingllm:512,own_prefill=true")
-    assert own.setup(32_000.0, LLAMA) == kv.NOTHING
-    assert own.needs_own_prefill
-    assert own.stored_bytes(32_000.0, LLAMA) == gathered.stored_bytes(32_000.0, LLAMA) == 512 * KAPPA
-    assert own.stored_bytes(100.0, LLAMA) == 100 * KAPPA, "its keys are its own at any context"
-    assert gathered.stored_bytes(100.0, LLAMA) == 0
 
 
 def test_mla_has_no_separate_keys():
@@ -176,24 +159,6 @@ def parses_or_refuses_in_one_line(text: str) -> bool:
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_refused(text):
     assert parses_or_refuses_in_one_line(text)
-
-
-def test_a_method_may_come_from_any_module():
-    @dataclass(frozen=True, slots=True)
-    class Mine(KVMethod):
-        """A user's own."""
-
-        name: ClassVar[str] = "mine"
-        budget: "int"
-
-    module = ModuleType("mine")
-    Mine.__module__ = "mine"
-    module.Mine, module.KVMethod = Mine, KVMethod
-    found = kv.method_in(module)
-    assert found is Mine
-    assert found(budget=7).attended_tokens(3.0) == 3
-    with pytest.raises(InputError, match="must define one KVMethod subclass, given 0"):
-        kv.method_in(ModuleType("empty"))
 
 
 SPARSE = (

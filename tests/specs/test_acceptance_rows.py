@@ -8,7 +8,6 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import (
-    AcceptanceRow,
     find_acceptance,
     positions_from_histogram,
     published_rows,
@@ -128,8 +127,3 @@ def test_histogram_by_hand_and_its_refusals():
     for bad in ([], [3], [0, 0], [1, -1], [1, math.nan]):
         with pytest.raises(InputError):
             positions_from_histogram(bad)
-
-
-def test_a_row_without_a_rate_makes_no_acceptance():
-    with pytest.raises(InputError, match="alpha or positions"):
-        Acceptance.from_row(AcceptanceRow("nowhere", *SUBJECT, 1000.0))

@@ -116,19 +116,6 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
     assert {work for work, _ in moved} - routing == {declared.work}
 
 
-def test_what_a_calibration_does_not_state_costs_nothing() -> None:
-    """The optional constants at their defaults, 0 or a factor of 1, and left away predict the same."""
-    bare = load_calibration("a100-sxm-80gb.literature")
-    assert bare.absent >= {"gemm_column_s", "weight_unpack_s", "iteration_sequence_s"}
-    defaults = {name: Calibration.model_fields[name].default for name in bare.absent}
-    stated = bare.model_copy(
-        update={name: Constant(value=c.value, source="a test") for name, c in defaults.items() if c is not None}
-    )
-    assert stated.absent == {name for name, c in defaults.items() if c is None}
-    scenario = resolve(Query("llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, alpha=0.8, calibration=bare.name))
-    assert spent(with_calibration(scenario, stated)) == spent(scenario)
-
-
 # Bounds.
 
 

@@ -31,52 +31,33 @@ def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str,
 
 
 @pytest.mark.parametrize(
-    ("name", "bits"),
+    ("name", "bits", "compute", "input_bytes"),
     [
-        ("bf16", 16),
-        ("fp8", 8),
-        ("fp8-block", 8 + 32 / (128 * 128)),  # one fp32 scale a block
-        ("mxfp8", 8 + 8 / 32),
-        ("nvfp4", 4 + 8 / 16),  # one fp8 scale per 16
-        ("mxfp4", 4 + 8 / 32),  # one e8m0 scale per 32
-        ("mxfp4-a8", 4.25),
-        ("nvfp4-wo", 4.5),
-        ("int4-g128", 4 + 32 / 128),  # bf16 scale and zero
-        ("int4-g128-sym", 4 + 16 / 128),
-        ("gptq", 4 + 16 / 128),
-        ("awq", 4 + (16 + 4) / 128),
-        ("awq-g64", 4 + 20 / 64),
-        ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4),
-        ("int8-g64", 8 + 32 / 64),
-        ("nf4", 4 + 32 / 64),  # one fp32 a block of 64
-        ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256)),
-        ("int4-g128-sym-a8", 4 + 16 / 128),
+        ("bf16", 16, "bf16", None),
+        ("fp8", 8, "fp8", 1.0),
+        ("fp8-block", 8 + 32 / (128 * 128), "fp8", 1 + 4 / 128),  # one fp32 scale a block
+        ("fp8-block-wo", 8 + 32 / (128 * 128), "bf16", None),
+        ("int8", 8, "int8", 1.0),
+        ("mxfp8", 8 + 8 / 32, "fp8", 1 + 1 / 32),
+        ("nvfp4", 4 + 8 / 16, "fp4", 0.5625),  # one fp8 scale per 16
+        ("mxfp4", 4 + 8 / 32, "bf16", None),  # one e8m0 scale per 32
+        ("mxfp4-a8", 4.25, "fp8", 1 + 1 / 32),
+        ("mxfp4-a4", 4.25, "fp4", 0.5 + 1 / 32),
+        ("nvfp4-wo", 4.5, "bf16", None),
+        ("int4-g128", 4 + 32 / 128, "bf16", None),  # bf16 scale and zero
+        ("int4-g128-sym-a8", 4 + 16 / 128, "fp8", 1.0),
+        ("int8-g64", 8 + 32 / 64, "bf16", None),
+        ("gptq", 4 + 16 / 128, "bf16", None),
+        ("awq-g64", 4 + 20 / 64, "bf16", None),
+        ("nf4", 4 + 32 / 64, "bf16", None),  # one fp32 a block of 64
+        ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bf16", None),
+        ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
     ],
 )
-def test_bits_of_a_weight(name: str, bits: float) -> None:
-    assert weight_format(name).base.bytes_per_value * 8 == pytest.approx(bits, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("name", "compute", "input_bytes"),
-    [
-        ("fp8", "fp8", 1.0),
-        ("fp8-block", "fp8", 1 + 4 / 128),
-        ("int8", "int8", 1.0),
-        ("nvfp4", "fp4", 0.5625),
-        ("mxfp4-a8", "fp8", 1 + 1 / 32),
-        ("mxfp4", "bf16", None),
-        ("mxfp4-a4", "fp4", 0.5 + 1 / 32),
-        ("int4-g128-sym-a8", "fp8", 1.0),
-        ("awq", "bf16", None),
-        ("fp8-wo", "bf16", None),
-        ("fp8-block-wo", "bf16", None),
-    ],
-)
-def test_quantised_activations_run_at_their_peak_and_weight_only_in_bf16(
-    name: str, compute: str, input_bytes: float | None
-) -> None:
+def test_bits_of_a_weight_and_what_it_runs_at(name: str, bits: float, compute: str, input_bytes: float | None) -> None:
+    """Formats that quantise activations run at their peak; weight-only ones in bf16."""
     form = weight_format(name).base
+    assert form.bytes_per_value * 8 == pytest.approx(bits, rel=1e-12)
     assert (form.compute, form.input_bytes) == (compute, input_bytes)
 
 

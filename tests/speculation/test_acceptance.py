@@ -119,38 +119,6 @@ def test_converters_refuse_what_cannot_be(convert, values):
         convert(*values)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: acc.tokens_per_iteration(3, np.array([0.5, 1.5])),
-        lambda: acc.alpha_from_tokens_per_iteration(np.array([2.0, 4.5]), 3),
-        lambda: acc.alpha_from_tokens_per_iteration(np.array([2.0, 0.5]), 3),
-        lambda: acc.alpha_from_tokens_per_iteration(2.0, np.array([3, 2.5])),
-        lambda: acc.conditional_from_survival([[1, 0.5], [0.9, 0.5]]),
-        lambda: acc.conditional_from_survival([[1, 0.5, 0.4], [1, 0.5, 0.6]]),
-    ],
-)
-def test_one_value_of_many_that_cannot_be_is_refused(call):
-    with pytest.raises(InputError):
-        call()
-
-
-def test_values_at_the_very_ends_are_taken():
-    assert acc.alpha_from_tokens_per_iteration(np.array([1.0, 4.0]), 3).tolist() == pytest.approx([0, 1], abs=1e-12)
-    assert acc.alpha_from_tokens_per_iteration(1.5, 1) == pytest.approx(0.5)
-    with pytest.raises(InputError, match="new tokens"):
-        acc.static_batch_tokens_per_iteration([1, 0.5], 1, 100_001)
-    assert acc.conditional_from_survival([1, 0.5, 0, 0]).tolist() == [0.5, 0, 0]
-    assert acc.static_batch_tokens_per_iteration([1, 0.5], 1, 1) == 1
-    assert Acceptance.from_positions([1.0]).survival(1).tolist() == [1, 1]
-    assert Acceptance.from_positions([0.5] * acc.MAX_GAMMA).max_gamma == acc.MAX_GAMMA
-    with pytest.raises(InputError, match="1 to 4096 rates"):
-        Acceptance.from_positions([0.5] * (acc.MAX_GAMMA + 1))
-    assert Acceptance.from_ngram(0.5, 1).tail == 0
-    assert Acceptance.from_alpha(0.5).survival(acc.MAX_GAMMA).size == acc.MAX_GAMMA + 1
-    assert Acceptance.from_alpha(0.5).survival(0).tolist() == [1]
-
-
 def test_ngram_by_hand():
     # hit half the time, runs of 4 on average: 1 + .5 * (1 + .75 + .5625) = 2.15625 at gamma 3
     ngram = Acceptance.from_ngram(0.5, 4)
@@ -240,3 +208,12 @@ def test_acceptance_refuses_what_cannot_be(build):
     with pytest.raises(InputError) as refusal:
         build()
     assert "\n" not in str(refusal.value)
+
+
+def test_a_row_of_positions_is_read_by_position() -> None:
+    from perfmodel.specs.acceptance_rows import AcceptanceRow
+
+    row = AcceptanceRow("s", "t", "d", "full", None, 1000.0, positions=(0.8, 0.6))
+    assert Acceptance.from_row(row).tokens_per_iteration(2) == pytest.approx(1 + 0.8 + 0.8 * 0.6)
+    with pytest.raises(InputError, match="s: must have alpha or positions"):
+        Acceptance.from_row(AcceptanceRow("s", "t", "d", "full", None, 1000.0))

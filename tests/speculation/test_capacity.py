@@ -90,17 +90,3 @@ def test_what_does_not_fit_is_said():
     assert few.max_batch == many.max_batch == 4
     assert few.shortage(4) == ()
     assert many.shortage(5) == ("batch 5 does not fit in 72.0 GB; the largest that does is 4",)
-
-
-def test_recurrent_states_and_windows_that_a_draft_keeps():
-    # a self-draft shares the target's states; a separate recurrent model keeps its own, and sliding layers a window
-    s = resolve(Query("qwen3-next-80b-a3b", "h200", 1, 1, alpha=0.8, draft="self", draft_kv="streamingllm:512", tp=8))
-    states = s.draft_shard.states.bytes_per_sequence
-    layout = s.draft_shard.attentions[0]
-    assert (
-        capacity.draft_stored_bytes(s.draft_shard, s.draft, 4000.0) == layout.layers * 512 * layout.layout.token_bytes
-    )
-    own = resolve(Query("llama-3.1-70b", "h200", 1, 1, alpha=0.8, draft="qwen3-next-80b-a3b", tp=8))
-    cached = own.draft_shard.attentions[0]
-    kept = capacity.draft_stored_bytes(own.draft_shard, own.draft, 4000.0)
-    assert kept == cached.layers * 4000 * cached.layout.token_bytes + states

@@ -172,14 +172,3 @@ def test_published_trees_within_ten_percent() -> None:
         errors.append(abs(p.tokens_per_iteration * p.target_s / iteration_s / p.speedup - 1))
     assert np.mean(errors) < 0.05
     assert max(errors) < 0.10
-
-
-def test_rates_by_level_end_where_they_were_given() -> None:
-    """Three levels of children make four levels with the root; rates of one level hold at every level."""
-    given = TreeAcceptance.of([[0.5, 0.2], [0.4, 0.1], [0.3, 0.1]])
-    assert given.max_levels == 4
-    assert [given.row(level) for level in (1, 2, 3)] == [(0.5, 0.2), (0.4, 0.1), (0.3, 0.1)]
-    assert TreeAcceptance.of([[0.5, 0.2], [0.4, 0.1]]).row(2) == (0.4, 0.1)
-    same = TreeAcceptance.of([0.5, 0.2])
-    assert same.row(1) == same.row(40) == (0.5, 0.2)
-    assert same.max_levels > 40

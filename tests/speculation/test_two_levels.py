@@ -10,7 +10,7 @@ from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import speedups
-from perfmodel.speculation.two_levels import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
+from perfmodel.speculation.two_levels import inner_rounds, memory_of_both, predict_two_levels
 
 
 def scenario(**flags):
@@ -61,21 +61,6 @@ def test_one_iteration_from_its_parts() -> None:
     gained = 0.5 * float(tokens_per_iteration(1, 0.9)) + 0.5 * float(tokens_per_iteration(2, 0.9))
     total = drafting + verify + float(sparse.overhead_s(1.0, 65536.0))
     assert float(p.speedup) == pytest.approx(gained * float(sparse.target_pass_s(1.0, 65536.0)) / total, rel=1e-12)
-
-
-def test_lengths_left_open_go_as_far_as_the_draft_and_the_rates() -> None:
-    medusa, (small, sparse) = scenario(draft="medusa:heads=2", alpha=0.95), levels()
-    assert best_two_levels(medusa, sparse, 1.0, 65536.0, None, None, 16).gamma_1 <= 2
-    by_position = replace(small, acceptance=Acceptance.from_positions((0.9, 0.9, 0.9)))
-    assert best_two_levels(by_position, sparse, 1.0, 65536.0, None, None, 16).gamma_1 <= 3
-    known = replace(sparse, acceptance=Acceptance.from_positions((0.9, 0.9, 0.9)))
-    found = best_two_levels(small, known, 1.0, 65536.0, None, None, 16)
-    assert found.gamma_1 + found.gamma_2 <= 3
-    for one, two, words in ((4, 1, "--gamma-1: must be at most 3"), (2, 2, "--gamma-2 in sum: must be at most 3")):
-        with pytest.raises(InputError, match=words):
-            best_two_levels(by_position, known, 1.0, 65536.0, (one,), (two,), 16)
-    with pytest.raises(InputError, match="--gamma-1: must be at most 2 with medusa, given 3"):
-        best_two_levels(medusa, sparse, 1.0, 65536.0, (3,), None, 16)
 
 
 def test_memory_holds_both_drafts() -> None:

@@ -10,13 +10,15 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from perfmodel.errors import InputError, one_line
+from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
-from perfmodel.validate.accuracy.folder import Figure, quantity_of
+from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.records.code_version import version
 from perfmodel.validate.solving import significant
+from perfmodel.writing import destination
+from perfmodel.writing import write as write_file
 
 DEFAULT_MAX_ERROR = 0.10
 """Where neither a limit nor a baseline is given."""
@@ -93,6 +95,54 @@ def parts(found: list[Figure]) -> list[CheckedPart]:
         assert errors is not None
         made.append(CheckedPart(name, tuple(of), errors))
     return made
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found: errors by part, what is wrong (nothing where it passes), and what it was held against."""
+
+    parts: tuple[CheckedPart, ...]
+    faults: tuple[str, ...]
+    limit: float | None
+    before: Baseline | None
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+
+@in_names
+def check(
+    results: Path | str, *, max_error: float | None = None, baseline: Path | str | None = None,
+    calibration: str | None = None, figure: Collection[str] = (), write: bool = False,
+) -> Checked:  # fmt: skip
+    """Predictions beside the records of a folder: what ``perfmodel validate check`` says. Raises InputError.
+
+    max_error: largest mean error, a share; without it and without a baseline `DEFAULT_MAX_ERROR`. baseline: a file that
+    `write` made; what has grown, moved or gone since is a fault. calibration: for all records. figure: quantities.
+    """
+    if write and baseline is None:
+        raise InputError("--write: needs --baseline FILE, which it writes")
+    path = None if baseline is None else Path(baseline)
+    if write and path is not None:
+        destination(path, flag="--baseline")
+    limit = max_error or (DEFAULT_MAX_ERROR if baseline is None else None)
+    folder = Path(results)
+    if not folder.is_dir():
+        raise refuse("--results", None, "a folder with records", str(folder))
+    before = None if write or path is None else read_baseline(path)
+    found = figures(folder, calibration, before.calibrations if before else None)
+    known = dict.fromkeys(quantity_of(f.part) for f in found)
+    for name in figure:
+        if name not in known:
+            raise unknown_name("--figure", "figure", name, known)
+    wanted = figure or known
+    now = parts([f for f in found if quantity_of(f.part) in wanted])
+    before = before.of(wanted) if before is not None else None
+    if write and path is not None:
+        write_file(path, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline")
+    return Checked(tuple(now), tuple(faults(now, limit, before)), limit, before)
 
 
 def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:

@@ -92,8 +92,8 @@ def _renew(found: dict[str, Any], where: Path) -> None:
         golden.path(where): golden.render(golden.grid()),
         trend.path(where): trend.render(lines),
     }
-    if where == BUNDLED and page.path().is_file():
-        files[page.path()] = page.filled(read_text(page.path()), json.loads(text))
+    for place in page.paths() if where == BUNDLED else ():
+        files[place] = page.filled(read_text(place), json.loads(text))
     write_all(files, "--write")
 
 

@@ -1,5 +1,6 @@
 """``perfmodel validate check``: the gate for anyone's records, in anyone's repository."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,12 +9,10 @@ import typer
 from perfmodel.answers.arguments import Argument
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
-from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.errors import refuse
 from perfmodel.parse import parse_number
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER
 from perfmodel.validate.records.store import RESULTS
-from perfmodel.writing import destination
-from perfmodel.writing import write as write_file
 
 if TYPE_CHECKING:
     from perfmodel.validate.accuracy.check import Baseline, CheckedPart
@@ -54,31 +53,12 @@ def check(
 ) -> None:
     """Predictions beside the records of a folder; exit status 1 where errors are too large or have grown."""
     from perfmodel.validate.accuracy import check as module
-    from perfmodel.validate.accuracy.folder import engine_calibrations, figures, quantity_of
 
-    if write and baseline is None:
-        raise InputError("--write: needs --baseline FILE, which it writes")
-    if write and baseline is not None:
-        destination(baseline, flag="--baseline")
-    limit = max_error or (module.DEFAULT_MAX_ERROR if baseline is None else None)
     folder = results or RESULTS
-    if not folder.is_dir():
-        raise refuse("--results", None, "a folder with records", str(folder))
-    before = None if write or baseline is None else module.read_baseline(baseline)
-    found = figures(folder, calibration, before.calibrations if before else None)
-    known = dict.fromkeys(quantity_of(f.part) for f in found)
-    for name in figure:
-        if name not in known:
-            raise unknown_name("--figure", "figure", name, known)
-    wanted = figure or known
-    now = module.parts([f for f in found if quantity_of(f.part) in wanted])
-    if before is not None:
-        before = before.of(wanted)
-    faults = module.faults(now, limit, before)
-    if write and baseline is not None:
-        write_file(
-            baseline, module.baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline"
-        )
+    checked = module.check(
+        folder, max_error=max_error, baseline=baseline, calibration=calibration, figure=figure, write=write
+    )
+    now, faults, limit, before = checked.parts, checked.faults, checked.limit, checked.before
     if json:
         print_json(_as_dict(now, faults))
     else:
@@ -99,7 +79,7 @@ def check(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _show(now: list["CheckedPart"], before: "Baseline | None") -> None:
+def _show(now: Sequence["CheckedPart"], before: "Baseline | None") -> None:
     rows = []
     for part in now:
         e, old = part.errors, before.parts.get(part.name) if before else None
@@ -114,7 +94,7 @@ def _show(now: list["CheckedPart"], before: "Baseline | None") -> None:
         typer.echo("* fitted on these very records: their error says nothing of other points")
 
 
-def _as_dict(now: list["CheckedPart"], faults: list[str]) -> dict[str, Any]:
+def _as_dict(now: Sequence["CheckedPart"], faults: Sequence[str]) -> dict[str, Any]:
     from dataclasses import asdict
 
     rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]

@@ -41,7 +41,7 @@ ON_GPU = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SoughtConstant:
     """Where a constant is looked for: around `start`, give or take `spread`, between `low` and `high`."""
 
     start: float
@@ -50,7 +50,9 @@ class Sought:
     high: float
 
 
-def sought(base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False) -> dict[str, Sought]:
+def sought(
+    base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False
+) -> dict[str, SoughtConstant]:
     """The candidates for these rows, by name. cpu: whether the device is one.
 
     Whole passes say nothing of what an iteration spends outside them.
@@ -68,20 +70,20 @@ def sought(base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu:
             share = FIRST_TOKEN if cpu else ON_GPU * (name == "iteration_fixed_s")
             start = share * seconds if base.kind == "ideal" else getattr(base, name).value
             high = places[name].high
-            places[name] = Sought(min(start, high), FIRST_TOKEN * seconds, 0.0, high)
+            places[name] = SoughtConstant(min(start, high), FIRST_TOKEN * seconds, 0.0, high)
     return places
 
 
-def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Sought:
+def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> SoughtConstant:
     value = getattr(base, name).value
     if name in (*FRACTIONS, *FACTORS, EXPERTS):
         start = max(value, LOWEST_FRACTION)
         most = 1.0 if CONSTANTS[name].unit == "fraction" else 2.0 * start
-        return Sought(start, start / 2, LOWEST_FRACTION, most)
+        return SoughtConstant(start, start / 2, LOWEST_FRACTION, most)
     if name == "kv_reread_per_query":
-        return Sought(value, 0.5, 0.0, 1.0)
+        return SoughtConstant(value, 0.5, 0.0, 1.0)
     shared = {"token_s": lambda t: t.batch * (t.gamma + 1), "iteration_sequence_s": lambda t: t.batch}
     shared["attention_fixed_s"] = lambda t: float(layers)
     parts = [t.seconds / shared.get(name, lambda t: 1.0)(t) for t in timings]
     share = OUTSIDE if name.startswith("iteration") else WITHIN
-    return Sought(min(value, max(parts)), statistics.median(parts) * share, 0.0, max(parts))
+    return SoughtConstant(min(value, max(parts)), statistics.median(parts) * share, 0.0, max(parts))

@@ -1,9 +1,9 @@
 """From the timed steps of an engine to constants: those that the data determine, the others left where they are.
 
 Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
-(`Sought.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned where the
-prior has it, and the rest is fitted again. A row weighs as much as the spread of its own samples allows. What is stated
-as interval comes from refits without each row.
+(`SoughtConstant.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned where
+the prior has it, and the rest is fitted again. A row weighs as much as the spread of its own samples allows. What is
+stated as interval comes from refits without each row.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.engine.constants import SPECULATIVE, Sought, sought
+from perfmodel.validate.engine.constants import SPECULATIVE, SoughtConstant, sought
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.solving import least_squares
 
@@ -160,7 +160,7 @@ class _Solution:
 def _solve(
     rows: EngineRows,
     base: Calibration,
-    candidates: dict[str, Sought],
+    candidates: dict[str, SoughtConstant],
     free: tuple[str, ...],
     start: tuple[float, ...] | None,
     kept: Array,
@@ -192,7 +192,9 @@ def _solve(
     return _Solution(x, covariance, tuple(found.at_bound.tolist()))
 
 
-def _least_determined(candidates: dict[str, Sought], free: tuple[str, ...], solved: _Solution, rows: int) -> str | None:
+def _least_determined(
+    candidates: dict[str, SoughtConstant], free: tuple[str, ...], solved: _Solution, rows: int
+) -> str | None:
     """The constant to pin next: one at its bound, or the one that the rows say least of; None where all are known."""
     share = {n: e / candidates[n].spread for n, e in zip(free, solved.stderr.tolist(), strict=True)}
     for name, edge in zip(free, solved.at_bound, strict=True):

@@ -20,14 +20,14 @@ from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 
 
 @dataclass(frozen=True)
-class Source:
+class BenchFile:
     """A benchmark's file, and what is said of it behind its name."""
 
     path: Path
     said: Said
 
     @classmethod
-    def parse(cls, text: str) -> "list[Source]":
+    def parse(cls, text: str) -> "list[BenchFile]":
         """``FILE[,batch=N,input=N,...]``; of a pattern such as ``K*.json`` every file. Raises InputError."""
         name, *pairs = text.split(",")
         values: dict[str, float] = {}
@@ -53,12 +53,12 @@ class Source:
         return [cls(one, said) for one in paths]
 
 
-def sources_of(texts: Iterable[str]) -> list[Source]:
+def sources_of(texts: Iterable[str]) -> list[BenchFile]:
     """The files behind ``--from``, each once. Raises InputError."""
-    return list(dict.fromkeys(source for text in texts for source in Source.parse(text)))
+    return list(dict.fromkeys(source for text in texts for source in BenchFile.parse(text)))
 
 
-def read_sources(sources: Sequence[Source], gamma: int | None = None) -> list[Timing]:
+def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list[Timing]:
     """The steps that they time. gamma: of those that do not say. Raises InputError, also where there is none."""
     timings = [t for s in sources for t in read(s.path, s.said.over(Said(gamma=gamma)))]
     if not timings:
@@ -68,7 +68,7 @@ def read_sources(sources: Sequence[Source], gamma: int | None = None) -> list[Ti
     return timings
 
 
-def served(query: Query, sources: Sequence[Source], timings: Sequence[Timing], draft: str | None) -> EngineSubject:
+def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing], draft: str | None) -> EngineSubject:
     """What was served, by the question and the records among the files, which say engine, version and draft themselves.
 
     query: its engine names the one that was served, its draft is `draft` where one was given. Raises InputError where

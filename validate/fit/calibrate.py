@@ -24,6 +24,7 @@ LITERATURE = ("a100-sxm-80gb", "h100-sxm-80gb")
 """Devices whose literature constants can be held against measured speedups."""
 OTHER = dict(zip(LITERATURE, reversed(LITERATURE), strict=True))
 OTHER_WORDS = "magicdec on " + " and ".join(LITERATURE)
+PASSES = ("target_s", "draft_s", "verify_s")
 HEADER = "# Written by `perfmodel validate calibrate --write` from validate/fit/recipes.py and published measurements."
 
 
@@ -60,17 +61,29 @@ def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
 
 
 def observed(made: Report) -> dict[str, dict[str, Any]]:
-    """Per quantity the kind of fold that went worst, as the file states it."""
+    """Per quantity the kind of fold that went worst, as the file states it.
+
+    Rows of one model cannot say what another is off by: its passes are stated as on the stack's other device, by model.
+    """
+    tried = [by for by in HELD_OUT if by in made.held_out]
+    folds = {f"rows held out by {by} (the worst of {', '.join(tried)})": made.held_out[by] for by in tried}
+    alone = {} if "model" in tried else _of_other_models(made.recipe)
     stated = {}
     for name in made.in_sample:
-        worst, by = max((made.held_out[by][name].log_rms, by) for by in HELD_OUT if by in made.held_out)
-        rows = made.held_out[by][name].rows
-        stated[name] = {
-            "log_rms": significant(worst, 3),
-            "rows": rows,
-            "source": f"rows held out by {by} (the worst of {', '.join(b for b in HELD_OUT if b in made.held_out)})",
-        }
+        kinds = folds | (alone if name in PASSES else {})
+        source, errors = max(((words, of[name]) for words, of in kinds.items()), key=lambda each: each[1].log_rms)
+        stated[name] = {"log_rms": significant(errors.log_rms, 3), "rows": errors.rows, "source": source}
     return stated
+
+
+def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
+    """Errors on another device of the same stack with each model held out, in words; none where no device has two."""
+    for other in RECIPES.values():
+        if other.stack == recipe.stack and other.gpu != recipe.gpu and has_folds(other, "model"):
+            out = held_out(other, "model")
+            words = f"{recipe.gpu} has one model: held out by model on {other.gpu}"
+            return {words: errors_by_quantity(out.points, out.times)}
+    return {}
 
 
 def render(made: Report, date: datetime.date) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
-from perfmodel.specs.constants import Constant, Sought
+from perfmodel.specs.constants import Constant, Scope
 from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.uncertainty import with_values
@@ -51,7 +51,7 @@ def start_of(recipe: Recipe) -> Calibration:
     return load_calibration(recipe.base).model_copy(update={**pinned, "shards_lm_head": recipe.shards_lm_head})
 
 
-def search_of(name: str) -> Sought:
+def search_of(name: str) -> Scope:
     """Where a fit looks for a constant. Raises ValueError for one whose declaration does not say."""
     search = CONSTANTS[name].search
     if search is None:

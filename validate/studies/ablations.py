@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled
+from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.published_engines import DecodeRow
@@ -20,7 +20,6 @@ from perfmodel.validate.studies.steps import DecodeRows, group_of
 FOLDS: tuple[Relation, ...] = ("model", "gpu")
 """What is left out together: new models and new devices are what a term must help on."""
 WITHOUT = {
-    "no bound by the longest request and its splits": ("multiprocessor_bandwidth",),
     "no time to quantise activations": ("quantise_s",),
     "GEMMs as in the tables": ("gemm_factor", "gemm_factor_fp8"),
     "experts as in the tables": ("expert_factor",),
@@ -62,16 +61,10 @@ def _no_fp8_cache(kernels: Calibration) -> Calibration:
     return kernels.model_copy(update={"attention_bandwidth_fraction_fp8": absent})
 
 
-def _waves(kernels: Calibration) -> Calibration:
-    blocks = load_bundled("a100-sxm-80gb.magicdec").attention_blocks_per_multiprocessor
-    return kernels.model_copy(update={"attention_blocks_per_multiprocessor": blocks})
-
-
 CHANGED: dict[str, Callable[[Calibration], Calibration]] = {
     "GEMMs by one share of bandwidth and one of the peak": _no_curves,
     "experts as GEMMs": _no_expert_kernels,
     "no CUDA-graph padding": _no_graphs,
-    "the research stack's attention waves": _waves,
 }
 
 
@@ -79,7 +72,10 @@ def ablations(whole: Values) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and errors of each, one after the other. whole: the constants that all rows say."""
     rows = own_rows()
     yield "as shipped", _judge(DecodeRows(rows, DECODING), whole)
-    yield "batches of one length", _judge(DecodeRows(rows, DECODING, ragged=False), whole)
+    yield (
+        "batches of one length, so that no longest request binds",
+        _judge(DecodeRows(rows, DECODING, ragged=False), whole),
+    )
     yield "all versions alike", _judge(DecodeRows(rows, _undated(DECODING)), whole)
     for name, change in CHANGED.items():
         yield name, _judge(DecodeRows(rows, DECODING, change=change), whole)

@@ -7,7 +7,7 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs.fits import Relation
-from perfmodel.validate.studies.engines import RatioFold, Replayed, recorded, replayed_from
+from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from
 from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, replay, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.steps import group_of
@@ -94,7 +94,7 @@ def _cells(errors: HeldOutErrors) -> dict[str, Any]:
     return found
 
 
-def sides(errors: Replayed) -> dict[str, Any]:
+def sides(errors: HeldOutReplay) -> dict[str, Any]:
     """Speedups at the measured tokens per iteration: the side of 1 that they are on, and verdicts that were sure.
 
     By what the constants have not seen: draft length or task, version, the whole study, ...

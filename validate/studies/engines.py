@@ -115,7 +115,7 @@ def make() -> EngineFits:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class HeldOutReplay:
     """Held-out errors of steps by relation, and of ratios; rows: of the ratios."""
 
     steps: dict[Relation, HeldOutErrors]
@@ -174,7 +174,7 @@ def _wider(less: Scatter | None, more: Scatter) -> Scatter:
 
 def replayed(
     whole: Values, step_folds: Mapping[Any, Any], ratio_folds: Mapping[Any, Any], iteration: Values
-) -> Replayed:
+) -> HeldOutReplay:
     """Predictions of every row by constants that have not seen its fold."""
     steps: dict[Relation, HeldOutErrors] = {}
     for relation, key in KEYS.items():
@@ -191,7 +191,7 @@ def replayed(
     for by, ratio_key in RATIO_KEYS.items():
         off = replay(measured.off, [ratio_key(row) for row in measured.rows], ratio_folds[by])
         ratios[by] = HeldOutErrors(off, *names)
-    return Replayed(steps, ratios, measured.rows)
+    return HeldOutReplay(steps, ratios, measured.rows)
 
 
 def acceptance() -> Scatter:
@@ -271,7 +271,7 @@ def recorded() -> dict[str, Any]:
     return found
 
 
-def replayed_from(record: Mapping[str, Any]) -> Replayed:
+def replayed_from(record: Mapping[str, Any]) -> HeldOutReplay:
     """What `recorded` says."""
     return replayed(record["steps"], record["step_folds"], record["ratio_folds"], record["iteration"])
 

@@ -1,4 +1,4 @@
-"""The tables of ``docs/accuracy.md``: its prose is written by hand, its figures are those of the accuracy record.
+"""The tables of ``docs/accuracy.md`` and the page behind it: prose by hand, figures of the accuracy record.
 
 A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
 """
@@ -14,6 +14,7 @@ from perfmodel.validate.accuracy.compare import LABELS, SETS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies import engine_page
+from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.systems import SLACK
 
 BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
@@ -30,21 +31,79 @@ FOLDS = {
 Record = dict[str, Any]
 
 
-def path() -> Path:
-    """Where the page is, in a source checkout."""
-    return Path(__file__).parents[3] / "docs" / "accuracy.md"
+def paths() -> tuple[Path, ...]:
+    """Where the pages are: one screen, and everything behind it."""
+    folder = Path(__file__).parents[3] / "docs"
+    return folder / "accuracy.md", folder / "accuracy_tables.md"
 
 
 def filled(text: str, found: Record) -> str:
-    """The page with the tables of a record. Raises InputError for a table that is not known."""
+    """A page with the tables of a record. Raises InputError for a table that is not known."""
 
     def replaced(block: re.Match[str]) -> str:
         name = block[1]
         if name not in TABLES:
-            raise unknown_name("docs/accuracy.md", "table", name, TABLES)
+            raise unknown_name("a page of docs", "table", name, TABLES)
         return "\n".join([f"<!-- table: {name} -->", "", *TABLES[name](found), ""])
 
     return BLOCK.sub(replaced, text)
+
+
+def _expect(found: Record) -> list[str]:
+    """The one screen: by engine or stack and by what was measured of the question, both errors that matter."""
+    steps, ratios = found["engines"]["steps"], found["engines"]["ratios"]
+    rows = []
+    for engine, title in ENGINES.items():
+        for words, by, over in EXPECTED:
+            if engine in steps[by] or engine in ratios[over]:
+                cells = [_with_interval(of.get(engine)) for of in (steps[by], ratios[over])]
+                rows.append([f"{title}: {words}", *cells])
+    for words, over in (
+        ("a kind of draft that was never fitted", "draft"),
+        ("a context beyond the fitted ones", "context"),
+    ):
+        rows.append([f"any engine: {words}", "-", _with_interval(ratios[over]["all"])])
+    rows.append(["any engine: another maker's device", _with_interval(steps["maker"].get("sglang")), "-"])
+    for name, recipe in RECIPES.items():
+        held, part = found["replays"]["held-out"]["partitions"], f"{recipe.set_name}/{recipe.gpu}"
+        if f"{part}/speedup" in held:
+            inside = found["coverage"][name]["point"]
+            speedup = f"{_percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
+            rows.append([f"{name}, its own models", f"{_percent(held[f'{part}/target_s']['mape'])} %", speedup])
+    return table(["you ask about", "a step", "iteration over step (stacks: speedup)"], rows, text_columns=(0, 1, 2))
+
+
+EXPECTED = (
+    ("a model and device that were measured", "seen", "seen"),
+    ("the same under another version", "version", "version"),
+    ("another model", "model", "model"),
+    ("another device, its kernels known", "gpu", "model"),
+    ("another device, with the kernels of a third", "transferred", "model"),
+)
+"""In words, what was left out of steps, and of ratios."""
+
+
+def _with_interval(e: Record | None) -> str:
+    if e is None:
+        return "-"
+    return f"{_percent(e['mape'])} %" + (
+        f" (± {_percent(e['width'], 0)} %, held {_percent(e['inside'] / e['rows'], 0)} %)" if "inside" in e else ""
+    )
+
+
+def _decide(found: Record) -> list[str]:
+    """What decisions rest on."""
+    sides, gamma = found["engines"]["sides"]["seen"], found["gamma_optimal"]["held-out"]
+    stack = found["replays"]["held-out"]["side_of_one"]
+    rows = [
+        [f"{ENGINES[engine]}: side of 1 right", f"{of['right']} of {of['rows']}; sure and wrong {of['sure_and_wrong']}"]
+        for engine, of in sides.items()
+        if engine != "all"
+    ]
+    rows.append(["research stacks: side of 1 right", f"{stack['right']} of {stack['rows']}"])
+    lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
+    rows.append(["lost by drafting the predicted best γ (eight A100)", lost])
+    return table(["decision", "held out"], rows, text_columns=(0, 1))
 
 
 def _percent(value: float, digits: int = 1) -> str:
@@ -190,6 +249,8 @@ def _rows(parts: dict[str, Record]) -> int:
 
 
 TABLES: dict[str, Callable[[Record], list[str]]] = {
+    "expect": _expect,
+    "decide": _decide,
     "summary": _summary,
     "held_out": _held_out,
     "folds": _folds,

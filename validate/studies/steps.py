@@ -192,6 +192,7 @@ def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
         context=max(round(row.context_tokens), 1),
         gamma=0,
         tp=row.tensor_parallel,
+        ep=row.expert_parallel,
         weights=row.weights,
         kv_dtype=row.kv_dtype,
     )

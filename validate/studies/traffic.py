@@ -1,4 +1,4 @@
-"""Served runs replayed; ``python -m perfmodel.validate.studies.traffic`` writes the table of docs/accuracy.md.
+"""Served runs replayed; ``python -m perfmodel.validate.studies.traffic`` writes the table of docs/accuracy_tables.md.
 
 Every row of ``results/published/traffic.csv`` whose acceptance is known is served again, request by request as it was
 measured (clients, prompts, start), twice: with the median gap between chunks that was measured as the time of a pass,
@@ -6,27 +6,28 @@ which leaves the traffic model's own error, and with predicted passes. Constants
 off rows without drafts, and of short runs; rows with drafts are not fitted to.
 """
 
+import csv
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.serving.load import Lengths, Limits
-from perfmodel.serving.replay import arrivals, replay
-from perfmodel.serving.steps import StepTimes, step_times
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.replay import arrivals, replay
+from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.fits import Z
-from perfmodel.specs.published import read_published
 from perfmodel.specs.request_costs import request_constants
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error
 from perfmodel.validate.accuracy.markdown import table
 
-PAGE = PACKAGE.parent / "docs" / "accuracy.md"
+PAGE = PACKAGE.parent / "docs" / "accuracy_tables.md"
 BEGIN, END = "<!-- traffic: written by validate/studies/traffic.py -->", "<!-- end of traffic -->"
 FRACTION = 0.9
 """Of memory: vLLM's default in the releases that were measured."""
@@ -36,50 +37,17 @@ DEFAULT_SPREAD = 0.05
 STUDIES = ("gpt-oss-120b, random tokens", "Qwen3-32B, mt-bench", "Qwen3-32B, InstructCoder")
 
 
-@dataclass(frozen=True, slots=True)
 class ServedRun:
-    """A row of ``traffic.csv``. requests: that were sent; blank figures are None; times are in milliseconds."""
+    """A row of ``traffic.csv``: its columns are attributes, numbers where they read as such, None where blank.
 
-    id: str
-    source: str
-    study: str
-    engine: str
-    engine_version: str
-    hardware: str
-    tensor_parallel: int
-    expert_parallel: int
-    data_parallel_attention: int
-    target: str
-    weights: str
-    arrival: str
-    request_rate: float | None
-    concurrency: int
-    requests: int | None
-    input_tokens: float
-    input_std: float | None
-    output_tokens: float
-    output_std: float | None
-    draft: str
-    steps: int | None
-    tokens_per_iteration: float | None
-    ttft_mean_ms: float | None
-    ttft_p50_ms: float | None
-    ttft_p90_ms: float | None
-    ttft_p99_ms: float | None
-    tpot_mean_ms: float | None
-    tpot_p50_ms: float | None
-    tpot_p90_ms: float | None
-    tpot_p99_ms: float | None
-    itl_p50_ms: float | None
-    e2e_mean_ms: float | None
-    e2e_p50_ms: float | None
-    e2e_p99_ms: float | None
-    output_tokens_per_s: float | None
-    requests_per_s: float | None
-    running: float | None
-    kv_max_percent: float | None
-    preemptions: float | None
-    date: str
+    requests: that were sent; times are in milliseconds, of requests.
+    """
+
+    def __init__(self, cells: dict[str, str]) -> None:
+        self.cells = {name: _read(text) for name, text in cells.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.cells[name]
 
     @property
     def lengths(self) -> Lengths:
@@ -90,16 +58,22 @@ class ServedRun:
     @property
     def batch(self) -> float:
         """Requests that one which decodes sees decode, itself included."""
-        assert self.tpot_mean_ms is not None
-        assert self.ttft_mean_ms is not None
         decoding = self.tpot_mean_ms * self.lengths.decoded
         return 1.0 + (self.concurrency - 1.0) * decoding / (decoding + self.ttft_mean_ms)
+
+
+def _read(text: str) -> Any:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text or None
 
 
 @cache
 def runs(study: str) -> tuple[ServedRun, ...]:
     """Of one study, those that say all that a replay needs."""
-    rows = read_published("traffic", ServedRun)
+    with (PACKAGE / "results" / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
+        rows = [ServedRun(cells) for cells in csv.DictReader(file)]
     return tuple(r for r in rows if r.study == study and r.requests and (r.tokens_per_iteration or r.steps == 0))
 
 
@@ -131,8 +105,6 @@ def scenario_of(run: ServedRun) -> Scenario:
 
 def compare(run: ServedRun, measured_steps: bool, seed: int = 1) -> Compared:
     """Serve a run again, with the passes that were measured or with predicted ones."""
-    assert run.requests is not None
-    assert run.steps is not None
     lengths, limits, scenario = run.lengths, Limits(memory_fraction=FRACTION), scenario_of(run)
     steps = step_times(scenario, lengths, limits, [run.steps])[0]
     if measured_steps:
@@ -153,7 +125,7 @@ def compare(run: ServedRun, measured_steps: bool, seed: int = 1) -> Compared:
 
 def _measured(run: ServedRun, steps: StepTimes) -> np.ndarray:
     """Median gaps between chunks by running batch, of the runs of this study with this draft."""
-    alike = [r for r in runs(run.study) if (r.draft, r.steps) == (run.draft, run.steps) and r.itl_p50_ms]
+    alike = [r for r in runs(run.study) if (r.draft, r.steps) == (run.draft, run.steps)]
     # with long drafts and full batches most passes carry prompts, and the median gap is no longer decoding alone
     pairs = sorted((r.batch, r.itl_p50_ms / 1e3) for r in alike if r.itl_p50_ms and r.itl_p50_ms < 300)
     batches, seconds = map(np.array, zip(*pairs, strict=True))

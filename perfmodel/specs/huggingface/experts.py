@@ -61,10 +61,6 @@ def deepseek(keys: Keys, layers: int) -> Fields:
     )
 
 
-def mixtral(keys: Keys, layers: int) -> Fields:
-    return _routed(keys, "num_local_experts", "intermediate_size")
-
-
 def gpt_oss(keys: Keys, layers: int) -> Fields:
     keys.ignore("experts_per_token")
     return _routed(keys, "num_local_experts", "intermediate_size", router_bias=True, expert_bias=True)
@@ -75,6 +71,16 @@ def minimax(keys: Keys, layers: int) -> Fields:
     bias = keys.flag("use_routing_bias", True)
     keys.ignore("mtp_transformer_layers")
     return _routed(keys, "num_local_experts", "intermediate_size", router_bias=bias, shared_intermediate_size=shared)
+
+
+def minimax_m3(keys: Keys, layers: int) -> Fields:
+    """MiniMax-M3: layers by a list of zeros (dense, of `dense_intermediate_size`) and ones, or by name."""
+    freq, kinds = keys.data.get("moe_layer_freq"), keys.data.get("mlp_layer_types")
+    keys.ignore("first_k_dense_replace", "moe_layer_freq", "moe_intermediate_size", "n_shared_experts")
+    dense = sum(kind == "dense" for kind in kinds) if isinstance(kinds, list) else layers - sum(freq or [1] * layers)
+    moe = of("num_local_experts", "intermediate_size", shared_width="shared_intermediate_size", bias=True)(keys, layers)
+    width = keys.integer("dense_intermediate_size")
+    return {"moe": moe["moe"] | {"first_dense_layers": dense}, "intermediate_size": width}
 
 
 def mimo_v2(keys: Keys, layers: int) -> Fields:

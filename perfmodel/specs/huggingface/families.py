@@ -44,7 +44,7 @@ _QWEN3 = Family((layers.qwen,), _QK_NORM, "config", head_dim_needed=True)
 _QWEN3_MOE = replace(_QWEN3, readers=(layers.qwen3_moe, experts.qwen))
 _QWEN3_NEXT = replace(_QWEN3, readers=(layers.gated_delta, experts.qwen), mtp="mtp_num_hidden_layers")
 _GEMMA3 = Family(
-    (layers.gemma3,),
+    (layers.slides_but_every(6, needed=True),),
     _QK_NORM | {"norms_per_layer": 4},
     "config",
     tied=True,
@@ -56,6 +56,7 @@ _MISTRAL = Family((layers.all_slide,))
 _GLM4 = Family(fixed={"norms_per_layer": 4}, bias="config_qkv", bias_default=True, eps=1e-5)
 _GLM4_MOE = Family((experts.deepseek,), bias="config_qkv", head_dim_needed=True, eps=1e-5)
 _OLMO = Family((layers.slides_but_every(4),), {"wide_qk_norm": True, "qk_norm": True}, "config")
+_MINIMAX3 = Family((layers.block_indexer, experts.minimax_m3), _QK_NORM, head_dim_needed=True)
 _EXAONE = Family((layers.slides_but_every(4),), _QK_NORM, eps=1e-5)
 _HUNYUAN = Family((layers.hunyuan,), _QK_NORM, "config", eps=1e-5)
 _QWEN2 = Family((layers.qwen,), bias="qkv")
@@ -79,7 +80,9 @@ FAMILIES: dict[str, Family] = {
     "exaone4_5_text": _EXAONE,
     "falcon_h1": Family((layers.mamba_beside,), bias="config", mlp_bias=True, eps=1e-5),
     "gemma": Family(bias="config", tied=True, head_dim_needed=True),
-    "gemma2": Family((layers.alternate,), {"norms_per_layer": 4}, "config", tied=True, head_dim_needed=True),
+    "gemma2": Family(
+        (layers.slides_but_every(2, needed=True),), {"norms_per_layer": 4}, "config", tied=True, head_dim_needed=True
+    ),
     "gemma3_text": _GEMMA3,
     "gemma4_text": replace(
         _GEMMA3,
@@ -97,7 +100,7 @@ FAMILIES: dict[str, Family] = {
     "glm4v_text": _GLM4,
     "glm_moe_dsa": replace(_SPARSE, eps=1e-5),
     "gpt_oss": Family(
-        (layers.alternate, experts.gpt_oss),
+        (layers.slides_but_every(2, needed=True), experts.gpt_oss),
         {"attention_sinks": True},
         "config",
         bias_default=True,
@@ -139,11 +142,15 @@ FAMILIES: dict[str, Family] = {
         head_dim_needed=True,
         mtp="num_mtp_modules",
     ),
+    "minimax_m3": _MINIMAX3,
+    "minimax_m3_vl_text": _MINIMAX3,
     "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
     "mistral": _MISTRAL,
     "mistral4": replace(_DEEPSEEK, eps=1e-6),
     "mllama_text_model": Family((layers.without_cross_attention,), eps=1e-5, rope_theta=5e5),
-    "mixtral": Family((layers.all_slide_if_given, experts.mixtral), eps=1e-5, rope_theta=1e6),
+    "mixtral": Family(
+        (layers.all_slide_if_given, experts.of("num_local_experts", "intermediate_size")), eps=1e-5, rope_theta=1e6
+    ),
     "nemotron_h": Family((layers.nemotron_h, experts.nemotron_h), {"norms_per_layer": 1}, "config", eps=1e-5),
     "nemotron-nas": Family((layers.blocks_of_any_width,), bias="config", eps=1e-5),
     "olmo2": _OLMO,
@@ -188,6 +195,7 @@ WRAPPERS = {
     "kimi_k3": "kimi_linear",
     "lfm2_vl": "lfm2",
     "llama4": "llama4_text",
+    "minimax_m3_vl": "minimax_m3_vl_text",
     "mistral3": "mistral",
     "mllama": "mllama_text_model",
     "qwen3_5": "qwen3_5_text",

@@ -37,18 +37,25 @@ def all_slide_if_given(keys: Keys, layers: int) -> Fields:
     return all_slide(keys, layers) if keys.data.get("sliding_window") is not None else {}
 
 
-def alternate(keys: Keys, layers: int) -> Fields:
-    keys.ignore("sliding_window_size")
-    window = keys.present_or_null("sliding_window", MAX_TOKENS)
-    return _windowed(window, _sliding(keys, layers, [i % 2 == 0 for i in range(layers)]) if window else 0)
+def slides_but_every(step: int, needed: bool = False) -> Callable[[Keys, int], Fields]:
+    """Reader of families in which all layers but every `step`-th slide, or those that `layer_types` names.
 
+    needed: the file must say how wide the window is, null for none.
+    """
 
-def gemma3(keys: Keys, layers: int) -> Fields:
-    window = keys.present_or_null("sliding_window", MAX_TOKENS)
-    keys.ignore("sliding_window_pattern", "_sliding_window_pattern", "sliding_window_size")
-    old = "_sliding_window_pattern" if "_sliding_window_pattern" in keys.data else "sliding_window_pattern"
-    pattern = keys.integer(old, 6, high=MAX_LAYERS)
-    return _windowed(window, _sliding(keys, layers, [(i + 1) % pattern != 0 for i in range(layers)]) if window else 0)
+    def reader(keys: Keys, layers: int) -> Fields:
+        names = ("sliding_window_pattern", "_sliding_window_pattern")
+        pattern = next((keys.data[name] for name in names if keys.data.get(name) is not None), step)
+        period = len(pattern) if isinstance(pattern, str) else pattern
+        if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MAX_LAYERS:
+            raise keys.bad(names[0], f"a whole number from 1 to {MAX_LAYERS}")
+        keys.ignore(*names, "sliding_window_size")
+        stated = needed or keys.data.get("sliding_window") is not None
+        window = keys.present_or_null("sliding_window", MAX_TOKENS) if stated else None
+        slides = [(i + 1) % period != 0 for i in range(layers)]
+        return _windowed(window, _sliding(keys, layers, slides) if window else 0)
+
+    return reader
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
@@ -78,19 +85,6 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
     if len(sizes) != layers or any(size != sizes[0] for size in sizes):
         raise keys.bad("per_layer_config", "the same head_dim and num_key_value_heads for every full_attention layer")
     return sizes[0]
-
-
-def slides_but_every(step: int) -> Callable[[Keys, int], Fields]:
-    """Reader of families in which all layers but every `step`-th slide, or those that `layer_types` names."""
-
-    def reader(keys: Keys, layers: int) -> Fields:
-        pattern = keys.data.get("sliding_window_pattern")
-        period = len(pattern) if isinstance(pattern, str) else keys.integer("sliding_window_pattern", step)
-        window = keys.integer("sliding_window", 0, low=0, high=MAX_TOKENS)
-        slides = _sliding(keys, layers, [(i + 1) % period != 0 for i in range(layers)])
-        return _windowed(window or None, slides if window else 0)
-
-    return reader
 
 
 def without_cross_attention(keys: Keys, layers: int) -> Fields:
@@ -319,6 +313,22 @@ def indexer(keys: Keys, layers: int) -> Fields:
     sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
     topk = keys.integer("index_topk", high=MAX_TOKENS)
     return {"indexer": {**sizes, "topk": topk, "layers": types.count("full")}}
+
+
+def block_indexer(keys: Keys, layers: int) -> Fields:
+    """MiniMax-M3: a query attends to the blocks of keys that a small indexer scores highest, in all but some layers."""
+    own, kinds = keys.mapping("sparse_attention_config"), keys.data.get("layer_types")
+    keys.ignore("index_local_blocks", "layer_types", "attention_output_gate", "rotary_dim")
+    if own:
+        sparse, names = sum(own.integers("sparse_attention_freq")), ("num_index_heads", "index_dim", "block_size")
+        heads, dim, block = (own.integer(f"sparse_{name}") for name in names)
+        blocks = own.integer("sparse_topk_blocks")
+    else:
+        sparse = sum(kind != "full_attention" for kind in kinds) if isinstance(kinds, list) else layers
+        heads, dim, block = (keys.integer(f"index_{name}") for name in ("n_heads", "head_dim", "block_size"))
+        blocks = keys.integer("index_topk_blocks")
+    sizes = {"num_heads": heads, "head_dim": dim, "topk": blocks * block, "head_weights": False}
+    return {"indexer": sizes | {"layers": sparse, "dense_layers": layers - sparse}} if sparse else {}
 
 
 def gated_delta(keys: Keys, layers: int) -> Fields:

@@ -10,13 +10,11 @@ from typer.testing import CliRunner
 from perfmodel.answers.query import Query
 from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module
-from perfmodel.validate.accuracy.compare import Cell, compare, error, partitions, right_side, worst
+from perfmodel.validate.accuracy.compare import Cell, compare, error, partitions
 from perfmodel.validate.accuracy.report import error_table
 from perfmodel.validate.cli import app
-from perfmodel.validate.studies.best_gamma import best_gammas
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
@@ -41,13 +39,6 @@ def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]
         ("h100-sxm-80gb", "h100-sxm-80gb.magicdec", True),
         ("a100-pcie-80gb", "a100-sxm-80gb.literature", False),
     }
-
-
-def test_speedup_is_the_ratio_of_its_times(cells: list[Cell]) -> None:
-    by = {(c.point.row_id, c.quantity): c for c in cells}
-    for row in ("3a-01", "6-12"):
-        ratio = by[row, "target_s"].predicted / by[row, "sd_tpot_s"].predicted
-        assert by[row, "speedup"].predicted == pytest.approx(ratio, rel=1e-12)
 
 
 def test_partitions_hold_every_cell_once(cells: list[Cell]) -> None:
@@ -81,21 +72,6 @@ def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> 
     assert not replace(CELL, measured=1.4, lower=None).below_bound
 
 
-def test_published_times_respect_physics(cells: list[Cell]) -> None:
-    assert sum(c.binding for c in cells) > 180
-    assert not [c for c in cells if c.below_bound]
-    assert all(c.lower is not None for c in cells if c.quantity in ("target_s", "draft_s", "verify_s"))
-
-
-def test_side_and_worst(cells: list[Cell]) -> None:
-    right, of = right_side(cells)
-    assert of == 59
-    assert right >= 55
-    clear = [c for c in cells if c.quantity == "speedup" and abs(c.measured - 1) > 0.04]
-    assert right_side(clear)[0] == len(clear)
-    assert abs(worst(cells, 1)[0].error) == max(abs(c.error) for c in cells)
-
-
 def test_another_calibration_for_every_row() -> None:
     ideal = compare(("magicdec",), calibration="ideal")
     speedups = [c for c in ideal if c.quantity == "speedup"]
@@ -114,21 +90,6 @@ def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:
     assert not [name for name in figures if "overhead" in name]
 
 
-def test_best_draft_lengths() -> None:
-    rows = best_gammas("shipped")
-    assert len(rows) == 11
-    assert all(abs(r.predicted_gamma - r.measured_gamma) <= 1 for r in rows)
-    assert sum(abs(r.error) for r in rows) / 11 <= 0.05
-    assert sum(r.regret for r in rows) / 11 <= 0.02
-    assert all(r.regret >= 0 and min(r.constant_regret) >= 0 for r in rows)
-
-
-def test_bands() -> None:
-    assert [module.band(s) for s in (1024, 8000, 31999, 32000)] == [
-        "context < 8000", "context < 32000", "context < 32000", "context >= 32000",
-    ]  # fmt: skip
-
-
 def test_command_line(tmp_path: Path) -> None:
     run = CliRunner()
     done = run.invoke(app, ["compare", "--set", "magicdec", "--by", "context", "--worst", "2"])
@@ -142,13 +103,6 @@ def test_command_line(tmp_path: Path) -> None:
     assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
     for flags in (["--set", "nowhere"], ["--by", "colour"]):
         assert isinstance(run.invoke(app, ["compare", *flags]).exception, InputError)
-
-
-def test_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "errors.png"
-    assert CliRunner().invoke(app, ["compare", "--set", "magicdec", "--plot", str(picture)]).exit_code == 0
-    assert picture.stat().st_size > 10_000
 
 
 def test_own_records_are_compared_like_published_ones() -> None:
@@ -168,18 +122,3 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert mine["ar_tpot_s"].lower == mine["target_s"].lower == found.target_step.lower_s
     assert mine["speedup"].predicted == pytest.approx(found.speedup, rel=1e-9)
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
-
-
-def test_a_method_with_options_is_compared() -> None:
-    p = replace(published_points("magicdec")[0], draft_kv="quest:512,page=8")
-    assert len(module.compare_points([p], load_calibration("ideal"))) == len(module.LABELS) - 2  # no overhead, no alpha
-
-
-def test_a_cache_of_another_type_is_counted() -> None:
-    """fp32 keys and values are twice the bytes: the KV share of the bound doubles."""
-    (name,) = (name for name in module.own_sets() if name.startswith("cpu-1/"))
-    p = replace(module.own_sets()[name][0], hardware="h100-sxm-80gb")
-    lower = {kv: module.compare_points([replace(p, kv_dtype=kv)], load_calibration("ideal"))[0].lower or 0.0
-             for kv in ("bf16", "fp8", "fp32")}  # fmt: skip
-    assert lower["fp32"] > lower["bf16"] > lower["fp8"] > 0
-    assert lower["fp32"] - lower["bf16"] == pytest.approx(2 * (lower["bf16"] - lower["fp8"]), rel=1e-6)

@@ -54,12 +54,6 @@ def alike(one: Path, two: Path) -> bool:
     return a.shape == b.shape and float(np.mean(np.abs(a - b).max(-1) > 0.1)) < 1e-3
 
 
-def test_committed_records_are_named_for_their_machine_and_commit() -> None:
-    for record in (record for machine in COMMITTED for record in records(machine=machine)):
-        assert record.path.parent.name == record.data.machine
-        assert record.path.name.split("-")[1] == record.data.commit[:8]
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny run of two batches, two contexts and two gammas."""

@@ -22,12 +22,6 @@ ONE_EACH = ("median time between chunks", "stretch over its chunks")
 """How a step was made where every chunk is one: by the median, or on a busy machine, which reads late, by the mean."""
 
 
-@pytest.mark.parametrize("url", ["9" * 400, "http://a..b:1", "http://", "ftp://x", "http://x:99999", "http://u:p@x"])
-def test_what_no_resolver_takes_is_no_url(url: str) -> None:
-    with pytest.raises(InputError, match="--url: must be http://HOST:PORT"):
-        Server.at(url)
-
-
 def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
     engine = Engine()
     with serving(engine) as url:
@@ -181,6 +175,8 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
     ("url", "says"),
     [
         ("ftp://127.0.0.1:1", "--url: must be http"),
+        ("9" * 400, "--url: must be http"),
+        ("http://a..b:1", "--url: must be http"),
         ("http://user:word@127.0.0.1:1", "a key goes into"),
         ("http://127.0.0.1:99999", "--url: must be http"),
         ("http://127.0.0.1:9", "cannot be reached"),

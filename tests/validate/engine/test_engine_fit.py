@@ -85,12 +85,6 @@ def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
     assert any(name in line for line in lines(found) for name in found.fitted.pinned)
 
 
-def test_an_engine_like_the_base_needs_few_constants_and_keeps_its_figures() -> None:
-    rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)], truth={})
-    found = made(rows)
-    assert log_rms(found.fitted.held_out, found.rows.measured) < 0.02
-
-
 def test_a_row_out_of_line_does_not_bend_the_rest() -> None:
     rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)])
     spoilt = [replace(rows[7], seconds=3 * rows[7].seconds) if i == 7 else t for i, t in enumerate(rows)]

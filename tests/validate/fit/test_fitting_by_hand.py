@@ -1,7 +1,6 @@
 """A fit's numbers by hand: one constant that two rows disagree about, one that ends at its bound."""
 
 from dataclasses import replace
-from math import log
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,14 +46,6 @@ def test_two_rows_that_disagree_a_little_give_their_mean_and_what_it_is_off_by()
     assert found.stderr["small_kernel_s"] == pytest.approx(off * true, rel=1e-3)
     assert (found.at_bound, found.parameters, found.count) == ((), ("small_kernel_s",), 2)
     assert found.correlation == pytest.approx(np.ones((1, 1)))
-
-
-def test_an_odd_row_counts_linearly() -> None:
-    """Soft L1 at 0.05: where r / sqrt(1 + (r / 0.05)^2) adds up to nothing."""
-    logs = np.array([0.0, 0.01, 0.02, 1.0])
-    points: Any = Points([1e3] * 4, (5e-3 * np.exp(logs)).tolist(), [np.nan] * 4)
-    at = log(fit(points, START, ("small_kernel_s",), np.ones(4, dtype=bool)).values["small_kernel_s"] / 5e-6)
-    assert np.sum((at - logs) / np.sqrt(1 + ((at - logs) / 0.05) ** 2)) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothing() -> None:

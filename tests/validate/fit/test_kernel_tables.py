@@ -10,7 +10,6 @@ from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.validate.fit.kernels import distil
 from perfmodel.validate.fit.tables import Tables, device_of
 
 pa = pytest.importorskip("pyarrow")
@@ -50,19 +49,6 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "latency": (ATTENTION_START + moved / BW / ATTENTION_SHARE) * 1e3,
     })  # fmt: skip
     return root
-
-
-def test_what_made_the_table_comes_out(tables: Path) -> None:
-    found = distil(Tables.of(str(tables), H100.name), H100, "vllm")
-    assert found.source == "aiconfigurator-core 9.9, vllm 0.24.0"
-    start, fixed, *curve = found.gemm["bf16"].values
-    assert fixed == pytest.approx(START, rel=0.06)
-    assert curve[1::2] == pytest.approx([SHARE] * len(curve[1::2]), rel=0.05)
-    assert START < start < 2 * START
-    assert found.attention["bfloat16"].values[:2] == pytest.approx((ATTENTION_START, ATTENTION_SHARE), rel=0.02)
-    assert not found.experts
-    assert not found.latent
-    assert not found.allreduce
 
 
 def test_the_command_writes_a_file_that_answers(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -49,12 +49,6 @@ def test_an_overhead_of_nothing_is_left_as_it_is(made: tuple[MeasuredPoint, ...]
     assert found.held_out["target_s"].rows > 0
 
 
-def test_passes_of_some_points_are_enough(made: tuple[MeasuredPoint, ...]) -> None:
-    """A point whose passes were not timed alone still counts by its whole iteration."""
-    bare = (replace(made[0], target_s=None, verify_s=None, draft_s=None), *made[1:])
-    assert fit_stack(bare, KERNELS).factors == pytest.approx(FACTORS, rel=1e-3)
-
-
 def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
     """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
     odd = folds_of(made, "point") % 2 == 1
@@ -123,14 +117,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert micro is not None
     with pytest.raises(InputError, match="must be of kind measure, given microbench"):
         newest(micro.path, "measure", "--judge")
-
-
-def test_kernels_of_another_device_are_noticed(capsys: pytest.CaptureFixture[str]) -> None:
-    base = ["validate", "calibrate", "--from-microbench", str(RESULTS / "cpu-1")]
-    assert run([*base, "--hardware", "h100-sxm-80gb"]) == 0
-    assert "WARNING: no efficiency of h100-sxm-80gb explains its gemm and attention times" in capsys.readouterr().err
-    assert run(base) == 0
-    assert "WARNING" not in capsys.readouterr().err
 
 
 def test_no_kernel_gets_faster_than_the_device() -> None:

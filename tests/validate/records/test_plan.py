@@ -86,3 +86,9 @@ def test_dry_run_prints_points_memory_and_time(tmp_path: Path, capsys: pytest.Ca
     assert "tiny/self/streamingllm:16/b2/s64/g2/a0.8" in shown
     assert "2 points, 4 rows" in shown
     assert "GB a device" in shown
+
+
+def test_kernels_are_copied_up_to_2_gib_where_a_plan_says_nothing() -> None:
+    from perfmodel.validate.records.plan import Micro
+
+    assert Micro().max_bytes == 2 * 1024**3

@@ -162,3 +162,14 @@ def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone).replace(path.name, "never.json"), encoding="utf-8")
     with pytest.raises(InputError, match=r"never\.json"):
         records(tmp_path)
+
+
+@pytest.mark.parametrize(("memory_bytes", "refused"), [(1, False), (2**60, False), (2**60 + 1, True), (0, True)])
+def test_a_host_has_memory_up_to_an_exbibyte(memory_bytes: int, refused: bool) -> None:
+    from pydantic import ValidationError
+
+    from perfmodel.validate.records.schema import Environment
+
+    with pytest.raises(ValidationError) as caught:  # all else is missing
+        Environment.model_validate({"memory_bytes": memory_bytes})
+    assert (("memory_bytes",) in {fault["loc"] for fault in caught.value.errors()}) == refused

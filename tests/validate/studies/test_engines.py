@@ -16,7 +16,7 @@ from perfmodel.specs.fits import Scatter, Z, square
 from perfmodel.validate.studies import ablations
 from perfmodel.validate.studies import engines as study
 from perfmodel.validate.studies.engine_errors import figures
-from perfmodel.validate.studies.engines import EngineFits, Replayed, _carried, _wider, acceptance, recorded, texts
+from perfmodel.validate.studies.engines import EngineFits, HeldOutReplay, _carried, _wider, acceptance, recorded, texts
 from perfmodel.validate.studies.engines_file import path as shipped_file
 from perfmodel.validate.studies.held_out import HeldOutErrors, own_rows, rows_of
 from perfmodel.validate.studies.iterations import iterations
@@ -55,7 +55,7 @@ def test_less_held_out_is_never_less_sure() -> None:
     ratios: Any = {"seen": errors(0.4, "vllm", "sglang"), "version": errors(0.1, "vllm", "sglang")}
     ratios |= {"model": errors(0.2, "vllm", "sglang"), "transferred": errors(0.5, "vllm", "sglang")}
     order = ("seen", "version", "model", "gpu", "transferred")
-    for engine, stated in Replayed(steps, ratios, ()).stated().items():
+    for engine, stated in HeldOutReplay(steps, ratios, ()).stated().items():
         widths = [stated[r]["target_s"].log_within for r in order]
         assert widths == pytest.approx([0.2 if engine == "sglang" else 0.1, 0.2, 0.3, 0.3, 0.3], rel=0.01)
         widths = [stated[r]["ratio"].log_within for r in (*order, "maker")]
@@ -161,7 +161,11 @@ def test_an_ablation_leaves_out_what_it_names(monkeypatch: pytest.MonkeyPatch) -
     )
     monkeypatch.setattr(ablations, "_judge_ratios", lambda whole, parameters: {"left": len(parameters)})
     by_name = dict(ablations.ablations(recorded()["steps"]))
-    assert [*by_name][:3] == ["as shipped", "batches of one length", "all versions alike"]
+    assert [*by_name][:3] == [
+        "as shipped",
+        "batches of one length, so that no longest request binds",
+        "all versions alike",
+    ]
     for names, left in zip(ablations.WITHOUT.values(), asked[-len(ablations.WITHOUT) :], strict=True):
         assert not set(names) & set(left)
         assert set(names) | set(left) == {p.name for p in DECODING}

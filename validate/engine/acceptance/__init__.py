@@ -12,6 +12,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.reading import read_text
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import AcceptanceFile
+from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 
@@ -51,8 +52,8 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
         raise refuse("--gamma", None, f"{held}, the positions in {path}", subject.gamma)
     method = parse_kv(subject.draft_kv)
     row = {
-        "target": subject.target,
-        "draft": subject.draft,
+        "target": _name(subject.target),
+        "draft": _name(subject.draft),
         "draft_kv": method.name,
         "kv_budget_tokens": method.budget,
         "context_tokens": float(subject.context),
@@ -60,6 +61,16 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
     }
     data = {"schema_version": 1, "source": f"{path.name}, {source}", "rows": [row]}
     return files.parse(AcceptanceFile, data, str(path))
+
+
+def _name(given: str) -> str:
+    """What a question calls a model that is given by its path, so that the same path finds its acceptance again."""
+    if not files.looks_like_path(given):
+        return given
+    try:
+        return load_model(given).name
+    except InputError:  # a head, or a model that is elsewhere
+        return given
 
 
 def _format_of(path: Path, text: str) -> str:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from perfmodel.serving.chain import capacity, occupancy
-from perfmodel.serving.load import Lengths, Limits
-from perfmodel.serving.steps import StepTimes, by_batch
+from perfmodel.queueing.chain import capacity, occupancy
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.steps import StepTimes, by_batch
 
 LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
 

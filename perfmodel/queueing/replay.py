@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.serving.load import Lengths, Limits
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 DRAWN_AT_ONCE = 2_000_000
@@ -33,7 +33,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedRequests:
     """What every request met, in the order of arrival, and the server: seconds; `running` is a mean over time."""
 
     ttft_s: Array
@@ -43,20 +43,6 @@ class Replayed:
     running: float
     duration_s: float
     preemptions: int
-
-    def inside(self, share: float) -> "Replayed":
-        """Without this share of the requests at either end, which meet a server that fills or empties."""
-        cut = int(share * self.ttft_s.size)
-        kept = slice(cut, self.ttft_s.size - cut)
-        return Replayed(
-            self.ttft_s[kept],
-            self.tpot_s[kept],
-            self.e2e_s[kept],
-            self.output_tokens[kept],
-            self.running,
-            self.duration_s,
-            self.preemptions,
-        )
 
 
 def arrivals(
@@ -89,7 +75,7 @@ def replay(
     clients: int | None = None,
     spread: float = 0.0,
     seed: int = 0,
-) -> Replayed:
+) -> ReplayedRequests:
     """Serve all requests; clients: so many send one each at the start, and the next when theirs is answered.
 
     lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens. clients' first
@@ -167,7 +153,7 @@ class _Server:
         self.running, self.cached, self.grows = 0, 0.0, 0.0
         self.decoding_s, self.preemptions, self.done = 0.0, 0, 0
 
-    def run(self) -> Replayed:
+    def run(self) -> ReplayedRequests:
         """All requests, to the last token."""
         count = len(self.prompts)
         while self.done < count:
@@ -181,7 +167,7 @@ class _Server:
         sent = np.array(self.sent)
         first, ended = np.array(self.first), np.array(self.ended)
         outputs = self.wanted
-        return Replayed(
+        return ReplayedRequests(
             ttft_s=first - sent,
             tpot_s=(ended - first) / np.maximum(outputs - 1, 1),
             e2e_s=ended - sent,

@@ -14,7 +14,7 @@ from perfmodel import costs
 from perfmodel.drafts.model_draft import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
-from perfmodel.serving.load import Lengths, Limits
+from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.specs.request_costs import request_constants
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.capacity import memory_of
@@ -46,6 +46,10 @@ class StepTimes:
     def batches(self) -> Array:
         """1 ... seats, at least one."""
         return np.arange(1.0, self.decode_s.size + 1)
+
+    def alone_s(self, lengths: Lengths) -> float:
+        """Seconds that an answer alone decodes."""
+        return lengths.decoded / self.tokens_per_iteration * float(self.decode_s[0])
 
     def scaled(self, factor: float) -> "StepTimes":
         """All times of passes multiplied by a number."""

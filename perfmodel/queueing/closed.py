@@ -1,7 +1,7 @@
 """The server's answer in closed form: running batch, throughput and latencies over any number of loads at once.
 
-Open loop: the chain of `perfmodel.serving.chain`. Closed loop: C clients, each decoding in a share f of the passes, see
-(C - 1) f others decode and their prompts arrive, so that
+Open loop: the chain of `perfmodel.queueing.chain`. Closed loop: C clients, each decoding in a share f of the passes,
+see (C - 1) f others decode and their prompts arrive, so that
 
     s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.serving.chain import capacity, occupancy, prompts_per_pass
-from perfmodel.serving.latency import (
+from perfmodel.queueing.chain import capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.latency import (
     FULL,
     as_passes_end,
     at_any_time,
@@ -26,19 +26,19 @@ from perfmodel.serving.latency import (
     per_token,
     whole_passes,
 )
-from perfmodel.serving.load import Lengths, Limits, Load
-from perfmodel.serving.moments import Moments, mixed, sometimes
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.moments import Moments, mixed, sometimes
+from perfmodel.queueing.steps import StepTimes
 
 BLOCK = 512
 """Loads answered at once: memory stays flat beside the result."""
-HALVINGS = 24
+HALVINGS = 16
 REGULAR = 1.0 / 6.0
 """Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedLoad:
     """Over ``[load]``. Times in seconds, of requests; saturated: more arrives than is served, and TTFT has no end.
 
     running: requests that decode, mean over time. kv_share: of the KV room. share: of time by n, over ``[load, n]``.
@@ -57,7 +57,7 @@ class Served:
     metastable: NDArray[np.bool_]
 
 
-def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> Served:
+def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:
     """Answer every load at one draft length. spread: standard deviation of acceptance between requests."""
     given = np.atleast_1d(np.asarray(load.rate if load.clients is None else load.clients, float))
     answer = _open if load.clients is None else _closed
@@ -66,7 +66,7 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
 
 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
-    """The mean of `Served.tpot` alone, at every load."""
+    """The mean of `ServedLoad.tpot` alone, at every load."""
     lengths = load.lengths
     if load.clients is not None:
         clients = np.minimum(np.atleast_1d(np.asarray(load.clients, float)), float(steps.seats))
@@ -78,7 +78,7 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     return np.where(o.saturated, at, running) / np.minimum(rate, most) / lengths.decoded
 
 
-def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> Served:
+def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
     lengths = load.lengths
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
@@ -125,7 +125,7 @@ def _nodes(states: int) -> tuple[Array, Array]:
     return n, np.stack([np.interp(at, n, row) for row in np.eye(n.size)], 1)
 
 
-def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> Served:
+def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
     lengths = load.lengths
     most, _ = capacity(steps, lengths, limits)
     inside = np.minimum(clients, float(steps.seats))
@@ -186,13 +186,13 @@ def _served(
     most: float,
     share: Array,
     metastable: NDArray[np.bool_],
-) -> Served:
+) -> ServedLoad:
     mean, variance = lengths.decoded, lengths.output_std**2
     # a product of two independent times: tokens and seconds of each
     e2e = Moments(
         mean * tpot.mean, mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance), mean**3 * tpot.third
     )
-    return Served(
+    return ServedLoad(
         running,
         served,
         saturated,
@@ -206,7 +206,7 @@ def _served(
     )
 
 
-def _joined(parts: list[Served]) -> Served:
+def _joined(parts: list[ServedLoad]) -> ServedLoad:
     def whole(name: str) -> object:
         values = [getattr(part, name) for part in parts]
         if isinstance(values[0], Moments):
@@ -219,4 +219,4 @@ def _joined(parts: list[Served]) -> Served:
             )
         return values[0] if isinstance(values[0], float) else np.concatenate(values)
 
-    return Served(*(whole(f.name) for f in fields(Served)))  # type: ignore[arg-type]
+    return ServedLoad(*(whole(f.name) for f in fields(ServedLoad)))  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.serving.trace import read_trace
+from perfmodel.queueing.trace import read_trace
 
 
 def test_mooncake_lines_are_in_milliseconds(tmp_path):

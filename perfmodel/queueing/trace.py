@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.queueing.replay import Arrivals
 from perfmodel.reading import read_text
-from perfmodel.serving.replay import Arrivals
 
 MAX_BYTES = 2**28
 NAMES = {

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from perfmodel.serving.moments import Moments, mixed, normal_share, sometimes, uniform
+from perfmodel.queueing.moments import Moments, mixed, normal_share, sometimes, uniform
 
 
 def test_normal_quantiles_and_shares():

@@ -12,6 +12,8 @@ from perfmodel.specs.model import load_model
 
 DEVICES = {
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
+    "A100-40GB": "a100-sxm-40gb",
+    "NVIDIA A100-SXM4-40GB": "a100-sxm-40gb",
     "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
     "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
     "NVIDIA A10G": "a10g-24gb",
@@ -64,8 +66,8 @@ def test_a_model_by_the_name_that_was_pasted(given: str, name: str) -> None:
 
 @pytest.mark.parametrize("given", ["GH200", "NVIDIA GH200 480GB"])
 def test_a_name_of_two_meanings_is_refused_with_both(given: str) -> None:
-    """A GH200 has the H100's chip beside other memory, of two kinds; neither is a data sheet that is bundled."""
-    words = f"--hardware: no single device is meant by '{given}'; did you mean h100-sxm-80gb or h200-sxm-141gb[?]"
+    """A GH200 is sold with either memory."""
+    words = f"--hardware: no single device is meant by '{given}'; did you mean gh200-144gb or gh200-96gb[?]"
     with pytest.raises(InputError, match=words):
         load_gpu(given)
 

@@ -13,9 +13,9 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.serving.load import Lengths
-from perfmodel.serving.moments import Moments, mixed, sometimes, uniform
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.moments import Moments, mixed, sometimes, uniform
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 SLOWED = 0.85

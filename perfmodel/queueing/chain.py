@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.serving.load import Lengths, Limits
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.steps import StepTimes
 
 NEGLIGIBLE, TINY = 1e-9, 1e-12
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.serving.chain import capacity
-from perfmodel.serving.closed import mean_tpot_s, serve
-from perfmodel.serving.load import Lengths, Limits, Load
-from perfmodel.serving.replay import Arrivals, arrivals, iterations, replay
-from perfmodel.serving.steps import StepTimes
+from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.closed import mean_tpot_s, serve
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
+from perfmodel.queueing.steps import StepTimes
 
 TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
@@ -43,22 +43,26 @@ drawn_lengths = st.builds(
 drawn_drafts = st.sampled_from([(0, 1.0), (1, 1.6), (3, 2.2), (7, 2.6)])
 
 
+def inside(met, share=0.1):
+    """Without this share of the requests at either end, which meet a server that fills or empties."""
+    kept = slice(int(share * met.ttft_s.size), met.ttft_s.size - int(share * met.ttft_s.size))
+    return replace(met, ttft_s=met.ttft_s[kept], tpot_s=met.tpot_s[kept])
+
+
 def drafting(steps: StepTimes, draft: tuple[int, float]) -> StepTimes:
     """The same server with passes that draft, a tenth slower for every token."""
     gamma, gained = draft
-    decode = steps.decode_s * (1 + 0.1 * gamma)
-    return StepTimes(
-        gamma, gained, decode, steps.prompt_s, steps.seats, steps.kv_share, steps.own_s, steps.passes_ahead
-    )
+    return replace(steps, gamma=gamma, tokens_per_iteration=gained, decode_s=steps.decode_s * (1 + 0.1 * gamma))
 
 
 @CASES
 @given(drawn_servers, drawn_lengths, drawn_drafts, st.floats(0.05, 0.9))
 def test_open_loop(steps, lengths, draft, utilisation):
     steps, limits = drafting(steps, draft), Limits()
+    assume(steps.alone_s(lengths) > 8 * steps.prompt_s[0])
     rate = utilisation * capacity(steps, lengths, limits)[0]
     told = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
-    met = replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, seed=1), spread=0.05).inside(0.1)
+    met = inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, seed=1), spread=0.05))
     assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
     assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=TTFT)
     assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(np.quantile(met.tpot_s, 0.99), rel=0.20)
@@ -74,7 +78,7 @@ def test_closed_loop(steps, lengths, draft, clients):
     assume(told.requests_per_s[0] < 0.9 * told.saturation_rate)
     requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
     whole = replay(steps, lengths, limits, requests, clients, spread=0.05)
-    met = whole.inside(0.1)
+    met = inside(whole)
     assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
     assert told.requests_per_s[0] == pytest.approx(requests.at_s.size / whole.duration_s, rel=THROUGHPUT)
     assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=TTFT)

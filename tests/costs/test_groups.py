@@ -1,0 +1,94 @@
+"""Expert parallelism and data-parallel attention: what each device computes, reads, holds and sends, by hand."""
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.scenario import Scenario
+from tests.costs.counting import count as counted
+from tests.costs.counting import part
+
+R1 = {"model": "deepseek-r1", "hardware": "h200-sxm-141gb", "batch": 64, "context": 8192, "gamma": 0, "tp": 8}
+
+
+def scenario(**flags) -> Scenario:
+    return resolve(Query(**(R1 | flags)))
+
+
+def test_every_device_reads_its_share_of_whole_experts() -> None:
+    """128 experts of 2048 x 768 x 3 over 4 groups of one device: 32 whole ones each, not 128 quarters."""
+    dealt, cut = part("qwen3-30b-a3b", 4, expert_groups=4), part("qwen3-30b-a3b", 4)
+    assert dealt.experts is not None
+    assert dealt.experts.expert_weight_bytes == 48 * 2 * 3 * 2048 * 768
+    assert dealt.stored_weight_bytes == pytest.approx(cut.stored_weight_bytes)
+    one, all_tokens = (counted(dealt, batch=batch)["experts"].cost for batch in (1.0, 1e6))
+    assert one.weight_bytes == pytest.approx(2 * 48 * 2 * 3 * 2048 * 768)  # of 8 chosen, 2 a device
+    assert all_tokens.weight_bytes == pytest.approx(32 * 48 * 2 * 3 * 2048 * 768)
+    assert one.flops == counted(cut, batch=1.0)["experts"].cost.flops
+
+
+def test_data_parallel_attention_attends_for_its_own_sequences() -> None:
+    """64 sequences over 8 groups: 8 a device, with all 128 heads and the whole latent; the layers' MLP sees all 64."""
+    whole, shared = (
+        {op.name: op for op in scenario(dp=dp, ep=dp, calibration="ideal").target_ops(64.0, 8192.0)} for dp in (8, 1)
+    )
+    assert whole["attention (full)"].cost.kv_bytes * 8 == shared["attention (full)"].cost.kv_bytes
+    assert whole["q_up"].cost.weight_bytes == 8 * shared["q_up"].cost.weight_bytes
+    assert whole["q_up"].cost.flops == shared["q_up"].cost.flops  # 8 times the heads, an eighth of the tokens
+    for name in ("shared_down", "lm_head", "router"):
+        assert whole[name].cost.flops == shared[name].cost.flops
+    # a block of experts sends each token's state to the 8 (1 - (7/8)^8) groups that hold one of its 8 experts
+    reach = 1 - (7 / 8) ** 8
+    assert whole["all-to-all"].message_bytes == pytest.approx(reach * 64 * 7168 * 2)
+    assert whole["all-to-all"].kernels == 61
+    assert "all-reduce" not in whole
+    two = {op.name: op for op in scenario(dp=4, ep=8, calibration="ideal").target_ops(64.0, 8192.0)}
+    assert (two["all-reduce"].devices, two["all-reduce"].message_bytes) == (2, 16 * 7168 * 2)
+
+
+def test_a_latent_cache_is_held_once_a_group() -> None:
+    """DeepSeek-R1 on 8 x H200 at 8k: eight groups hold some six times as many sequences as one that replicates it."""
+    rooms = [memory_of(scenario(**flags), 64.0, 8192.0, 0, 0.92).single() for flags in ({}, {"dp": 8, "ep": 8})]
+    assert rooms[0].max_batch < 90
+    assert 400 < rooms[1].max_batch < 500
+    assert rooms[1].max_batch % 8 == 0
+    assert rooms[1].kv_bytes * 8 == rooms[0].kv_bytes
+    # nine sequences leave two on one device
+    nine = memory_of(scenario(dp=8, ep=8), 9.0, 8192.0, 0, 0.92)
+    assert nine.kv_bytes == memory_of(scenario(dp=8, ep=8), 16.0, 8192.0, 0, 0.92).kv_bytes
+
+
+@pytest.mark.parametrize("groups", [{"ep": 8}, {"dp": 8, "ep": 8}, {"dp": 2, "ep": 4}])
+def test_nothing_gets_faster_with_more_work(groups: dict[str, int]) -> None:
+    s = scenario(**groups)
+    seconds = np.asarray(s.target_pass_s(np.arange(1.0, 300.0)[:, None], 8192.0, np.arange(1.0, 9.0)))
+    assert np.all(np.diff(seconds, axis=0) >= 0)
+    assert np.all(np.diff(seconds, axis=1) >= 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"model": "minimax-m2"}, "experts of minimax-m2 are 1536 wide in blocks of 128, which 8 devices cut in two"),
+        ({"model": "qwen3-235b-a22b", "weights": "fp8-block"}, "use --ep 8 or fewer devices"),
+        ({"model": "qwen3-30b-a3b", "weights": "fp8-block", "tp": 4}, "are 768 wide"),
+        ({"model": "phi-4", "tp": 4}, "KV heads divide evenly: phi-4 has 10"),
+        ({"model": "llama-3.1-8b", "hardware": "mi300x", "engine": "trtllm"}, "runs on AMD"),
+        ({"model": "llama-3.1-8b", "hardware": "gaudi3-128gb", "engine": "sglang"}, "runs on Intel"),
+        ({"model": "llama-3.1-8b", "dp": 2}, "no routed experts"),
+        ({"ep": 3}, "--ep: must be a divisor of --tp 8"),
+        ({"dp": 16}, "--dp: must be a divisor of --tp 8"),
+    ],
+)
+def test_what_cannot_run_is_refused(flags: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        scenario(**flags)
+
+
+def test_what_can_run_is_answered() -> None:
+    for flags in ({"model": "minimax-m2", "ep": 8}, {"model": "minimax-m2", "tp": 4}, {"model": "phi-4", "tp": 2}):
+        assert float(scenario(**flags).target_pass_s(8.0, 8192.0)) > 0
+    ideal = scenario(model="phi-4", tp=4, calibration="ideal")  # no engine, no rule of one
+    assert float(ideal.target_pass_s(8.0, 8192.0)) > 0

@@ -1,0 +1,78 @@
+"""Real bench files of a CPU server (results/cpu-engine): some draft lengths and concurrencies tell the others."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query
+from perfmodel.answers.whatif import whatif
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.validate.engine.calibrate import speedup_logs
+from perfmodel.validate.engine.fit import rows_of
+from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
+
+FOLDER = Path(__file__).parents[3] / "results" / "cpu-engine"
+QUERY = Query(str(FOLDER / "target.json"), str(FOLDER / "device.yaml"), 1, 1, alpha=0.5)
+DRAFT = str(FOLDER / "draft.json")
+
+
+def files(gammas: str, batches: str) -> list[str]:
+    return [str(FOLDER / f"bench-K{gamma}-{batch}.json") for gamma in gammas for batch in batches]
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked", "iteration", "speedup"),
+    [  # mean errors, as docs/engine.md prints them
+        (files("025", "148"), files("3", "148"), 0.057, 0.061),
+        (files("05", "148"), files("23", "148"), 0.043, 0.043),
+        (files("0235", "18"), files("235", "4"), 0.036, 0.026),
+    ],
+    ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"],
+)
+def test_what_no_fit_has_seen(seen: list[str], asked: list[str], iteration: float, speedup: float) -> None:
+    made = calibrate_engine([*seen, *seen[:2]], QUERY, draft=DRAFT)
+    assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
+    baseline = [t for t in read_sources(sources_of(files("0", "148"))) if t.batch in {4, 1, 8}]
+    wanted = read_sources(sources_of(asked))
+    rows = rows_of([*wanted, *baseline], replace(QUERY, draft=DRAFT), made.calibration)
+    seconds = rows.predict(made.calibration)
+    errors = (seconds / rows.measured - 1)[: len(wanted)]
+    assert np.abs(errors).mean() == pytest.approx(iteration, abs=0.001)
+    assert np.abs(np.expm1(speedup_logs(rows, seconds))).mean() == pytest.approx(speedup, abs=0.001)
+
+
+def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path: Path) -> None:
+    out = tmp_path / "mine.yaml"
+    made = calibrate_engine([str(FOLDER / "bench-K*-[18].json")], QUERY, draft=DRAFT, out=out)
+    held = made.calibration.measured
+    assert held is not None
+    assert (held.model, held.draft, held.batch, held.gamma) == ("target", "draft", (1, 8), (0, 5))
+    inside = Query(QUERY.model, QUERY.hardware, 8, 500, draft=DRAFT, gamma=3, alpha=0.8, calibration=str(out))
+
+    def width(query: Query) -> float:
+        low, high = whatif(query).speedup_interval or (1, 1)
+        return high / low
+
+    assert not any("was timed" in warning for warning in whatif(inside).warnings)
+    for change in ({"batch": 64}, {"context": 8000}, {"gamma": 20}, {"draft": "ngram"}):
+        query = replace(inside, **change)
+        assert any("was timed" in warning for warning in whatif(query).warnings), change
+        assert load_calibration(str(out)).measured == held
+    assert width(replace(inside, batch=16)) > width(inside)
+
+
+@pytest.mark.parametrize(
+    ("sources", "draft", "says"),
+    [
+        (files("05", "18"), None, r"draft: must be given: bench-K5-1\.json times 5 drafted tokens"),
+        (files("0", "18"), None, r"bench-K0-1\.json, bench-K0-8\.json: must hold two draft lengths"),
+        ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
+        ([str(FOLDER / "engine-*-K2.json")], "llama-68m", r"draft: must be .*draft\.json, which .* was served with"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_file(sources: list[str], draft: str | None, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        calibrate_engine(sources, QUERY, draft=draft)
