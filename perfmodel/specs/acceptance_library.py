@@ -112,7 +112,7 @@ class LibraryEntry:
         return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}"
 
 
-def find_published(target: str, draft: str, task: str | None = None, head: str | None = None) -> LibraryEntry | None:
+def find_published(target: str, draft: str, task: str | None = None) -> LibraryEntry | None:
     """What was printed of a draft on a target, both by `short_name` or the draft's kind; None where nothing was.
 
     task: None is `DEFAULT_TASK`, and the spread between tasks then counts in full; else that between data sets.
@@ -120,7 +120,7 @@ def find_published(target: str, draft: str, task: str | None = None, head: str |
     targets = [row.target for row in library() if row.draft == draft]
     if target not in targets:  # a release of another month, as DeepSeek-R1-0528, is in the library by its name
         target = re.sub(r"-\d{4}$", "", target)
-    known = [row for row in library() if (row.target, row.draft) == (target, draft) and head in (None, row.head)]
+    known = [row for row in library() if (row.target, row.draft) == (target, draft)]
     if not known:
         return None
     for wanted in (task or DEFAULT_TASK, "mixed"):

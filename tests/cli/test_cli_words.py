@@ -51,7 +51,8 @@ def test_lines_are_whole_where_no_terminal_is(out: Out, monkeypatch: pytest.Monk
 def test_an_engine_is_named_however_it_was_chosen(out: Out) -> None:
     point = "--batch 8 --context 32k --gamma 3 --alpha 0.8"
     for chosen in ("", "--engine vllm", "--calibration h100-sxm-80gb.vllm"):
-        assert "\nengine      vLLM; calibration h100-sxm-80gb.vllm (" in out(f"whatif {LLAMA} {point} {chosen}")
+        told = " ".join(out(f"whatif {LLAMA} {point} {chosen}").split())
+        assert " engine vLLM 0.22; the draft runs in: no engine yet (open RFC vllm#47351); calibration" in told
 
 
 def test_every_context_has_the_source_of_its_acceptance(out: Out) -> None:
@@ -97,7 +98,7 @@ def test_calibrations_tell_steps_from_iterations(out: Out) -> None:
 
 
 def test_decisions_say_what_their_numbers_rest_on(out: Out) -> None:
-    rests = "calibration h100-sxm-80gb.vllm (this device's kernels, and steps on other devices)"
+    rests = "calibration h100-sxm-80gb.vllm ("
     assert rests in out(f"advise {LLAMA} --context 32k")
     assert rests in out(f"schedule {LLAMA} --context 4k --draft ngram --rate 0.4x3 --max-batch 4")
 

@@ -57,7 +57,7 @@ def test_the_task_is_the_asked_one_else_mixed_text_else_all_of_one_head() -> Non
     assert [row.task for row in chat.rows] == ["chat"]
     assert [row.task for row in code.rows] == ["code"]
     assert chat.spread > code.spread, "between tasks, and between the data sets of one"
-    unasked = find_published("qwen3-32b", "eagle3", "math", head="RedHatAI/Qwen3-32B-speculator.eagle3")
+    unasked = find_published("qwen3-32b", "qwen3-1.7b", "math")
     assert unasked is not None
     assert {row.task for row in unasked.rows} == {"chat", "code"}
     assert find_published("qwen3-32b", "mtp") is None

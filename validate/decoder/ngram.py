@@ -28,6 +28,6 @@ class NGramDrafter:
             match = match & (tokens.roll(back, 1) == last_tokens) & (position >= back)
             matched += match
         best = (matched * tokens.shape[1] + position).masked_fill(matched == 0, -1).max(1, keepdim=True)
-        found = torch.where(best.values >= 0, best.indices, last - 1)
-        follow = torch.arange(self.gamma, device=tokens.device) % (last - found)
-        return tokens.gather(1, found + 1 + follow), None
+        matched_at = torch.where(best.values >= 0, best.indices, last - 1)
+        follow = torch.arange(self.gamma, device=tokens.device) % (last - matched_at)
+        return tokens.gather(1, matched_at + 1 + follow), None

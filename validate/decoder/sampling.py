@@ -38,8 +38,8 @@ class Sampling:
         return self.temperature == 0
 
     def __str__(self) -> str:
-        kept = (f", top-k {self.top_k}" if self.top_k else "") + (f", top-p {self.top_p:g}" if self.top_p < 1 else "")
-        return "greedy" if self.greedy else f"temperature {self.temperature:g}{kept}"
+        limits = (f", top-k {self.top_k}" if self.top_k else "") + (f", top-p {self.top_p:g}" if self.top_p < 1 else "")
+        return "greedy" if self.greedy else f"temperature {self.temperature:g}{limits}"
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution [..., vocab] that tokens are drawn from (not for greedy decoding)."""
@@ -50,8 +50,8 @@ class Sampling:
         ordered, index = (part[..., : self.top_k or None] for part in probs.sort(dim=-1, descending=True))
         ordered = ordered / ordered.sum(-1, keepdim=True)
         before = ordered.cumsum(-1) - ordered
-        kept = ordered.masked_fill(before >= self.top_p, 0.0)
-        return torch.zeros_like(probs).scatter_(-1, index, kept / kept.sum(-1, keepdim=True))
+        left = ordered.masked_fill(before >= self.top_p, 0.0)
+        return torch.zeros_like(probs).scatter_(-1, index, left / left.sum(-1, keepdim=True))
 
 
 def race(probs: Tensor, generator: torch.Generator) -> Tensor:

@@ -95,11 +95,11 @@ def read_prompts(
     file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one document.
     chat: every text is a user's message, put into the model's chat template. Raises InputError naming flag and line.
     """
-    found = [("--prompt", text) for text in texts]
+    given_by_place = [("--prompt", text) for text in texts]
     if file is not None:
-        found += list(_documents(file))
-    prompts = [_tokens(where, given, reader, vocab, chat) for where, given in found]
-    empty = next((where for (where, _), prompt in zip(found, prompts, strict=True) if not prompt), None)
+        given_by_place += list(_documents(file))
+    prompts = [_tokens(where, given, reader, vocab, chat) for where, given in given_by_place]
+    empty = next((where for (where, _), prompt in zip(given_by_place, prompts, strict=True) if not prompt), None)
     if empty is not None:
         raise refuse(empty, None, "a text of one token or more", "none")
     return prompts

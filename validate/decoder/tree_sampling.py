@@ -51,20 +51,20 @@ def accept_tree_sampled(
     rest, walking = target_probs[:, 0], torch.ones_like(node, dtype=torch.bool)
     for children in tree.max_children:
         left = _at(draft_probs, torch.where(walking, node, 0))
-        found = node
+        taken = node
         for rank in range(children):
             child = tree.children[node, rank]
-            tried = walking & (found == node) & (child > 0)
+            tried = walking & (taken == node) & (child > 0)
             token = tokens.gather(1, child[:, None])
             left = _proper(left, token)
             stands = u[:, used, None] * left.gather(1, token) < rest.gather(1, token)
-            found = torch.where(tried & stands[:, 0], child, found)
+            taken = torch.where(tried & stands[:, 0], child, taken)
             refused = (tried & ~stands[:, 0])[:, None]
             rest = torch.where(refused, _remainder(rest, left), rest)
             left = left.scatter(1, token, 0.0)
             used += 1
-        walking = found != node
-        node = found
+        walking = taken != node
+        node = taken
         rest = torch.where(walking[:, None], _at(target_probs, node), rest)
         path.append(node)
     return AcceptedPath(tree.depth[node], draw(rest, generator), torch.stack(path, 1))

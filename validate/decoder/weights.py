@@ -37,7 +37,7 @@ class Piece:
     stop: int | None = None
 
 
-class Source(Protocol):
+class WeightSource(Protocol):
     """Where pieces of weights come from."""
 
     def read(self, piece: Piece) -> Tensor:
@@ -223,7 +223,7 @@ class RandomWeights:
         return part if part.shape == full.shape else part.clone()
 
 
-def build(spec: ModelSpec, source: Source, shard: RankShard | None = None) -> Model:
+def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None) -> Model:
     """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type."""
     with torch.device("meta"):
         model = Model(spec, shard)
@@ -231,7 +231,7 @@ def build(spec: ModelSpec, source: Source, shard: RankShard | None = None) -> Mo
     return model.eval()
 
 
-def fill(model: nn.Module, parameters: Pieces, source: Source) -> None:
+def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
     """Give a model's parameters their values."""
     owners = dict(model.named_modules())
     for name, parts in parameters:
@@ -265,7 +265,7 @@ def load(
         raise InputError(f"model {spec.name}: must fit on {device} with {need / 1e9:.1f} GB") from None
 
 
-def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtype: torch.dtype) -> Source:
+def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtype: torch.dtype) -> WeightSource:
     kind, _, seed = weights.partition(":")
     if kind == "random" and seed.isdigit():
         return RandomWeights(int(seed), device, dtype)
@@ -303,8 +303,8 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
     source = _source(draft.model, name, weights, target.device, target.dtype)
     with torch.device("meta"):
         head = HeadModel(draft.model, target.spec)
-    found = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
-    fill(head, head_pieces(draft.model, target.spec, "layers.0" if found else "midlayer"), source)
+    newer_names = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
+    fill(head, head_pieces(draft.model, target.spec, "layers.0" if newer_names else "midlayer"), source)
     head.embedding = target.embedding
     vocab, most = draft.model.vocab_size, target.spec.vocab_size
     head.to_target = torch.arange(vocab, device=target.device) * (most // vocab)

@@ -80,11 +80,11 @@ def fingerprint(environment: dict[str, Any]) -> dict[str, Any]:
 
 def _cpu() -> dict[str, Any]:
     text = _read("/proc/cpuinfo")
-    found = {key: (re.findall(rf"^{key}\s*:\s*(.+)$", text, re.M) or [""])[0] for key in ("model name", "flags")}
-    flags = set(found["flags"].split())
+    fields = {key: (re.findall(rf"^{key}\s*:\s*(.+)$", text, re.M) or [""])[0] for key in ("model name", "flags")}
+    flags = set(fields["flags"].split())
     return {
         "kind": "cpu",
-        "name": found["model name"] or platform.processor() or platform.machine(),
+        "name": fields["model name"] or platform.processor() or platform.machine(),
         "isa": [name for name in ISA if name in flags],
         "bf16": bf16_support(flags),
         "last_level_cache_bytes": last_level_cache(),
@@ -110,10 +110,10 @@ def last_level_cache() -> int | None:
 
 def _gpu(device: torch.device) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(device)
-    asked = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,persistence_mode"
+    queried = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,persistence_mode"
     index = str(device.index or 0)
-    line = run("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader", "-i", index) or ""
-    values = dict(zip(asked.split(","), (part.strip() for part in line.split(",")), strict=False))
+    line = run("nvidia-smi", f"--query-gpu={queried}", "--format=csv,noheader", "-i", index) or ""
+    values = dict(zip(queried.split(","), (part.strip() for part in line.split(",")), strict=False))
     temperature = values.pop("temperature.gpu", None)
     clocks = {key: values.pop(key) for key in ("clocks.sm", "clocks.mem") if key in values}
     return {

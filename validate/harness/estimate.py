@@ -20,7 +20,7 @@ def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -
 
     calibration: by name or path, the device's own unless given.
     """
-    asked = Query(
+    query = Query(
         model=model_reference(point.target),
         hardware=plan.hardware,
         batch=point.batch,
@@ -35,9 +35,9 @@ def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -
         calibration=calibration,
     )
     if point.middle_kv is None:
-        return (resolve(asked),)
-    small = replace(asked, alpha=point.inner_alpha)
-    return resolve(small), resolve(replace(asked, draft="self", draft_kv=point.middle_kv))
+        return (resolve(query),)
+    small = replace(query, alpha=point.inner_alpha)
+    return resolve(small), resolve(replace(query, draft="self", draft_kv=point.middle_kv))
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
@@ -107,9 +107,9 @@ def _times(point: PlanPoint, scenario: Scenario, upper: Scenario | None) -> tupl
         iteration_s = tree_cost.iteration_s(scenario, batch, context, shape)
         target_s = scenario.target_pass_s(batch, context)
         return float(target_s), float(iteration_s), float(gained * target_s / iteration_s)
-    told: Prediction | TwoLevels
+    prediction: Prediction | TwoLevels
     if upper is not None:
-        told = predict_two_levels(scenario, upper, batch, context, point.inner_gamma or 1, point.gamma)
+        prediction = predict_two_levels(scenario, upper, batch, context, point.inner_gamma or 1, point.gamma)
     else:
-        told = predict(scenario, Workload.of(batch, context, point.gamma))
-    return float(told.target_s), float(told.iteration_s), float(told.speedup)
+        prediction = predict(scenario, Workload.of(batch, context, point.gamma))
+    return float(prediction.target_s), float(prediction.iteration_s), float(prediction.speedup)

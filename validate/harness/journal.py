@@ -125,7 +125,7 @@ def _checked(path: Path, number: int, line: bytes) -> str:
     if crc != b"%08x" % zlib.crc32(body):
         raise InputError(f"{path}: line {number}: must match its checksum; the file was changed or damaged")
     text = body.decode("utf-8", "replace")
-    found = parse_json(f"{path}: line {number}", text)
-    if not isinstance(found, dict) or (number > 1 and not isinstance(found.get("key"), str)):
+    row = parse_json(f"{path}: line {number}", text)
+    if not isinstance(row, dict) or (number > 1 and not isinstance(row.get("key"), str)):
         raise InputError(f"{path}: line {number}: must be a JSON object{', with its key' * (number > 1)}")
     return text

@@ -66,8 +66,8 @@ def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
                 f"--resume: {key} must be what the run was begun with ({_short(before.get(key))}), "
                 f"given {_short(now.get(key))}: start a new run"
             )
-    kept = before.get("environment")
-    one, two = fingerprint(kept if isinstance(kept, dict) else {}), fingerprint(now["environment"])
+    recorded = before.get("environment")
+    one, two = fingerprint(recorded if isinstance(recorded, dict) else {}), fingerprint(now["environment"])
     changed = sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
     if changed:
         raise InputError(f"--resume: {', '.join(changed)} of the machine must not have changed: start a new run")

@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from contextlib import suppress
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,18 +49,25 @@ def run_rows(
     """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
 
     prepare: makes them, once device and ranks are known. Ctrl-C leaves the journal with every finished row; `resume`
-    goes on from it. again: does so in a fresh process, where a failed row has spoilt the device for this one.
-    minutes: the record is finished when another row as long as the longest would take longer.
+    goes on from it. again: the whole run in another process: on one GPU from the first, so that this one holds none of
+    its memory, and wherever a failed row has spoilt the device for its process. minutes: the record is finished when
+    another row as long as the longest would take longer.
     """
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    try:
-        return _sitting(plan, kind, machine, results, prepare, {**header, "protocol": protocol}, resume, deadline)
-    except SpoiltDevice:
-        if plan.tensor_parallel > 1:
-            raise InputError("a failed row has spoilt the device; finished rows are kept for --resume") from None
-    left = None if minutes is None else max(1e-3, (deadline - time.monotonic()) / 60)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
-        return fresh.submit(again, resume=True, minutes=left).result()
+    if plan.device == "cpu" or plan.tensor_parallel > 1 or parent_process() is not None:
+        try:
+            return _sitting(plan, kind, machine, results, prepare, {**header, "protocol": protocol}, resume, deadline)
+        except SpoiltDevice:
+            if plan.tensor_parallel > 1:
+                raise InputError("a failed row has spoilt the device; finished rows are kept for --resume") from None
+            if parent_process() is not None:
+                raise
+        resume = True
+    while True:
+        left = None if minutes is None else max(1e-3, (deadline - time.monotonic()) / 60)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh, suppress(SpoiltDevice):
+            return fresh.submit(again, resume=resume, minutes=left).result()
+        resume = True
 
 
 def _sitting(

@@ -163,21 +163,21 @@ def difference(
     model: Model, request: Request, prompts: list[list[int]], plain: Generation, other: Generation
 ) -> Difference | None:
     """The first difference in the batch with the largest margin, None where all tokens are the same."""
-    found = []
+    differences = []
     for row, (prompt, ours, theirs) in enumerate(zip(prompts, plain.tokens, other.tokens, strict=True)):
         at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
         if at is None and len(ours) == len(theirs):
             continue
         if at is None:  # one goes on where the other ended: no tie of scores explains that
-            found.append(Difference(row, min(len(ours), len(theirs)), math.inf))
+            differences.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
         context, room = prompt + ours[:at], request.context + request.new_tokens  # the length that rope was made for
         alone = make_decoder(model, Request(1, len(context), room - len(context), attention=request.attention))
         hidden, _ = alone.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
-        found.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))
-    return max(found, key=lambda d: d.margin, default=None)
+        differences.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))
+    return max(differences, key=lambda d: d.margin, default=None)
 
 
 def _length(context: list[int], model: Model) -> torch.Tensor:

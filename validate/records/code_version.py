@@ -46,8 +46,8 @@ def _source_digest() -> str:
     """SHA-256 over the code and data files that a run can depend on."""
     total = hashlib.sha256()
     folders = (PACKAGE, *(PACKAGE / name for name in SOURCES[1:]))  # which a checkout links to, and a wheel holds
-    found = {path.relative_to(PACKAGE) for folder in folders for path in folder.rglob("*") if path.is_file()}
-    for path in sorted(found):
+    files = {path.relative_to(PACKAGE) for folder in folders for path in folder.rglob("*") if path.is_file()}
+    for path in sorted(files):
         if path.suffix in (".py", ".yaml") and path.parts[0] != "results":
             total.update(path.as_posix().encode() + b"\0" + (PACKAGE / path).read_bytes() + b"\0")
     return total.hexdigest()

@@ -108,13 +108,13 @@ def withdrawn(results: Path = RESULTS) -> dict[str, str]:
 def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record, ...]:
     """All records that count, oldest first within a machine."""
     gone = withdrawn(results)
-    found = sorted(results.glob(f"{machine or '*'}/[0-9]*T[0-9]*Z-*.json"))
-    return tuple(read_record(path) for path in found if f"{path.parent.name}/{path.name}" not in gone)
+    paths = sorted(results.glob(f"{machine or '*'}/[0-9]*T[0-9]*Z-*.json"))
+    return tuple(read_record(path) for path in paths if f"{path.parent.name}/{path.name}" not in gone)
 
 
-def latest(found: Iterable[Record], kind: str) -> Record | None:
+def latest(candidates: Iterable[Record], kind: str) -> Record | None:
     """The newest record of a kind."""
-    return next((r for r in sorted(found, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None)
+    return next((r for r in sorted(candidates, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None)
 
 
 def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
@@ -129,7 +129,7 @@ def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
         if given.data.kind != kind:
             raise InputError(f"{flag}: {path} must be of kind {kind}, given {given.data.kind}")
         return given
-    found = latest(records(path.parent, path.name), kind)
-    if found is None:
+    newest_one = latest(records(path.parent, path.name), kind)
+    if newest_one is None:
         raise InputError(f"{flag}: {path} must hold a record of kind {kind}")
-    return found
+    return newest_one

@@ -64,11 +64,11 @@ def _drafted(row: PointRow, whole: PointRow | None, parts: PointRow | None) -> d
         return {"tree": (len(row.parents), len(by_level)), "widths": by_level}
     if row.inner_gamma is None:
         return {"gamma": row.gamma}
-    found: dict[str, Any] = {"middle_kv": row.middle_kv, "gammas": (row.inner_gamma, row.gamma)}
+    drafted: dict[str, Any] = {"middle_kv": row.middle_kv, "gammas": (row.inner_gamma, row.gamma)}
     if whole:
-        found["rounds"] = statistics.fmean(whole.rounds) / (whole.iterations or 1)
+        drafted["rounds"] = statistics.fmean(whole.rounds) / (whole.iterations or 1)
     loops = 1 if parts else row.iterations or 1
-    return found | {"verified": statistics.fmean((parts or row).verified) / loops}
+    return drafted | {"verified": statistics.fmean((parts or row).verified) / loops}
 
 
 def _end_to_end(row: PointRow) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder import backends
-from perfmodel.validate.decoder.attention import FoldedAttention, Span, causal_bias, merge, partial_math, partial_sdpa
+from perfmodel.validate.decoder.attention import FoldedAttention, Span, causal_bias
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
 """(queries, new tokens): a decoding step, a draft step on scratch, a verification, a later draft step."""
@@ -68,23 +68,6 @@ def test_an_empty_cache_contributes_nothing(name: str) -> None:
     torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
     none = chosen(q, k, v, Span(torch.tensor([0, 0, 0]), 0), new_k, new_v)
     torch.testing.assert_close(none.double()[:2], wanted[:2], rtol=1e-5, atol=1e-5)
-
-
-def test_an_exact_span_needs_no_mask() -> None:
-    lengths = torch.tensor([7, 7])
-    assert Span(lengths, 7, exact=True).bias(2, torch.float32) is None
-    bias = Span(torch.tensor([7, 2]), 7).bias(2, torch.float32)
-    assert bias is not None
-    assert (bias[:, 0, 0] == 0).tolist() == [[True] * 7, [True] * 2 + [False] * 5]
-
-
-@pytest.mark.parametrize("partial", [partial_math, partial_sdpa])
-def test_merging_parts_is_attending_to_the_whole(partial: object) -> None:
-    q, k, v, *_ = inputs(4, 4, torch.float64, heads=2)
-    whole, lse = partial(q, k, v, None)  # type: ignore[operator]
-    parts = [partial(q, k[:, :, a:b], v[:, :, a:b], None) for a, b in ((0, 50), (50, 160))]  # type: ignore[operator]
-    torch.testing.assert_close(merge(parts[0], parts[1]), whole, rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(torch.logaddexp(parts[0][1], parts[1][1]), lse, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])

@@ -71,19 +71,6 @@ def test_what_is_not_committed_is_not_read(target: Model, prompts: list[list[int
     assert torch.equal(run(lambda made: None), run(lambda made: poison(made.target.cache)))
 
 
-def test_the_bound_never_lies(target: Model, prompts: list[list[int]]) -> None:
-    made = make_decoder(target, Request(4, 70, 60, 4, draft_kv="snapkv:24,window=8"))
-    with torch.inference_mode():
-        state = made.start(prompts, 60)
-        for step in range(20):
-            made.iterate(state)
-            cache = made.target.cache
-            assert int(cache.lengths.max()) <= cache.bound <= cache.capacity
-            if step % 4 == 3:
-                made.tighten()
-                assert int(cache.lengths.max()) == cache.bound
-
-
 def test_a_fixed_bound_changes_no_token(target: Model, small: Model, prompts: list[list[int]]) -> None:
     """As captured graphs need: shapes stay the same whatever the lengths."""
     for method in METHODS:

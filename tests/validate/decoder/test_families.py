@@ -45,17 +45,14 @@ def longrope(before: int, pairs: int = 4) -> dict[str, Any]:
 
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama-2": ("Llama", {"num_key_value_heads": 6, "rms_norm_eps": 1e-5}),
     "llama-3": ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
     "llama-3.1": ("Llama", {"rope_parameters": LLAMA3}),
     "llama-3.1-blended": ("Llama", {"rope_parameters": LLAMA3 | {"original_max_position_embeddings": 16}}),
     "llama-3.2": ("Llama", {"rope_parameters": LLAMA3 | {"factor": 32.0}, "tie_word_embeddings": True, "head_dim": 16}),
     "llama-with-biases": ("Llama", {"attention_bias": True, "mlp_bias": True}),
     "llama-2-32k": ("Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 8.0}}),
-    "tinyllama": ("Llama", {"num_key_value_heads": 1}),
     "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
     "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
-    "qwen2.5": ("Qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}}),
     "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN}),
     "qwen3-yarn-as-stated": (
         "Qwen3",
@@ -191,11 +188,3 @@ class Saved:
     def read(self, piece: Piece) -> torch.Tensor:
         assert tuple(self.tensors[piece.name].shape) == piece.shape
         return self.tensors[piece.name][piece.start : piece.stop] if piece.dim == 0 else self.tensors[piece.name]
-
-
-def test_random_weights_follow_the_seed(make_model: Any) -> None:
-    one, same, other = make_model(1), make_model(1), make_model(2)
-    assert torch.equal(one.layers[0].qkv.weight, same.layers[0].qkv.weight)
-    assert not torch.equal(one.layers[0].qkv.weight, other.layers[0].qkv.weight)
-    assert not torch.equal(one.layers[0].qkv.weight, one.layers[1].qkv.weight)
-    assert one.layers[0].qkv.weight.std().item() == pytest.approx(0.3, rel=0.1)

@@ -69,16 +69,6 @@ def test_replayed_iterations_equal_eager_ones(
     assert one == two
 
 
-@torch.inference_mode()
-def test_scripts_are_drawn_on_the_device(target: Model, prompts: list[list[int]]) -> None:
-    """Each replay draws again, of chains and of trees."""
-    for more in ({"script": (0.2, 0.3, 0.3, 0.2)}, {"tree": branching("3x2x1"), "script": (0.5, 0.3)}):
-        asked = Request(4, 70, 50, 3, draft_kv="streamingllm:24", **more)  # type: ignore[arg-type]
-        one, two = eager_and_replayed(target, None, asked, prompts)
-        assert one == two
-        assert sum(count > 0 for count in one.histogram) > 2
-
-
 def eager_and_replayed(
     target: Model, draft: Model | None, asked: Request, prompts: list[list[int]]
 ) -> tuple[Generation, ...]:

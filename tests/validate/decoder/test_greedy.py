@@ -116,23 +116,6 @@ def test_ngram_does_not_look_round_the_end() -> None:
     assert NGramDrafter(2).propose(state)[0].tolist() == [[8, 1]]
 
 
-@pytest.mark.parametrize(
-    ("method", "kind"),
-    [
-        ("streamingllm:16", "self"),
-        ("streamingllm:16,own_prefill=true", "self"),
-        ("snapkv:16,window=8", "model"),
-        ("quest:16,page=8", "self"),
-        ("retrieval:16,every=5", "model"),
-    ],
-)
-def test_long_generation(target: Model, small: Model, prompts: list[list[int]], method: str, kind: str) -> None:
-    """Many times past every window, page and budget; no cache has a page to stay in."""
-    batch = prompts[1:3]
-    out = run(target, batch, small if kind == "model" else None, new=150, gamma=4, draft_kv=method)
-    assert out.tokens == run(target, batch, new=150).tokens
-
-
 LAYERS = {
     "experts": {"model_type": "mixtral", "moe": MoE(num_experts=5, experts_per_token=2, intermediate_size=24)},
     "sliding": {"sliding_window": 24, "num_sliding_layers": 2},
@@ -170,14 +153,6 @@ def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[l
         out = run(model, long_enough, draft, new=30, **asked)
         assert out.tokens == plain.tokens, asked
     assert window is None or any(len(prompt) > window for prompt in long_enough)
-
-
-def test_a_draft_that_reads_everything_is_always_accepted(target: Model, prompts: list[list[int]]) -> None:
-    """A budget above the context makes every view the full one."""
-    sparse = ("streamingllm:200", "streamingllm:200,own_prefill=true", "snapkv:200,window=8", "topk:200")
-    for method in (*sparse, "quest:200,page=8", "retrieval:200,every=2"):
-        out = run(target, prompts, gamma=5, draft_kv=method)
-        assert sum(out.histogram[:-1]) == 0, method
 
 
 def test_eos_ends_each_sequence_by_itself(target: Model, prompts: list[list[int]], plain: Generation) -> None:

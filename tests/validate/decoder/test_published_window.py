@@ -7,18 +7,12 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.kv import KVLayout, parse_kv
 from perfmodel.specs.model import RopeScaling
-from perfmodel.validate.decoder.attention import FoldedAttention
-from perfmodel.validate.decoder.drafts import ModelDrafter
-from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import streamingllm
-from perfmodel.validate.decoder.kv.streamingllm import RollingView
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.speculative import Decoder
-from tests.validate.decoder.test_views import Reads
 
 NEW, GAMMA = 60, 3
 
@@ -76,12 +70,6 @@ class Account:
         for index, (k, v) in enumerate(self.fresh):
             self.keys[index] += k[:count]
             self.values[index] += v[:count]
-
-
-def view_of(made: Decoder) -> RollingView:
-    assert isinstance(made.draft, ModelDrafter)
-    assert isinstance(made.draft.view, RollingView)
-    return made.draft.view
 
 
 MODELS = {
@@ -143,49 +131,6 @@ def test_drafts_are_drawn_from_what_the_account_says(
         assert state.histogram[:, :-1].sum() == 0, "a window that holds everything is the target"
     else:
         assert all(state.histogram.sum(0)[:2]), "both rejection and acceptance must occur"
-
-
-class Counting(FoldedAttention):
-    """Attention that adds up pairs of a query and a cached or new token that it was given, for one layer."""
-
-    def __init__(self, inner: FoldedAttention) -> None:
-        super().__init__("math")
-        self.inner, self.pairs = inner, 0
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, span, new_k: Tensor, new_v: Tensor, sees=None) -> Tensor:  # type: ignore[no-untyped-def]
-        self.pairs += q.shape[2] * (span.bound - span.start + new_k.shape[2])
-        return self.inner(q, k, v, span, new_k, new_v, sees)
-
-
-@torch.inference_mode()
-def test_a_windowed_prefill_is_linear_in_the_prompt_and_small(small: Model) -> None:
-    """At most budget + chunk pairs for each token, and no memory that grows with the prompt."""
-    held = []
-    for context in (200, 600):
-        made = make_decoder(small, Request(1, context, 8, 2, draft_kv="streamingllm:24,own_prefill=true"))
-        view = view_of(made)
-        view.attention = counting = Counting(view.attention)
-        made.start([[(7 * i * i + i) % 61 for i in range(context)]], 8)
-        assert 0.9 * context * 24 < counting.pairs <= (context - 1) * (24 + view.chunk)
-        held.append(view.kv.nbytes + view.source.kv.nbytes)
-    assert held[0] == held[1]
-
-
-@torch.inference_mode()
-def test_a_random_start_reads_and_keeps_the_bytes_predicted(make_model: Callable[..., Model]) -> None:
-    method, context = "streamingllm:24,own_prefill=true", 96
-    made = make_decoder(make_model(dtype=torch.bfloat16), Request(3, context, 20, 4, draft_kv=method))
-    state = start_random(made, context, 20)
-    view = view_of(made)
-    assert view.source.lengths.tolist() == [context - 1] * 3
-    assert view.k[..., :24, :].std() > 0.5
-    assert made.draft is not None
-    with Reads([view.kv]) as reads:
-        made.propose(state)
-    layout, spec = KVLayout(2, 8, 2 * 2 * 8, 4, 2), made.target.model.spec
-    predicted = parse_kv(method)
-    assert sum(reads.bytes.values()) / 3 / spec.num_hidden_layers == predicted.read_bytes(float(context), layout)
-    assert int(view.lengths[0]) * view.source.kv[:, 0, 0, :, 0].nbytes == predicted.stored_bytes(float(context), layout)
 
 
 def test_what_is_not_run_is_refused(make_model: Callable[..., Model], target: Model, small: Model) -> None:

@@ -19,7 +19,6 @@ from perfmodel.validate.decoder.sampling import (
     Sampling,
     accept_greedy,
     accept_sampled,
-    race,
 )
 from perfmodel.validate.decoder.script import Script, scripted_weights
 from perfmodel.validate.studies.train import causal
@@ -142,31 +141,6 @@ def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models: tuple[
     asked = Request(2, len(PROMPT), NEW, 1, "model", "full", Sampling(0.7), middle_kv="topk:2", inner_gamma=1)
     with pytest.raises(InputError, match="topk selects by the drafted tokens' own queries"):
         make_decoder(models[0], asked, models[1])
-
-
-def test_fewer_tokens_than_columns() -> None:
-    """count: what lies beyond it is no draft, however likely; after all that count comes the target's own token."""
-    p = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [0.0, 0.2, 0.8]]], dtype=torch.float64).expand(9000, -1, -1)
-    drafted = torch.tensor([[0, 2]]).expand(9000, -1)
-    count = torch.tensor([0, 1, 2]).repeat(3000)
-    accepted = accept_sampled(drafted, p[:, :2], p, torch.Generator().manual_seed(0), count)
-    assert torch.equal(accepted.count, count), "drafts of the target's own distribution are all accepted"
-    for have in range(3):
-        counts = torch.bincount(accepted.next_token[count == have], minlength=3).numpy()
-        assert agrees(counts, p[0, have].numpy()) > 1e-3
-    scores = torch.nn.functional.one_hot(torch.tensor([[0, 2, 1]] * 3), 3).float()
-    greedy = accept_greedy(torch.tensor([[0, 2]] * 3), scores, torch.tensor([0, 1, 2]))
-    assert greedy.count.tolist() == [0, 1, 2]
-    assert greedy.next_token.tolist() == [0, 2, 1]
-
-
-def test_races_are_draws_without_replacement() -> None:
-    """P(a, then b) = p_a p_b / (1 - p_a)."""
-    p = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
-    pairs = race(p.expand(40000, -1), torch.Generator().manual_seed(0)).topk(2, -1).indices
-    counts = torch.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16).numpy()
-    wanted = (p[:, None] * p / (1 - p[:, None]) * (1 - torch.eye(4))).flatten().numpy()
-    assert agrees(counts, wanted) > 1e-3
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:

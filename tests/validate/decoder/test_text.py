@@ -10,7 +10,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.text import HuggingFace, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
-from tests.validate.tiny_folder import BOS, EOS, UNKNOWN, write_folder
+from tests.validate.tiny_folder import BOS, UNKNOWN, write_folder
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +84,8 @@ def test_bos_stays_whatever_is_cut() -> None:
     [
         ("{", "line 1: must be JSON"),
         ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
-        ('{"text": 3}', 'line 1: must be an object with "text" or "tokens"'),
-        ("3", 'line 1: must be an object with "text" or "tokens"'),
         ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
-        ("[3, -1]", "line 1: must be tokens in 0 .. 60, given -1"),
         ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
-        ('["the"]', "line 1: must be tokens in 0 .. 60, given 'the'"),
         ("[]", "line 1: must be a text of one token or more"),
         ("[" * 5000, "line 1: must be JSON"),
     ],
@@ -117,14 +113,6 @@ def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...]) -> N
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
     assert end_tokens(tmp_path) == wanted
     assert end_tokens(None) == ()
-
-
-def test_a_generation_config_comes_first(folder: Path, tmp_path: Path) -> None:
-    """Also where it names none, as transformers has it."""
-    assert end_tokens(folder) == (EOS,)
-    (tmp_path / "config.json").write_text('{"eos_token_id": 3}')
-    (tmp_path / "generation_config.json").write_text('{"bos_token_id": 1}')
-    assert end_tokens(tmp_path) == ()
 
 
 @pytest.mark.parametrize("given", ["x", 3.5, True, [1, None], [[1]]])

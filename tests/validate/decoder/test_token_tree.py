@@ -13,7 +13,6 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
-from perfmodel.validate.decoder.tree import TreeDecoder
 from tests.validate.decoder.methods import METHODS, watched
 
 NEW = 40
@@ -46,14 +45,6 @@ def test_a_topology_by_hand() -> None:
     assert tree.children.tolist()[:4] == [[1, 2, 3], [0, 0, 0], [4, 5, 0], [6, 0, 0]]
     assert [pick.tolist() for pick in tree.picks] == [[0, 1, 2], [2, 3, 4], [2, 4, 5], [2]]
     assert tree.sees[10].nonzero().flatten().tolist() == [0, 3, 6, 9, 10]
-
-
-@pytest.mark.parametrize(
-    ("text", "parents"),
-    [("1", (-1, 0)), ("3", (-1, 0, 0, 0)), ("2x1", (-1, 0, 0, 1, 2)), ("1x2x1", (-1, 0, 1, 1, 2, 3))],
-)
-def test_branching(text: str, parents: tuple[int, ...]) -> None:
-    assert branching(text) == parents
 
 
 @pytest.mark.parametrize(
@@ -107,29 +98,6 @@ def test_a_chain_as_a_tree_is_the_chain(
         )
 
 
-@torch.inference_mode()
-def test_siblings_of_the_draft_do_not_see_each_other(target: Model, small: Model, prompts: list[list[int]]) -> None:
-    """With sampling: the distribution that a node's children come from is that of its own path alone."""
-    for kind, model in (("self", target), ("model", small)):
-        request = asked(prompts, TREES["lopsided"], kind, sampling=Sampling(1.0))
-        made = make_decoder(target, request, small if kind == "model" else None)
-        assert isinstance(made, TreeDecoder)
-        state = made.start(prompts, NEW)
-        drafted, proposed = made.propose(state)
-        assert proposed is not None
-        nodes = torch.cat((state.newest(1), drafted), 1)
-        fresh = make_decoder(model, Request(len(prompts), 70, NEW, 8))
-        fresh.start(prompts, NEW)
-        for node in range(made.tree.starts[-2]):
-            path = made.tree.sees[node].nonzero().flatten()
-            alone = Sampling(1.0).probabilities(model.logits(fresh.target.extend(nodes[:, path]))[:, -1])
-            torch.testing.assert_close(proposed[:, node], alone, rtol=1e-9, atol=1e-9)
-        for row in nodes.tolist():
-            for node in range(made.tree.size):
-                children = [row[child] for child in made.tree.children[node].tolist() if child]
-                assert len(set(children)) == len(children), "children are drawn without replacement"
-
-
 @pytest.mark.parametrize("kind", ["self", "model"])
 @torch.inference_mode()
 def test_the_accepted_path_is_moved_together(target: Model, small: Model, prompts: list[list[int]], kind: str) -> None:
@@ -152,30 +120,6 @@ def test_the_accepted_path_is_moved_together(target: Model, small: Model, prompt
         for row, length in enumerate(ours.lengths.tolist()):
             for mine, theirs in ((ours.k, fresh.cache.k), (ours.v, fresh.cache.v)):
                 torch.testing.assert_close(mine[:, row, :, :length], theirs[:, row, :, :length], rtol=1e-9, atol=1e-9)
-
-
-def test_eos_and_limits(target: Model, prompts: list[list[int]], plain: Generation) -> None:
-    eos = plain.tokens[0][17]
-    wanted = [row[: row.index(eos) + 1] if eos in row else row for row in plain.tokens]
-    request = asked(prompts, SEQUOIA, draft_kv="streamingllm:24", eos=(eos,))
-    assert make_decoder(target, request).generate(prompts, NEW).tokens == wanted
-    for new in (1, 2, 7):
-        assert make_decoder(target, asked(prompts, SEQUOIA)).generate(prompts, new).tokens == [
-            row[:new] for row in plain.tokens
-        ]
-
-
-def test_measured_rates_are_what_the_histogram_says(target: Model, small: Model, prompts: list[list[int]]) -> None:
-    """In a star every accepted token is one child taken, and every iteration tries every child."""
-    made = make_decoder(target, asked(prompts, branching("7"), "model"), small)
-    counter = watched(made)
-    out = made.generate(prompts, NEW)
-    counts = counter.counts
-    assert set(counts.tried) == {sum(out.histogram)}
-    assert sum(counts.taken) == out.histogram[1]
-    gained = 1 + out.histogram[1] / sum(out.histogram)
-    rates = TreeAcceptance((tuple(counts.rates),))
-    assert expected_tokens(branching("7"), rates) == pytest.approx(gained, rel=1e-12)
 
 
 def test_scripted_paths_have_the_stated_rates(target: Model, prompts: list[list[int]]) -> None:

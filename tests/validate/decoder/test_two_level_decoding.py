@@ -4,14 +4,13 @@ import pytest
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
-from tests.validate.decoder.methods import METHODS, PUBLISHED, watched
+from tests.validate.decoder.methods import METHODS, watched
 
 NEW = 40
 
@@ -55,19 +54,6 @@ def test_greedy_output_is_plain_output(
     assert sum(counts.inner[1:]) > 0, "and take some"
     assert gamma <= counts.drafted <= gamma + inner
     assert (counts.complete == counts.iterations) == (middle == "full"), "only a full middle level is always right"
-
-
-@pytest.mark.parametrize(
-    "draft_kv",
-    ["streamingllm:24", PUBLISHED, "snapkv:24,window=8", "retrieval:24,every=3", "quest:24,page=4"],
-)
-def test_the_small_model_may_have_a_sparse_cache_too(
-    target: Model, small: Model, ragged: list[list[int]], plain: Generation, draft_kv: str
-) -> None:
-    made = levels(target, small, "streamingllm:24", draft_kv=draft_kv)
-    counter = watched(made)
-    assert made.generate(ragged, NEW).tokens == plain.tokens
-    assert 1 < counter.counts.tokens_per_round < 3
 
 
 @pytest.mark.parametrize("model", ["small", "target"])
@@ -115,28 +101,6 @@ def test_scripts_drive_both_levels(target: Model, small: Model, ragged: list[lis
     assert alphas == [pytest.approx(0.6, abs=0.04), pytest.approx(0.8, abs=0.04)]
 
 
-def test_one_inner_round_is_the_chain_of_the_middle(target: Model, ragged: list[list[int]]) -> None:
-    """A small model that is always right, and gamma_1 + 1 = gamma_2: the sparse target drafts as in one level."""
-    made = levels(target, target, "snapkv:70,window=8", inner=3, gamma=4)
-    two = made.generate(ragged, NEW)
-    one = make_decoder(target, Request(4, 70, NEW, 4, "self", "snapkv:70,window=8")).generate(ragged, NEW)
-    assert two.histogram[:5] == one.histogram
-    assert two.tokens == one.tokens
-
-
-def test_eos_limits_and_use_again(target: Model, small: Model, ragged: list[list[int]], plain: Generation) -> None:
-    eos = plain.tokens[0][17]
-    wanted = [row[: row.index(eos) + 1] if eos in row else row for row in plain.tokens]
-    made = levels(target, small, "retrieval:24,every=3", eos=(eos,))
-    counter = watched(made)
-    assert made.generate(ragged, NEW).tokens == wanted
-    counts = counter.counts
-    for new in (1, 2, 7):
-        assert made.generate(ragged[::-1], new).tokens == [row[:new] for row in wanted[::-1]]
-    assert made.generate(ragged, NEW).tokens == wanted
-    assert counter.counts == counts
-
-
 @pytest.mark.parametrize(
     ("says", "request_"),
     [
@@ -159,13 +123,3 @@ def test_refusals(target: Model, small: Model, says: str, request_: dict[str, ob
 def test_a_prompt_of_one_token_is_refused(target: Model, small: Model, prompts: list[list[int]]) -> None:
     with pytest.raises(InputError, match="--middle-kv: prompts must be of 2 tokens or more"):
         levels(target, small, "full").generate(prompts, NEW)
-
-
-def test_graphs_are_refused(
-    target: Model, small: Model, ragged: list[list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = levels(target, small, "full")
-    state = made.start(ragged, NEW)
-    monkeypatch.setattr(Model, "device", torch.device("cuda"))
-    with pytest.raises(InputError, match="--graphs: must not be given with --middle-kv"):
-        graphs.capture(made, state)

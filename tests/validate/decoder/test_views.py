@@ -14,8 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from perfmodel.errors import InputError
-from perfmodel.kv import KVLayout, method, parse_kv
-from perfmodel.kv import names as method_names
+from perfmodel.kv import KVLayout, parse_kv
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder, start_random
@@ -315,10 +314,6 @@ def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: l
     torch.testing.assert_close(attended(made), attended(view("full", source)))
     grow(source, made, GROWTH)
     torch.testing.assert_close(attended(made), attended(view("full", source)))
-
-
-def test_what_is_not_run_is_marked_predicted_only() -> None:
-    assert {name for name in method_names() if not method(name).predicted_only} == set(kv.names())
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,3 @@ def test_by_hand() -> None:
     assert found["documents"] == 2, "one that ended with its first token says nothing"
     assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
     assert found["positions"] == [ratio_error([3, 2], [4, 6]), ratio_error([1, 1], [3, 2])]
-
-
-def test_what_cannot_be_known() -> None:
-    assert standard_error([[1, 2, 1]]) is None
-    assert standard_error([[3, 0, 0], [5, 0, 0]])["positions"] == [0.0, None]  # type: ignore[index]

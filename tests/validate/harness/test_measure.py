@@ -1,7 +1,6 @@
 """Runs of a tiny plan: what the record holds, what survives `kill -9`, what may not be mixed. No time is asserted."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from perfmodel.cli import run
 from perfmodel.validate.harness.journal import Journal
@@ -194,33 +192,6 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert keys[: len(first)] == first
 
 
-def test_resuming_is_refused_across_plans_commits_and_finished_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = many(tmp_path)
-    killed(plan, tmp_path, signal.SIGKILL)
-    (journal,) = tmp_path.glob("t-1/*.journal")
-    before = journal.read_bytes()
-    again = ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(tmp_path), "--resume"]
-    changed = yaml.safe_load(plan.read_text(encoding="utf-8"))
-    changed["protocol"]["iterations"] = 5
-    good = plan.read_text(encoding="utf-8")
-    plan.write_text(yaml.safe_dump(changed), encoding="utf-8")
-    assert run(again) == 2
-    assert "plan_sha256" in capsys.readouterr().err
-    plan.write_text(good, encoding="utf-8")
-    monkeypatch.setenv("PERFMODEL_COMMIT", "fedcba9876543210")
-    assert run(again) == 2
-    assert "commit" in capsys.readouterr().err
-    monkeypatch.setenv("PERFMODEL_COMMIT", f"{COMMIT}-dirty")
-    assert run(again) == 2
-    assert "dirty" in capsys.readouterr().err
-    assert journal.read_bytes() == before
-    os.rename(journal, journal.with_suffix(".json"))
-    assert run(again) == 2
-    assert "no unfinished run" in capsys.readouterr().err
-
-
 def test_two_ranks_write_one_record(tmp_path: Path) -> None:
     """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and acceptance."""
     block = {**BLOCK, "batch": [1]}
@@ -241,18 +212,6 @@ def test_two_ranks_write_one_record(tmp_path: Path) -> None:
     assert "2 devices" in json.loads(table.read_text(encoding="utf-8"))["source"]
 
 
-def test_a_busy_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 400 jiffies between two looks 300 were idle or waiting: a quarter was used."""
-    from perfmodel.validate.harness import environment
-
-    stat = tmp_path / "stat"
-    stat.write_text("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n", encoding="ascii")
-    later = "cpu  180 0 120 950 150 0 0 0 0 0\n"
-    monkeypatch.setattr("time.sleep", lambda _: stat.write_text(later, encoding="ascii"))
-    assert environment.busy_share(0.5, stat) == pytest.approx(0.25)
-    assert environment.busy_share(0.5, tmp_path / "none") == 0.0
-
-
 def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The record is finished with what there is; the first row is always measured."""
     assert run([*command(write(tmp_path), tmp_path)[3:], "--minutes", "1e-6"]) == 0
@@ -260,7 +219,7 @@ def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.Captu
     assert [row.status for row in read_record(path).rows] == ["ok"]
     assert "stopped after 1 of 4 rows: --minutes 1e-06" in capsys.readouterr().err
     assert run([*command(write(tmp_path), tmp_path)[3:], "--minutes", "0"]) == 2
-    assert "--minutes: must be above 0" in capsys.readouterr().err
+    assert "--minutes: must be a finite number above 0" in capsys.readouterr().err
 
 
 def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys: pytest.CaptureFixture[str]) -> None:

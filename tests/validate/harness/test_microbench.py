@@ -19,7 +19,6 @@ from perfmodel.validate.harness.estimate import scenarios_of
 from perfmodel.validate.harness.micro.fit import calibration_from
 from perfmodel.validate.harness.micro.grid import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.host import host_spec
-from perfmodel.validate.harness.micro.write import write_yaml
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of
 from perfmodel.validate.records.store import Record, read_record
 from tests.validate.tiny_plan import BLOCK, write
@@ -119,15 +118,6 @@ def test_the_fit_finds_the_constants_that_made_the_times(fitted: Calibration, na
     assert getattr(fitted, name).value == pytest.approx(TRUTH[name], rel=0.02)
 
 
-def test_what_no_kernel_determines_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan, gpu: GPUSpec
-) -> None:
-    monkeypatch.setitem(TRUTH, "attention_flops_fraction", 0.5)
-    made = calibration_from(read_record(synthetic(tmp_path, plan, gpu)))
-    assert made.attention_flops_fraction.value == made.gemm_flops_fraction.value
-    assert "not determined" in made.attention_flops_fraction.source
-
-
 def test_a_pass_never_seen_is_predicted_from_kernels(fitted: Calibration, gpu: GPUSpec, plan: Plan) -> None:
     """The truth as a calibration of its own; no whole pass is in the record that was fitted."""
     exact = {name: {"value": value, "source": "truth"} for name, value in TRUTH.items()}
@@ -181,16 +171,6 @@ def test_a_measured_cpu_bounds_its_own_times(record: Record) -> None:
             n, k, m = row.at["n"], row.at["k"], row.at["m"]
             assert row.best_s >= 2 * n * k * m / machine.peak("bf16") * (1 - 1e-3)
             assert row.best_s >= 2 * n * k / spec.memory_bandwidth_bytes_per_s * (1 - 1e-3)
-
-
-def test_files_are_written_once_and_load_again(tmp_path: Path, record: Record, fitted: Calibration) -> None:
-    path = write_yaml(fitted, tmp_path / "c.yaml", "a test")
-    assert load_calibration(str(path)) == fitted
-    write_yaml(fitted, path, "a test")
-    with pytest.raises(InputError, match="other contents"):
-        write_yaml(fitted.model_copy(update={"stack": "another"}), path, "a test")
-    spec = host_spec(record, "test-cpu")
-    assert load_gpu(str(write_yaml(spec, tmp_path / "g.yaml", "a test"))) == spec
 
 
 def test_a_fit_of_the_wrong_record_is_refused(tmp_path: Path, plan: Plan, gpu: GPUSpec) -> None:

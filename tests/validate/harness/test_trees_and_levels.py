@@ -18,7 +18,6 @@ from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.speculation.two_levels import predict_two_levels
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.accuracy.compare import compare_record
 from perfmodel.validate.fit.counted import PointSet
 from perfmodel.validate.harness.estimate import estimate, scenarios_of
 from perfmodel.validate.records.plan import Plan, load_plan
@@ -61,39 +60,19 @@ def record(results: Path) -> Record:
     return read_record(path)
 
 
-def test_points_are_named_and_shaped(tmp_path: Path) -> None:
-    tree, sequoia, levels = plan_of(tmp_path, *GRID).points()
-    assert (tree.key, levels.key) == (TREE_KEY, LEVELS_KEY)
-    assert (tree.gamma, tree.max_accepted, tree.queries) == (3, 3, (1, 2, 4, 11))
-    assert (levels.max_accepted, levels.queries) == (6, (1, 3, 5, 7))
-    assert sequoia.parents is not None
-    assert len(sequoia.parents) == 6
-    assert sequoia.gamma <= 3
-
-
 @pytest.mark.parametrize(
     ("block", "words"),
     [
         ({**TREE, "gamma": [3]}, "grid.0: gamma: must not be given with trees as drawn"),
-        ({**TREE, "alpha": 0.8}, "alpha: must not be given with trees as drawn"),
-        ({**TREE, "rates": None}, "rates: must be given with trees as drawn"),
         ({**TREE, "rates": [0.6, 0.5]}, "tree rates: must be 0 or more and at most 1 in sum"),
         ({**TREE, "tree": ["2y"]}, "tree: must be sequoia:NODES or children by level"),
         ({**TREE, "tree": ["2x2", "sequoia:6"]}, "must be trees as drawn or sequoia trees, not both"),
-        ({**SEQUOIA, "gamma": None}, "gamma: must be given with sequoia trees"),
         ({**SEQUOIA, "rates": [0.0]}, "tree: must be worth drafting"),
-        ({**SEQUOIA, "tree": ["sequoia:1"]}, "must be sequoia:NODES with 2 to 1024 nodes"),
         ({**SEQUOIA, "tree": ["sequoia:" + "9" * 5000]}, "must be sequoia:NODES with 2 to 1024 nodes"),
-        ({**TREE, "tree": "2x2"}, "tree: Input should be a valid tuple"),
-        ({**TREE, "rates": [float("nan")]}, "tree rates: must be 0 or more"),
-        ({**TREE, "middle_kv": ["full"]}, "middle_kv: must not be given with trees as drawn"),
         ({**LEVELS, "inner_gamma": None}, "inner_gamma: must be given with two levels"),
         ({**LEVELS, "draft": "self"}, "middle_kv: must stand over a draft of another model"),
-        ({**LEVELS, "context": [1]}, "contexts of 2 tokens or more"),
         ({**LEVELS, "middle_kv": ["snapkv"]}, "middle_kv: snapkv needs budget"),
         ({**BLOCK, "inner_alpha": 0.5}, "inner_alpha: must not be given with chains"),
-        ({**BLOCK, "alpha": None}, "alpha: must be given with chains"),
-        ({**TREE, "trees": ["2"]}, "trees: Extra inputs are not permitted"),
     ],
 )
 def test_a_bad_block_is_one_line(tmp_path: Path, block: dict[str, Any], words: str) -> None:
@@ -176,24 +155,6 @@ def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: P
                 assert sum(np.asarray(term).item() for term in time.terms_s.values()) == pytest.approx(
                     seconds, rel=1e-9
                 )
-
-
-@torch
-def test_every_figure_is_compared_and_the_verbs_take_the_record(
-    results: Path, record: Record, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cells = compare_record(record, load_calibration("xeon-amx-2core.micro"))
-    figures = {"target_s", "draft_s", "verify_s", "overhead_s", "ar_tpot_s", "sd_tpot_s", "speedup"}
-    for p in points(record):
-        assert {c.quantity for c in cells if c.point == p} == figures
-    for verb in (["check", "--max-error", "900%"], ["compare", "--set", "t-1"], ["report", "t-1"]):
-        assert run(["validate", *verb, "--results", str(results)]) == 0
-    page = (results / "t-1" / "report.md").read_text(encoding="utf-8")
-    assert "| tiny self streamingllm:16 | 2 | 64 | 1-2-4-4 |" in page
-    assert "| tiny tiny streamingllm:32 < full | 2 | 64 | 4 by 2 |" in page
-    assert page.count(".png") == len(list(results.glob("t-1/*.png"))) == 1, "pictures of chains need chains"
-    assert "Best γ" not in page
-    capsys.readouterr()
 
 
 @torch

@@ -15,7 +15,6 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.studies.train import (
-    MAX_CONTEXT,
     Stage,
     Trainer,
     TrainingRecipe,
@@ -51,15 +50,6 @@ def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch:
     monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
     model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
     assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
-
-
-def test_the_stages_follow_the_time() -> None:
-    recipe = TrainingRecipe()
-    assert recipe.stage(0.0).context == 512
-    assert recipe.stage(0.999).context == MAX_CONTEXT
-    assert recipe.rate(recipe.warmup / 2) == pytest.approx(0.5)
-    assert recipe.rate(0.4) == 1
-    assert recipe.rate(1.0) == pytest.approx(0.05)
 
 
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:

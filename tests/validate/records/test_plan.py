@@ -52,23 +52,15 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
     assert fitting(fitting(plan)).digest == fitting(plan).digest
 
 
-def test_the_single_gpu_plans_are_enough_evidence() -> None:
-    assert sum(len(load_plan(name).points()) for name in ONE_GPU) >= 150
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"protocol": {"samples": 6}}, "protocol.samples"),
-        ({"protocol": {"modes": []}}, "protocol.modes"),
         ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
-        ({"name": "a" * 80}, "name"),
         ({"device": "tpu"}, "device"),
-        ({"colour": "red"}, "colour"),
         ({"schema_version": 2}, "schema_version"),
         ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
         ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
-        ({"grid": [{**BLOCK, "alpha": 1.5}]}, "alpha"),
         ({"grid": TINY["grid"] * 2}, "given twice"),
         ({"grid": [{**BLOCK, "target": "lama"}]}, "no model named 'lama'"),
     ],

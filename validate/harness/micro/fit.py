@@ -230,11 +230,11 @@ class KernelFit:
     ) -> tuple[Array, Array]:
         measured = np.log([self._s(row) for row in rows])
         root = np.sqrt(np.ones(len(rows)) if weight is None else weight)
-        found = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=1.0)
-        left = np.log(model(found.x)) - measured
+        solution = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=1.0)
+        left = np.log(model(solution.x)) - measured
         self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=root**2)))
         spread = float(np.sum((root * left) ** 2) / max(1, len(rows) - len(start)))
-        return found.x, np.sqrt(np.maximum(np.diag(found.covariance) * spread, 0.0))
+        return solution.x, np.sqrt(np.maximum(np.diag(solution.covariance) * spread, 0.0))
 
     def _log_constant(self, value: float, error: float) -> dict[str, Any]:
         return self._constant(math.exp(value), math.exp(value) * error)

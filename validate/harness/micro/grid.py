@@ -30,10 +30,10 @@ class Job:
 
 def jobs(plan: Plan) -> list[Job]:
     """All jobs of a plan, each once; the many of attention last, so that a run cut short has some of every kind."""
-    found: dict[str, Job] = {}
+    by_key: dict[str, Job] = {}
     for job in _all(plan):
-        found.setdefault(job.key, job)
-    return list(found.values())
+        by_key.setdefault(job.key, job)
+    return list(by_key.values())
 
 
 def _all(plan: Plan) -> list[Job]:

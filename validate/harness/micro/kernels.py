@@ -152,10 +152,10 @@ class KernelMaker:
 
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
         model = build(shell_spec(layers), RandomWeights(0, self.device, self.dtype))
-        made = make_decoder(model, Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention))
-        start_random(made, SHELL_CONTEXT, 8)
+        decoder = make_decoder(model, Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention))
+        start_random(decoder, SHELL_CONTEXT, 8)
         tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
-        return Kernel(lambda i: model.logits(made.target.extend(tokens)), 1, 0.0)
+        return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)
 
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
         """Deciding and committing alone, on a cache that is as long as a draft's budget asks for."""
@@ -164,24 +164,24 @@ class KernelMaker:
         request = Request(
             batch, context, room, gamma, draft_kv=draft_kv, script=(1.0,) * (gamma + 1), attention=self.plan.attention
         )
-        made: Decoder = make_decoder(model, request)
-        state = start_random(made, context, room)
+        decoder: Decoder = make_decoder(model, request)
+        state = start_random(decoder, context, room)
         drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)
         logits = self._random(batch, gamma + 1, vocab)
-        snapshot = Snapshot(DecoderRun(made, state))
+        snapshot = Snapshot(DecoderRun(decoder, state))
 
         def accept() -> None:
-            made.commit(state, drafted, made.accept(state, drafted, None, logits))
+            decoder.commit(state, drafted, decoder.accept(state, drafted, None, logits))
 
         run: Callable[[], object] = accept
         if self.device.type == "cuda" and self.plan.protocol.graphs:
-            graphs.fix_bounds(made)
+            graphs.fix_bounds(decoder)
             accept()
             run = record(accept, state.generator)
 
         def call(_: int) -> None:
             run()
-            made.refresh()
+            decoder.refresh()
 
         return Kernel(call, 1, 0.0, restore=snapshot.restore, max_calls=(room - 1) // (gamma + 1))
 
