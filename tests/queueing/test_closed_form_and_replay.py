@@ -13,7 +13,7 @@ from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
 from perfmodel.queueing.steps import StepTimes
 
-TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
+TPOT, THROUGHPUT, TTFT = 0.04, 0.03, 0.15
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
 
 
