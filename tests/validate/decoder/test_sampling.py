@@ -90,7 +90,7 @@ def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_k
 TREES = {"binary": "2x2x1", "all": "5x1", "wide": "3x2"}
 
 
-@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(0.8, 0.8)], ids=["1.3", "top-p"])
+@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
 @pytest.mark.parametrize("shape", TREES)
 def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], shape: str, sampling: Sampling) -> None:
     """Several candidates for each token, drawn without replacement; with top-p more than the draft's distribution has.
@@ -109,7 +109,7 @@ def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], s
         assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
 
 
-@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(0.8, 0.8)], ids=["1.3", "top-p"])
+@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
 @pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (2, 3)])
 def test_two_levels_are_distributed_as_direct_sampling(
     models: tuple[Model, Model], inner: int, gamma: int, sampling: Sampling
