@@ -34,7 +34,8 @@ def check_engine(
     stack = engine_of(calibration)
     if stack not in SERVING:
         return
-    if gpu.vendor != "NVIDIA" and gpu.vendor not in (makers := serving_engines()[stack].makers):
+    makers = serving_engines()[stack].makers
+    if gpu.vendor not in makers and any(gpu.vendor in engine.makers for engine in serving_engines().values()):
         raise refuse("--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack])
     attends, heads = tp // dp, model.num_key_value_heads
     if not model.mla and max(heads, attends) % min(heads, attends):

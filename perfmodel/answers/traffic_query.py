@@ -29,6 +29,8 @@ def parse_lengths(given: Any, flag: str) -> tuple[int | str | None, ...]:
             values.append(TABLE)
         else:
             values += arg.gammas(part, flag)
+    if not values:
+        raise refuse(flag, None, "one draft length or more, auto or table", "none")
     return tuple(dict.fromkeys(values))
 
 

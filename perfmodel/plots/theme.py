@@ -224,6 +224,9 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     parts += counting(scenario.kv_page, scenario.accounting, scenario.new_tokens)
     if scenario.routing_independence not in (None, 1):
         parts.append(f"routing independence {scenario.routing_independence:g}")
+    for groups, word in ((scenario.expert_parallel, "expert"), (scenario.data_parallel, "data")):
+        if groups > 1:
+            parts.append(f"{word} parallelism {groups}")
     if scenario.context_std:
         parts.append(f"contexts differ by {scenario.context_std:g} tokens (standard deviation)")
     if scenario.topk_reuse:

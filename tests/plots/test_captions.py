@@ -18,6 +18,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "context": ({}, 32001),
     "gamma": ({}, 3),
     "tp": ({}, 4),
+    "ep": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
+    "dp": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
     "draft": ({}, "llama-3.2-1b"),
     "draft_tp": ({}, 2),
     "draft_kv": ({}, "streamingllm:513"),
