@@ -16,6 +16,8 @@ from perfmodel.validate.engine.timing import Timing
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
 FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
 """Shares of what is possible; where a curve gives those of GEMMs, the one factor on it."""
+DRAFTED = "drafted_token_s"
+"""What an engine spends on each drafted token, by version: sought around what the base says, where it says anything."""
 EXPERTS = "expert_factor"
 """The one factor on kernels of routed experts, which are most of such a model's step."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
@@ -61,9 +63,11 @@ def sought(
     speculative = SPECULATIVE if any(t.gamma for t in iterations) else ("kv_reread_per_query",)
     shares = FRACTIONS if base.gemm_efficiency is None else FACTORS
     experts = (EXPERTS,) if target.moe and base.expert_kernels else ()
-    layers = target.num_hidden_layers
-    places = {name: _place(name, base, timings, layers) for name in (*STEP, *speculative, *shares, *experts)}
     drafting = [t for t in iterations if t.gamma]
+    drafted = (DRAFTED,) if drafting and getattr(base, DRAFTED).value else ()
+    layers = target.num_hidden_layers
+    names = (*STEP, *speculative, *drafted, *shares, *experts)
+    places = {name: _place(name, base, timings, layers) for name in names}
     if drafting and any(not t.gamma for t in iterations):
         shortest = min(t.seconds for t in drafting), min(t.seconds / t.batch for t in drafting)
         for name, seconds in zip(SPECULATIVE, shortest, strict=False):
@@ -80,6 +84,8 @@ def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int)
         start = max(value, LOWEST_FRACTION)
         most = 1.0 if CONSTANTS[name].unit == "fraction" else 2.0 * start
         return SoughtConstant(start, start / 2, LOWEST_FRACTION, most)
+    if name == DRAFTED:
+        return SoughtConstant(value, value / 2, 0.0, 2.0 * value)
     if name == "kv_reread_per_query":
         return SoughtConstant(value, 0.5, 0.0, 1.0)
     shared = {"token_s": lambda t: t.batch * (t.gamma + 1), "iteration_sequence_s": lambda t: t.batch}
