@@ -83,7 +83,9 @@ def texts(given: Any, flag: str) -> tuple[str, ...]:
 
 def path(given: object, flag: str) -> Path:
     """A file or folder."""
-    return Path(parse_text(given, flag))
+    if "\0" in (text := parse_text(given, flag)):
+        raise refuse(flag, None, "a path without null characters", text)
+    return Path(text)
 
 
 def value(given: Number) -> float:

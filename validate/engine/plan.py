@@ -68,7 +68,8 @@ def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
     """A server, what runs against it once it answers, and its end."""
     return [
         f"{shlex.join(words)} --port {port} & server=$!",
-        f"until curl -sf http://127.0.0.1:{port}/health > /dev/null; do kill -0 $server || break; sleep 2; done",
+        f"until curl -sf http://127.0.0.1:{port}/health > /dev/null; do",
+        "  kill -0 $server || break; sleep 2; done",
         *runs,
         "kill $server; wait $server",
     ]
