@@ -1,6 +1,7 @@
 """Results of InferenceX (the processed JSON of its runs): times in seconds, one run an object.
 
 `conc` requests at a time; ten times as many are sent. Acceptance is not in it.
+The keys are from memory, not yet held against a file of InferenceX itself.
 """
 
 from typing import Any
