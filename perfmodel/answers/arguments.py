@@ -240,6 +240,12 @@ Alpha = Annotated[
         limits=SHARE,
     ),
 ]
+ChainRate = Annotated[
+    str | float | None,
+    Argument(
+        "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.", "RATE", read=as_given
+    ),
+]
 AcceptanceRate = Annotated[
     Number | None,
     Argument(

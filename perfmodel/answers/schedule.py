@@ -83,14 +83,7 @@ class ScheduleQuery(Options):
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
-    rate: Annotated[
-        str | float | None,
-        arg.Argument(
-            "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
-            "RATE",
-            read=arg.as_given,
-        ),
-    ] = None
+    rate: arg.ChainRate = None
     hysteresis: Annotated[
         arg.Number, arg.Argument("Share of time that every border between ranges must earn.", "SHARE", read=number)
     ] = DEFAULT_HYSTERESIS

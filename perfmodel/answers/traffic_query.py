@@ -108,14 +108,7 @@ class TrafficQuery(CommonOptions):
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = None
     alpha: arg.Alpha = None
-    rate: Annotated[
-        str | float | None,
-        arg.Argument(
-            "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
-            "RATE",
-            read=arg.as_given,
-        ),
-    ] = None
+    rate: arg.ChainRate = None
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
