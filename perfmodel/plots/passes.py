@@ -76,8 +76,7 @@ def roofline(
             axis.set_major_formatter("{x:g}")
         _draw_roofs(place, bandwidth, roofs, named=place is panels[-1])
     panels[0].set_ylabel("TFLOP/s of one device")
-    above(panels[0], 3)
-    panels[0].get_legend().set_in_layout(False)  # it reaches over the next panels, below their titles
+    above(panels[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
     where = f"batch {batch:g}, context {tokens(context)}"
     label(panels[0], own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
     return figure
