@@ -134,7 +134,7 @@ def test_no_acceptance_no_candidate() -> None:
     assert ("self", "snapkv:1024") in skipped
     assert {"medusa", "mtp", "llama-3.2-1b"} <= {draft for draft, _ in skipped}
     assert all(reason.endswith("give a rate or an acceptance file") for reason in skipped.values())
-    assert all("no acceptance measured" in reason or "measured at" in reason for reason in skipped.values())
+    assert all("no acceptance is known" in reason or "measured at" in reason for reason in skipped.values())
     none = advise(request(model="qwen2.5-7b", rate={}))
     assert (none.verdict, none.pareto.speculating) == ("unknown_acceptance", ())
     assert none.headline().startswith("Undecided: no acceptance is known for qwen2.5-7b. Pays from alpha ")
