@@ -11,7 +11,6 @@ from perfmodel.answers.query import Query
 from perfmodel.answers.whatif import whatif
 from perfmodel.costs.roofline import LIMITERS
 from perfmodel.errors import InputError
-from perfmodel.specs import files
 
 README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 
@@ -186,12 +185,6 @@ def test_a_device_without_a_calibration_says_so():
     assert ask(calibration="ideal")["calibration"]["kind"] == "ideal"
 
 
-@pytest.mark.parametrize("hardware", ["a100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "l40s-48gb"])
-@pytest.mark.parametrize("model", files.bundled_names("models"))
-def test_every_model_answers(model, hardware):
-    check(whatif(model, hardware, 16, 2048, gamma=None, draft_kv="snapkv:512", alpha=0.8).as_dict())
-
-
 # Refusals of what only Python can give; what can be typed is in tests/cli/test_cli_bad_input.py.
 
 NAN, INF = float("nan"), float("inf")
@@ -259,7 +252,7 @@ def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
     assert here.memory.fits
     assert here.throughput_tokens_per_s == pytest.approx(best.throughput_tokens_per_s, rel=1e-12)
     assert here.speedup == pytest.approx(best.speedup, rel=1e-12)
-    for batch in range(1, best.looked_to + 1, 1 + best.looked_to // 40):
+    for batch in range(1, best.looked_to + 1, 1 + best.looked_to // 10):
         for gamma in range(5):
             other = whatif(**asked | {"batch": batch}, gamma=gamma)
             assert not other.memory.fits or other.throughput_tokens_per_s <= best.throughput_tokens_per_s * (1 + 1e-9)
