@@ -8,7 +8,6 @@ from typing import Any
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.best import Best, best_batch
-from perfmodel.answers.inflection import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.answers.measured import Measured, measured
 from perfmodel.answers.query import NO_ACCEPTANCE, Query, assumed, resolve
 from perfmodel.answers.runs_in import runs_in
@@ -20,6 +19,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.lengths import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,
