@@ -44,19 +44,21 @@ def context_lengths(
         return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
     smooth, batches, gammas = without_waves(scenario), batches_between(*batch_range), np.array([gamma])
     loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
-    own = np.full(POINTS, batch)
-    sequences = np.concatenate((own, own, np.repeat(batches, POINTS)))
+    sequences = np.array([batch, batch, *batches])[:, None]
     gained = gained_tokens(scenario, sequences, gammas)
     for _ in range(ROUNDS):
-        contexts = np.concatenate((loading.grid, breaking.grid, np.tile(turning.grid, batches.size)))
+        contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
         passes = Passes(scenario, sequences, contexts, gammas)
         load, compute = (
-            np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, :POINTS]
+            np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, 0]
             for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
         )
         loading.narrow(np.less(load, compute))
-        breaking.narrow(passes.speedups(scenario, gained)[0, POINTS : 2 * POINTS] >= 1.0)
-        turning.narrow(falls(passes.speedups(smooth, gained)[0, 2 * POINTS :].reshape(-1, POINTS)))
+        gains = passes.speedups(scenario, gained)[0]
+        breaking.narrow(gains[1] >= 1.0)
+        turning.narrow(falls((gains if smooth is scenario else passes.speedups(smooth, gained)[0])[2:]))
+        if loading.settled and breaking.settled and turning.settled:
+            break
     return ContextLengths(loading.found, breaking.found, turning.found)
 
 
