@@ -214,8 +214,16 @@ DP = Annotated[
         count,
     ),
 ]
-Draft = Annotated[
-    str, Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model")
+_WHO = "Who drafts: the target itself, a kind, or a model."
+Draft = Annotated[str, Argument(_WHO, "self|KIND|NAME|PATH", "--draft-model")]
+UsualDraft = Annotated[
+    str | None,
+    Argument(
+        _WHO,
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        default="one published for the model that the engine runs; self where acceptance or --draft-kv is given",
+    ),
 ]
 DraftTP = Annotated[
     Number | None, Argument("Devices of the draft.", "N", read=count, default="as --tp, or as many as it allows")

@@ -20,7 +20,7 @@ from perfmodel.speculation.chain import Prediction
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import Interval, doublings, is_transferred, widening
 
-Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "does_not_fit"]
+Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]
 SENTENCES: dict[str, str] = {
     "pays": "Speculation pays",
     "does_not_pay": "Speculation does not pay",
@@ -32,15 +32,20 @@ SENTENCES: dict[str, str] = {
     "infeasible": "Nothing is possible here",
 }
 """Verdict of a point, or of `advise` -> how it is said."""
-CELLS = {"pays": "yes", "does_not_pay": "no", "too_close_to_call": "unclear", "does_not_fit": "no fit"}
+CELLS = {
+    "pays": "yes",
+    "does_not_pay": "no",
+    "too_close_to_call": "unclear",
+    "unknown_acceptance": "unknown",
+    "does_not_fit": "no fit",
+}
 """The same as a cell of a table under "pays"."""
 _WOULD = {
     "pays": "would pay",
     "does_not_pay": "would not pay",
     "too_close_to_call": "would be too close to call",
+    "unknown_acceptance": "would be undecided",
 }
-
-
 STRETCHED = math.log(3)
 """How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
 TOLD_PADDING = 1.25

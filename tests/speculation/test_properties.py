@@ -30,7 +30,7 @@ from perfmodel.speculation.workload import Workload
 BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
 IDEAL = load_calibration("ideal")
 HAIR = 1e-9
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=50, deadline=None)
 
 devices = st.sampled_from([load_gpu(name) for name in files.bundled_names("gpus") if "bf16" in load_gpu(name).peak])
 alphas = st.floats(0.05, 0.99)
