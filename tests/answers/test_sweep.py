@@ -149,7 +149,7 @@ def test_a_label_is_no_formula() -> None:
         "-1",
         "0.5",
         "",
-        "5%%",
+        "5%",
     ]
 
 
