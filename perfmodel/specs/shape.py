@@ -76,7 +76,7 @@ class ModelSpec(Shape):
     shared_kv_layers: Layers = 0
     shared_kv_sliding: Layers = 0
     residual_streams: Size = 1
-    table_params: int = Field(0, strict=True, ge=0, le=2**48)
+    table_params: Annotated[int, Field(strict=True, ge=0, le=2**48)] = 0
     moe: MoE | None = None
     mla: MLA | None = None
     indexer: Indexer | None = None

@@ -105,7 +105,8 @@ def compressed(keys: Keys, layers: int) -> Fields:
     for kind, pieces in (("compressed_sparse_attention", 4), ("heavily_compressed_attention", 2)):
         if count := types.count(kind):
             groups.append({"layers": count, "stride": stride[kind], "chosen": pieces == 4})
-            made.append({"name": f"compress ({stride[kind]})", "layers": count, "inputs": hidden, "outputs": pieces * dim})
+            name, outputs = f"compress ({stride[kind]})", pieces * dim
+            made.append({"name": name, "layers": count, "inputs": hidden, "outputs": outputs})
     sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
     topk = {"topk": keys.integer("index_topk", high=MAX_TOKENS), "stride": stride["compressed_sparse_attention"]}
     low = {"query_rank": "q_lora_rank", "output_rank": "o_lora_rank", "output_groups": "o_groups"}
