@@ -6,7 +6,7 @@ What only measuring takes is declared in `validate/cli/arguments.py`, what only 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
 from pathlib import Path
@@ -451,9 +451,3 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
 def _bare(annotation: Any) -> Any:
     """An annotation without its argument, as people read it."""
     return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
-
-
-def required(kind: type, name: str) -> bool:
-    """True where an argument has no default."""
-    parameter = signature(kind).parameters[name]
-    return parameter.default is Signature.empty or parameter.default is MISSING
