@@ -144,34 +144,14 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
 # Memory is part of the verdict.
 
 
-def test_what_does_not_fit_never_pays() -> None:
-    asked = SPARSE | {"context": "64k"}
-    found = pm.whatif(batch=32, **asked)
-    assert found.verdict == "does_not_fit"
-    assert not found.memory.fits
-    assert found.reason.startswith(f"would pay: at most batch {found.memory.max_batch} fits; an iteration saves")
-    assert pm.whatif(batch=found.memory.max_batch, **asked).verdict == "pays"
-    assert pm.whatif(batch=found.memory.max_batch + 1, **asked).verdict == "does_not_fit"
-    poor = pm.whatif(batch=32, gamma=6, **asked | {"alpha": 0.05})
-    assert (poor.verdict, poor.reason.startswith("would not pay: at most batch")) == ("does_not_fit", True)
-
-
-def test_the_command_line_says_that_it_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("whatif", "-m", "llama-3.1-8b", "--gpu", "h100", "-c", "64k", "--draft-kv", "snapkv:1k", "--alpha", "0.8")
-    text = run(capsys, *asked, "-b", "32")
-    assert "Does not fit in memory; would pay: at most batch 6 fits" in text
-    assert "pays" not in text
-    rows = [line.split() for line in run(capsys, *asked, "-b", "6,32").splitlines() if line.startswith((" 6 ", " 32 "))]
-    assert [row[3] for row in rows] == ["yes", "no"]
-    assert rows[1][4] == "fit"
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
         (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
         (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
+        (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
+        (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
         (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
         (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
         (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),

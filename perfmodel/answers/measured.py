@@ -6,6 +6,7 @@ from functools import cache
 from perfmodel.answers.query import Query
 from perfmodel.kv.base import KVMethod
 from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.speculation.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,23 @@ def measured(
         if point.gamma == asked.gamma or best or (baseline and asked.gamma == 0):
             found.append(_beside(point, predicted, point.set_name in fitted_on))
     return tuple(found)
+
+
+def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, float]]:
+    """(batch, context, gamma, speedup) of the published runs of this pair, method and device on its very stack.
+
+    Empty where nobody measured them, and for a calibration of another stack, whose times they are not.
+    """
+    kv, machine = scenario.draft.kv, scenario.machine
+    spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
+    same = (machine.calibration.stack, machine.gpu.name, tp, scenario.target.name, scenario.draft.name, spelt)
+    return [
+        (p.batch, p.context, p.gamma, p.speedup)
+        for p in published_points("magicdec")
+        if p.speedup is not None
+        and p.gamma is not None
+        and (p.stack, p.hardware, p.tp, p.target, p.draft, p.draft_kv) == same
+    ]
 
 
 @cache

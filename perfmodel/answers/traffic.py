@@ -1,7 +1,6 @@
 """A server under a request rate: latency, throughput and replicas with and without a draft. docs/traffic.md."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,14 +9,14 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.query import UNUSED, Query, assumed, resolve
+from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
-from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_replay import replayed
 from perfmodel.answers.traffic_rows import TrafficRow, flat, log_errors, rows_of
+from perfmodel.answers.usual_draft import usual_draft
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.errors import InputError, refuse
 from perfmodel.queueing.chain import capacity
@@ -25,7 +24,6 @@ from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.load import Limits, Load
 from perfmodel.queueing.policy import by_batch
 from perfmodel.queueing.steps import StepTimes, step_times
-from perfmodel.specs.acceptance_library import library, short_name
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.scenario import Scenario
@@ -121,7 +119,8 @@ def traffic(question: TrafficQuery) -> Traffic:
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
     if question.draft is None:
-        question = replace(question, draft=_usual_draft(question))
+        named = Named.of(question.model, question.hardware, question.engine, question.calibration)
+        question = replace(question, draft=usual_draft(question.model, named.target, engine_of(named.calibration)))
     scenario, known = _scenario(question)
     _check_context(question, scenario)
     choices, times = _choices(question, scenario, known)
@@ -148,7 +147,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source if known else "unknown",
         calibration=Calibrated.of(scenario),
-        warnings=assumed(_query(question)) if question.asked != (0,) else (),
+        warnings=assumed(_query(question), scenario) if question.asked != (0,) else (),
     )
 
 
@@ -178,17 +177,6 @@ def _choices(
         new = [gamma for gamma in np.unique(best).tolist() if gamma and gamma not in question.drafted]
         choices += [LengthChoice(gamma, times[gamma], np.flatnonzero(best == gamma)) for gamma in new]
     return choices, times
-
-
-def _usual_draft(question: TrafficQuery) -> str:
-    """The first draft of the library for this target that the engine runs."""
-    for name in dict.fromkeys(row.draft for row in library() if row.target == short_name(question.model)):
-        with suppress(InputError):
-            scenario = resolve(question.query(batch=1, context=1, gamma=None, draft=name), UNUSED)
-            runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft)
-            if runs is None or runs.runs:
-                return name
-    return "self"
 
 
 def _word(verdicts: Sequence[TrafficVerdict]) -> str:

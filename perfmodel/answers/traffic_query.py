@@ -102,7 +102,7 @@ class TrafficQuery(CommonOptions):
             "self|KIND|NAME|PATH",
             "--draft-model",
             read=parse_text,
-            default="what the engine runs of those whose acceptance was published, else self",
+            default="one published for the model that the engine runs, else eagle3",
         ),
     ] = None
     draft_kv: arg.DraftKV = None

@@ -250,17 +250,13 @@ def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, 
 
 def _published(query: Query) -> list[tuple[float, float, float]]:
     """Batch, context and speedup of the published measurements. Raises InputError where there is none."""
-    from perfmodel.specs.published import published_points
+    from perfmodel.answers.measured import measured_speedups
 
     scenario = resolve(query)
-    kv, gpu = scenario.draft.kv, scenario.machine.gpu.name
-    spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
-    same = (gpu, query.tp, scenario.target.name, scenario.draft.name, spelt, query.gamma)
-    found = [
-        (float(p.batch), float(p.context), p.speedup)
-        for p in published_points("magicdec")
-        if p.speedup is not None and (p.hardware, p.tp, p.target, p.draft, p.draft_kv, p.gamma) == same
-    ]
-    if not found:
-        raise InputError("--measured: nothing was published of this model, device, draft and --gamma; leave it out")
-    return found
+    rows = measured_speedups(scenario, int(query.tp))
+    dots = [(float(batch), float(context), speedup) for batch, context, gamma, speedup in rows if gamma == query.gamma]
+    if not dots:
+        engine = scenario.machine.calibration.stack
+        what = f"nothing was published of this model, device, draft and --gamma with --engine {engine}"
+        raise InputError(f"--measured: {what}; leave it out")
+    return dots

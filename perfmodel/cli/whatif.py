@@ -32,7 +32,7 @@ def whatif(
 
     def answered(query: Query) -> WhatIf:
         found = answer(query)
-        return replace(found, sensitivity=tuple(ranked(query))) if sensitivity else found
+        return replace(found, sensitivity=tuple(ranked(query))) if sensitivity and found.speedup is not None else found
 
     answers = each(answered, queries)
     if len(answers) > 1:

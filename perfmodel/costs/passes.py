@@ -9,7 +9,7 @@ import numpy as np
 from perfmodel.costs.gemms import Experts, Linear
 from perfmodel.costs.shards import Attention, Shard, Small, States, span
 from perfmodel.kv.base import SCORE_BYTES, KVMethod
-from perfmodel.operations import Cost, Floats, Op
+from perfmodel.operations import Cost, Floats, Op, onto
 from perfmodel.specs.formats import Format
 
 UNBOUNDED = 2.0**60
@@ -214,15 +214,15 @@ def _attention(
         room = topk - attended
     elif a.window is not None or kv.budget is not None:
         room = kv.attended_tokens(np.asarray(UNBOUNDED if a.window is None else a.window)) - attended
-    pairs = query * attended + _causal_pairs(query, room)
     per_sequence = batch * a.layers
+    each = a.flops_per_pair * per_sequence
     if topk is None:
         read = kv.read_bytes(part.paged(cached), a.layout)
     else:
         union = attended * (1.0 + (1.0 - reuse) * (np.asarray(query, float) - 1.0))
         read = np.minimum(union, cached) * a.layout.token_bytes
     cost = Cost(
-        flops=a.flops_per_pair * per_sequence * pairs,
+        flops=onto(query * (each * attended), each * _causal_pairs(query, room)),
         kv_bytes=per_sequence * read,
         activation_bytes=per_sequence * query * (a.activation_bytes_per_token + a.layout.token_bytes),
     )

@@ -8,8 +8,6 @@ from pydantic import Field
 from perfmodel.specs import files
 from perfmodel.specs.files import Frozen
 
-FILE = "requests.yaml"
-
 
 class EngineRequests(Frozen):
     """One engine, by default nothing. request_s, prompt_token_s: until a request is scheduled, and per prompt token.
@@ -52,5 +50,4 @@ class Requests(Frozen):
 @cache
 def request_constants() -> Requests:
     """The bundled file."""
-    path = files.data_directory("") / FILE
-    return files.parse(Requests, files.read_mapping(path), str(path))
+    return files.load_bundled(Requests, "", "requests")

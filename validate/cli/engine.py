@@ -180,11 +180,13 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import PlanRequest, commands
 
-    word = query.draft.partition(":")[0]
-    methods = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}
+    draft = q.draft or "ngram"
+    word = draft.partition(":")[0]
+    eagle = "eagle3" if "features=" in draft else "eagle"
+    methods = {"eagle": eagle, "eagle3": "eagle3", "ngram": "ngram", "mtp": "mtp"}
     if word not in methods and word in kinds():
-        raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", query.draft)
-    question = ["--model", query.model, "--hardware", query.hardware, "--draft", query.draft]
+        raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", draft)
+    question = ["--model", query.model, "--hardware", query.hardware, "--draft", draft]
     for flag, value in (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype)):
         question += [flag, str(value)] if value not in (None, 1) else []
     request = PlanRequest(

@@ -27,6 +27,7 @@ def predicted(pair: "Pair", run: "Run", hardware: str | None) -> "Predicted | No
     from perfmodel.answers.whatif import whatif
 
     told = whatif(query)
+    assert told.speedup is not None  # the query says what was accepted
     return Predicted(hardware, told.ar_throughput_tokens_per_s, told.speedup)
 
 

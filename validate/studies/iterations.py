@@ -63,7 +63,7 @@ class Iteration:
     @property
     def kind(self) -> str:
         """Of its draft."""
-        word = self.query.draft.partition(":")[0]
+        word = (self.query.draft or "self").partition(":")[0]
         return word if word in kinds() else "model"
 
 
