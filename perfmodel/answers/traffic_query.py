@@ -204,7 +204,8 @@ class TrafficQuery(CommonOptions):
     def limits(self) -> Limits:
         """Of the server."""
         groups = int(self.dp)  # each has seats and a token budget of its own
-        return Limits(groups * int(self.max_num_seqs), groups * int(self.max_num_batched_tokens), self.memory_fraction)
+        seats, tokens = groups * int(self.max_num_seqs), groups * int(self.max_num_batched_tokens)
+        return Limits(seats, tokens, float(self.memory_fraction))
 
     @property
     def loads(self) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs import PACKAGE
-from perfmodel.specs.request_costs import FILE, EngineRequests, request_constants
+from perfmodel.specs.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.traffic import BY, LONG_OUTPUT, STUDIES, ServedRun, compare, runs
@@ -151,7 +151,7 @@ def main() -> None:
     folds = {name: {engine: of.model_dump() for engine, of in all_of.items()} for name, all_of in left_out.items()}
     write_all(
         {
-            PACKAGE.parent / "hardware" / FILE: "\n".join(text),
+            PACKAGE.parent / "hardware" / "requests.yaml": "\n".join(text),
             BUNDLED / "requests.json": json.dumps(folds, indent=1) + "\n",
         },
         "traffic_fit",
