@@ -63,7 +63,7 @@ COUNTS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class StraightLines:
     """A run's residuals, and what a unit of each constant's scale adds to them, in units of `WEIGHED`."""
 
     run: ServedRun
@@ -71,7 +71,7 @@ class Lines:
     slopes: Array
 
 
-def lines_of(run: ServedRun) -> Lines:
+def lines_of(run: ServedRun) -> StraightLines:
     """Replay a run with the constants as they are, and with each of them moved; passes as they were measured."""
     known = request_constants().of(run.engine)
 
@@ -84,10 +84,10 @@ def lines_of(run: ServedRun) -> Lines:
         before = getattr(known, name)
         after = scale.trial(before)
         slopes.append((off(known.model_copy(update={name: after})) - base) / scale.between(before, after))
-    return Lines(run, base, np.array(slopes).T)
+    return StraightLines(run, base, np.array(slopes).T)
 
 
-def solved(lines: Sequence[Lines], spreads: Array, start: Array) -> Array:
+def solved(lines: Sequence[StraightLines], spreads: Array, start: Array) -> Array:
     """Moves of the constants, by least squares with a spread around `start`; a run far off counts less."""
     off, slopes = (np.concatenate([getattr(line, n) for line in lines]) for n in ("off", "slopes"))
     runs_of = Counter(line.run.study for line in lines)
@@ -102,7 +102,7 @@ def solved(lines: Sequence[Lines], spreads: Array, start: Array) -> Array:
     return np.asarray(move)
 
 
-def fitted(lines: Sequence[Lines]) -> dict[str, EngineRequests]:
+def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
     """Constants by engine and ``common``, of these runs."""
     common, engine = (np.array([getattr(s, n) for s in SCALES.values()]) for n in ("common", "engine"))
     shared = solved(lines, common, np.zeros(len(SCALES)))
@@ -118,7 +118,7 @@ def _moved(before: EngineRequests, move: Array) -> EngineRequests:
     return EngineRequests(**{name: significant(value, 3) for name, value in values.items()})
 
 
-def without(lines: Sequence[Lines], by: Callable[[ServedRun], str]) -> dict[str, dict[str, EngineRequests]]:
+def without(lines: Sequence[StraightLines], by: Callable[[ServedRun], str]) -> dict[str, dict[str, EngineRequests]]:
     """What is left out -> constants of the other runs."""
     names = dict.fromkeys(by(run) for study in STUDIES for run in runs(study))
     return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}

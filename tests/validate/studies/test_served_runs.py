@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.validate.studies.traffic import BY, DEEPSEEK, STUDIES, compare, folds, held_out, runs
-from perfmodel.validate.studies.traffic_fit import SCALES, Lines, solved
+from perfmodel.validate.studies.traffic_fit import SCALES, StraightLines, solved
 
 
 def run_of(study: str, steps: int, concurrency: int):
@@ -39,10 +39,10 @@ def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
     A run that is 30 off weighs 1 / (1 + (29.8 / 3)^2) = 0.01: (9 * 0.2 + 0.01 * 30) / 9.01 = 0.233.
     """
     run = run_of(STUDIES[0], 0, 1)
-    line = Lines(run, np.array([-0.2]), np.array([[1.0] + [0.0] * (len(SCALES) - 1)]))
+    line = StraightLines(run, np.array([-0.2]), np.array([[1.0] + [0.0] * (len(SCALES) - 1)]))
     wide, narrow = np.full(len(SCALES), 1e3), np.ones(len(SCALES))
     nothing = np.zeros(len(SCALES))
     assert solved([line], wide, nothing)[0] == pytest.approx(0.2, abs=1e-3)
     assert solved([line], narrow, nothing)[0] == pytest.approx(0.1, abs=1e-3)
-    far = Lines(run, np.array([-30.0]), line.slopes)
+    far = StraightLines(run, np.array([-30.0]), line.slopes)
     assert solved([line] * 9 + [far], wide, nothing)[0] == pytest.approx(0.233, abs=2e-3)
