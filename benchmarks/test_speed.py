@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.inflection import context_lengths
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
 from perfmodel.speculation.chain import predict
+from perfmodel.speculation.lengths import context_lengths
 from perfmodel.speculation.workload import Workload
 
 Timed = Callable[..., Any]

@@ -82,9 +82,18 @@ class Op:
 
 def onto(fresh: Floats, more: Floats) -> Floats:
     """The sum; into `fresh`, which nobody else holds, where that saves a large array."""
+    return fresh + more if (into := _into(fresh, more)) is None else np.add(fresh, more, out=into)
+
+
+def larger(fresh: Floats, other: Floats) -> Floats:
+    """The larger of both; into `fresh` as `onto`."""
+    return np.maximum(fresh, other, out=_into(fresh, other))
+
+
+def _into(fresh: Floats, more: Floats) -> Array | None:
+    """`fresh` where it is large and holds a result of both."""
     if not isinstance(fresh, np.ndarray) or fresh.size <= LARGE:
-        return fresh + more
+        return None
     if isinstance(more, np.ndarray) and np.broadcast_shapes(fresh.shape, more.shape) != fresh.shape:
-        return fresh + more
-    fresh += more
+        return None
     return fresh

@@ -9,13 +9,13 @@ import numpy as np
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import POSITIVE, Argument, Number, asks, number, value
 from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha, turn
-from perfmodel.answers.inflection import break_even_context
 from perfmodel.answers.query import UNUSED, Query, resolve, with_draft
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.answers.verdict import beyond, once
 from perfmodel.errors import refuse
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.speculation.chain import predict
+from perfmodel.speculation.lengths import break_even_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 

@@ -22,10 +22,10 @@ from perfmodel.specs.stacks import calibration_of, engine_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import MAX_BATCH
 
-DEFAULT_BATCH_RANGE = (32.0, 256.0)
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Stands in where no answer depends on what is accepted."""
 NO_ACCEPTANCE = "none needed at gamma 0"

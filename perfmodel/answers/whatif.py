@@ -9,7 +9,6 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.best import Best, best_batch
 from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha
-from perfmodel.answers.inflection import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.answers.measured import Measured, measured
 from perfmodel.answers.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
 from perfmodel.answers.runs_in import runs_in
@@ -23,6 +22,7 @@ from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.lengths import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,

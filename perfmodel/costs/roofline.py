@@ -14,7 +14,7 @@ import numpy as np
 
 from perfmodel.costs.monotone import monotone_shares
 from perfmodel.errors import InputError
-from perfmodel.operations import LARGE, Floats, Op, onto
+from perfmodel.operations import Floats, Op, larger, onto
 from perfmodel.specs.calibration import Calibration, over_host
 from perfmodel.specs.constants import Term, interpolated
 from perfmodel.specs.engine_constants import ExpertKernel
@@ -198,7 +198,7 @@ class Machine:
         cache = cost.kv_bytes * (self.reread(op.query) * rate)
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
-            cache = np.maximum(cache, self._longest_s(op))
+            cache = larger(cache, self._longest_s(op))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
         further = {"heads": 0.0, "latent": c.latent_layer_s.value, "state": c.state_layer_s.value}[op.cache]
         start = op.kernels * (c.attention_fixed_s.value + further)
@@ -261,7 +261,18 @@ class Machine:
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats) -> Floats:
         """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds."""
-        return self._sum([self.op_predicted_s(op) for op in ops], tokens)
+        times: list[Floats] = []
+        for op in ops:
+            alone, overlap = self.split(op)
+            if overlap is None or op.stacked:
+                times.append(_seconds(op, (alone, overlap)))
+            else:  # apart, so that what is small is added to what is small
+                loaded, computed, power = overlap
+                (_, fresh), *more = loaded
+                for _, seconds in more:
+                    fresh = onto(fresh, seconds)
+                times += _total(alone), _blend(fresh, computed, power)
+        return self._sum(times, tokens)
 
     def _sum(self, times: list[Floats], tokens: Floats) -> Floats:
         """Of a pass; small arrays are added up first, onto the largest."""
@@ -401,9 +412,7 @@ def _size(seconds: Floats) -> int:
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
     """(a^p + b^p)^(1/p): the sum at p = 1, the larger at infinity, where a large `b`, nobody else's, is overwritten."""
     if power == np.inf:
-        if isinstance(b, np.ndarray) and b.size > LARGE and np.broadcast_shapes(np.shape(a), b.shape) == b.shape:
-            return np.asarray(np.maximum(a, b, out=b))
-        return np.maximum(a, b)
+        return larger(b, a)
     if power == 1:
         return a + b
     if power == 2:

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
 from perfmodel.answers.arguments import COUNTS, Argument, Names, Numbers, counts, gammas, methods, names, numbers
-from perfmodel.answers.inflection import inflection_context
 from perfmodel.answers.measured import measured_speedups
 from perfmodel.answers.query import Query
 from perfmodel.answers.sweep import Grid
@@ -30,6 +29,7 @@ from perfmodel.operations import Floats
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.fits import COVERAGE, Z
 from perfmodel.speculation import capacity
+from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import is_transferred, log_error
 

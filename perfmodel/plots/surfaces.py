@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.inflection import inflection_context
-from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Query
+from perfmodel.answers.query import Query
 from perfmodel.operations import Array
 from perfmodel.plots.theme import (
     ABOVE,
@@ -29,6 +28,7 @@ from perfmodel.plots.theme import (
 from perfmodel.speculation import capacity
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict, speedups
+from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE, inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 

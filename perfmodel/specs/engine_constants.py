@@ -8,7 +8,7 @@ from pydantic import Field
 from perfmodel.specs.constants import ABSENT, Constant, Declared, Knots
 from perfmodel.specs.files import Frozen
 
-ONE = Constant(value=1.0, source="not part of this calibration")
+ONE = Constant.model_construct(value=1.0, source="not part of this calibration")
 """What a factor is in a calibration that does not state it."""
 
 

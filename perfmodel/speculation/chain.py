@@ -8,7 +8,7 @@ All functions broadcast over ``[batch, context]``; a trailing axis of gammas is 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,11 @@ class Prediction:
     tokens_per_iteration: Array
     gamma_optimal: NDArray[np.int64]
     speedup_at_gamma_optimal: Array
+    iteration_s: Array = field(init=False)
+    """Draft steps, verification and overhead of one iteration."""
 
-    @property
-    def iteration_s(self) -> Array:
-        """Draft steps, verification and overhead of one iteration."""
-        return self.gamma * self.draft_s + self.verify_s + self.overhead_s
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "iteration_s", self.gamma * self.draft_s + self.verify_s + self.overhead_s)
 
     @property
     def speedup(self) -> Array:
@@ -167,7 +167,7 @@ def predict(
     fields = {
         name: np.empty(shape)
         for name in Prediction.__dataclass_fields__
-        if name not in ("batch", "gamma", "gamma_optimal")
+        if name not in ("batch", "gamma", "gamma_optimal", "iteration_s")
     }
     best = np.empty(shape, dtype=np.int64)
     for block in _blocks(shape, BLOCK_ELEMENTS // (deepest + 1)):
@@ -179,7 +179,7 @@ def predict(
         out = {name: whole[where] for name, whole in fields.items()}
         _fill(part, b, c, None if at_best else g, last, deepest, out, best[where])
     for name, values in fields.items():
-        if not np.isfinite(values).all():
+        if not np.isfinite(values.sum()):
             files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
             raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
@@ -204,11 +204,13 @@ def _fill(
     gammas = np.arange(deepest + 1)
     target, draft, verify, overhead = Passes(scenario, batch, context, gammas).times(scenario)
     gained = gained_tokens(scenario, batch, gammas)
-    surface = speedup(gained, target, draft, verify, overhead, gammas)[: last + 1]
-    top = surface.max(axis=0)
-    best[...] = last - np.max((surface == top) * gammas[last::-1].reshape(-1, *(1,) * top.ndim), axis=0)
+    rates = tokens_per_s(gained, draft, verify, overhead, gammas)[: last + 1]
+    rates[0] = 1.0 / target[0]
+    top = rates.max(axis=0)
+    backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
+    best[...] = last - np.max((rates == top) * backwards, axis=0)
     gamma = best if gamma is None else gamma
-    out["speedup_at_gamma_optimal"][...] = top
+    out["speedup_at_gamma_optimal"][...] = np.where(best == 0, 1.0, top * target[0])
     out["target_s"][...] = target[0]
     one = draft.ndim < verify.ndim
     out["draft_s"][...] = draft if one else _at_gamma(draft, gamma)
@@ -221,14 +223,20 @@ def speedup(
     gained: Array, target: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]
 ) -> Array:
     """Over ``[gamma, batch, context]``."""
+    rate = tokens_per_s(gained, draft, verify, overhead, gammas)
+    fits = np.broadcast_shapes(target.shape, rate.shape) == rate.shape
+    rate = np.multiply(rate, target, out=rate if fits else None)
+    rate[gammas == 0] = 1.0
+    return rate
+
+
+def tokens_per_s(gained: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]) -> Array:
+    """Of one sequence, speculating, over ``[gamma, batch, context]``."""
     iteration = onto(draft * gammas.reshape(-1, *(1,) * (verify.ndim - 1)), overhead)
     iteration = np.asarray(onto(iteration, verify))
     gained = gained.reshape(len(gained), *(1,) * (verify.ndim - gained.ndim), *gained.shape[1:])
-    fits = np.broadcast_shapes(gained.shape, target.shape, iteration.shape) == iteration.shape
-    rate = np.divide(gained, iteration, out=iteration if fits else None)
-    rate = np.multiply(rate, target, out=rate if fits else None)
-    rate[gammas == 0] = 1.0
-    return np.asarray(rate)
+    fits = np.broadcast_shapes(gained.shape, iteration.shape) == iteration.shape
+    return np.divide(gained, iteration, out=iteration if fits else None)
 
 
 def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:

@@ -16,6 +16,7 @@ from perfmodel.answers.rates import parse_rate
 from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.specs import files
+from perfmodel.specs.acceptance_library import published_drafts, short_name
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_cost import choose
 
@@ -195,6 +196,26 @@ def test_whatif_says_the_same_of_the_same_point(alpha: float) -> None:
     gamma = a.chosen.gamma or next(p.gamma for p in a.pareto.speculating)
     point = whatif("llama-3.1-8b", "h100-sxm-80gb", 8, 16384, gamma, draft="eagle", alpha=alpha)
     assert a.verdict == same[point.verdict]
+
+
+def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine_runs() -> None:
+    """At 8k on H200: none is undecided for want of an acceptance, and `whatif` says the same of what is chosen."""
+    same = {"pays": "speculate", "too_close_to_call": "too_close_to_call"}
+    verdicts: dict[str, int] = {}
+    for model in files.bundled_names("models"):
+        if not published_drafts(short_name(model)):
+            continue
+        a = advise(model, "h200", "8k", batch=(1, 16, 64), tp=(1, 8))
+        verdicts[a.verdict] = verdicts.get(a.verdict, 0) + 1
+        if (p := a.chosen) is None or p.draft is None:
+            continue
+        assert p.runs_in.startswith("vLLM >= ")
+        assert '"num_speculative_tokens"' in a.serve.vllm_line
+        point = whatif(model, "h200", p.batch, "8k", p.gamma, p.tp, p.draft_kv, draft=p.draft, draft_tp=p.draft_tp)
+        assert (same[point.verdict], point.runs_in) == (a.verdict, p.runs_in), model
+    assert verdicts.get("unknown_acceptance", 0) == 0
+    assert verdicts["speculate"] >= 8
+    assert sum(verdicts.values()) >= 30
 
 
 def test_interval_and_break_even_keep_the_bound() -> None:

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 from perfmodel import plots
 from perfmodel.answers.advise import advise
-from perfmodel.answers.inflection import break_even_context
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
@@ -26,6 +25,7 @@ from perfmodel.plots import surfaces as plots_surface
 from perfmodel.plots import theme as plots_style
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.lengths import break_even_context
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import compare
 from tests.plots.asked import ASK, LONG, POINTS, REQUEST, SCENARIO

@@ -6,9 +6,10 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files, gpu, model
-from perfmodel.specs.__main__ import OTHER_NAMES, index
+from perfmodel.specs.__main__ import OTHER_NAMES, STATED, index, stated
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
+from perfmodel.specs.ready import READY
 
 DEVICES = {
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
@@ -54,6 +55,27 @@ def test_a_name_of_two_meanings_is_refused_with_both(given: str) -> None:
 def test_the_index_lists_what_the_files_list(kind: str) -> None:
     """Written by ``python -m perfmodel.specs``."""
     assert files.index_path(kind).read_text(encoding="utf-8") == index(kind)
+
+
+@pytest.mark.parametrize("kind", STATED)
+def test_what_is_ready_is_what_the_files_state(kind: str) -> None:
+    """Written by ``python -m perfmodel.specs``; equal to what is read and checked, which `stated` does anew."""
+    folder = files.data_directory(kind)
+    assert (folder / READY).read_text(encoding="utf-8") == stated(kind)
+    for name, spec in STATED[kind].items():
+        path = folder / f"{name}.yaml"
+        assert repr(files.load_bundled(spec, kind, name)) == repr(
+            files.parse(spec, files.read_mapping(path), str(path))
+        )
+
+
+def test_a_file_that_was_changed_is_read_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = files.data_directory("gpus")
+    (tmp_path / READY).write_bytes((folder / READY).read_bytes())
+    changed = (folder / "l4-24gb.yaml").read_text(encoding="utf-8").replace("NVIDIA L4", "Another L4")
+    (tmp_path / "l4-24gb.yaml").write_text(changed, encoding="utf-8")
+    monkeypatch.setattr(files, "data_directory", lambda kind: tmp_path)
+    assert files.load_bundled(gpu.GPUSpec, "gpus", "l4-24gb").title.startswith("Another")
 
 
 def test_a_file_that_the_index_lacks_is_found_by_its_aliases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

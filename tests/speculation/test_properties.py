@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.inflection import inflection_context
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.self_draft import SelfDraft
@@ -24,6 +23,7 @@ from perfmodel.specs.model import ModelSpec
 from perfmodel.specs.published import published_points
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
