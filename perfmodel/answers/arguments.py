@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, overload
 
-from perfmodel.errors import as_names, in_names, refuse, unknown_name
+from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
 from perfmodel.parse import (
     items,
     parse_count,
@@ -380,6 +380,17 @@ def flag(name: str) -> str:
 @dataclass(frozen=True)
 class Question:
     """A question in the user's words. What is given is read and limits are kept when it is made (InputError)."""
+
+    @in_names
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse (InputError) an argument that there is not, and one that is missing."""
+        known = [f for f in fields(cls) if f.init]
+        for name in kwargs.keys() - {f.name for f in known}:
+            raise unknown_name(f"{cls.__name__}()", "argument", name, [f.name for f in known])
+        for f in [f for f in known if not f.kw_only][len(args) :] if args or kwargs else ():  # a copy is made of none
+            if f.name not in kwargs and f.default is MISSING and f.default_factory is MISSING:
+                raise InputError(f"{flag(f.name)}: must be given")
+        return super().__new__(cls)
 
     @in_names
     def __post_init__(self) -> None:

@@ -6,12 +6,14 @@ The only place where verdicts are worded: the command line, the explorer and the
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.answers.text import seconds
 from perfmodel.costs.roofline import LIMITERS
+from perfmodel.operations import Floats
 from perfmodel.specs.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.formats import BF16, weight_format
@@ -87,12 +89,17 @@ class Calibrated:
 
 def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
     """A point that does not fit never pays; else the whole interval must be above 1, or below it."""
-    if not fits:
-        return "does_not_fit"
     low, high = (speedup, speedup) if interval is None else (interval.low, interval.high)
-    if gamma and low > 1:
-        return "pays"
-    return "does_not_pay" if not gamma or high <= 1 else "too_close_to_call"
+    word: Any = verdicts(speedup, low, high, gamma, fits).item()
+    return word
+
+
+def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Floats) -> NDArray[np.str_]:
+    """`verdict` of many points; an end that is not a number is the speedup's."""
+    low, high = (np.where(np.isnan(end), speedup, end) for end in (low, high))
+    drafts = np.asarray(gamma) > 0
+    told = (np.logical_not(fits), drafts & (low > 1), ~drafts | (high <= 1))
+    return np.select(told, ("does_not_fit", "pays", "does_not_pay"), "too_close_to_call")
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:

@@ -67,8 +67,14 @@ def interval_of_speedup(
         return Interval(1.0, 1.0, COVERAGE)
     if ratio_error is None:
         return None
-    ends = interval_of(speedup, ratio_error, float(acceptance_log_error(scenario, gamma)))
-    return Interval(ends.low, max(min(ends.high, most), speedup), COVERAGE)
+    ends = interval_ends(speedup, math.hypot(ratio_error, float(acceptance_log_error(scenario, gamma))), most)
+    return Interval(float(ends[0]), float(ends[1]), COVERAGE)
+
+
+def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
+    """Of speedups with this error of their logarithm; none above the tokens per iteration, `most`."""
+    factor = np.exp(Z * np.asarray(error))
+    return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)
 
 
 def point_passes(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Passes, Array]:
