@@ -6,7 +6,7 @@ What only measuring takes is declared in `validate/cli/arguments.py`, what only 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
 from pathlib import Path
