@@ -85,6 +85,8 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     if limits.break_even_alpha is not None:
         alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
         return f"{which}: as fast as the baseline at an acceptance of {alphas}"
+    if not limits.saturation_rate:
+        return f"{which}: not one request is served"
     said = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
     if limits.stops_paying_at is None:
         said += ", never slower than the baseline below that"

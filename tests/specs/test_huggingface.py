@@ -46,6 +46,8 @@ def test_no_key_of_the_table_is_idle(name: str) -> None:
             assert cut != whole, key
 
 
+SMALL = sizes(2, 64, 8, 8, 40, 100, 512)
+ATTENTION, MLP, ENDS = 4 * 64 * 64, 3 * 64 * 40, 5 * 64 + 2 * 100 * 64
 LLAMA_BLOCK = 2 * 8192 * 8192 + 2 * 8192 * 1024
 BY_HAND: dict[str, tuple[Config, int]] = {
     # Nemotron-NAS, two blocks: attention in groups of 8 with an MLP of 28672, and an MLP of 5632 alone
@@ -74,6 +76,31 @@ BY_HAND: dict[str, tuple[Config, int]] = {
          "moe_layers_enum": "1"},
         64 * 8 * (2 * 8 + 2 * 4) + 64 * 8 * (2 * 12 + 2 * 4) + 2 * 16 + 3 * 64 * 40 + 5 * 3 * 64 * 24 + 64 * 4 + 4
         + 5 * 64 + 2 * 100 * 64,
+    ),
+    # ChatGLM: two KV heads by names of its own, with biases
+    "chatglm": (
+        {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "multi_query_group_num": 2, "kv_channels": 8,
+         "ffn_hidden_size": 40, "padded_vocab_size": 100, "seq_length": 512},
+        2 * (64 * 64 * 2 + 65 * 32 + 64 + MLP) + ENDS,
+    ),
+    "qwen": (SMALL | {"intermediate_size": 80}, 2 * (ATTENTION + 3 * 64 + MLP) + ENDS),
+    # DeepSeek of 2024: plain attention, one dense layer, one of 4 experts and a shared one of 24
+    "deepseek": (
+        SMALL | {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 1,
+                 "first_k_dense_replace": 1},
+        2 * ATTENTION + MLP + 5 * 3 * 64 * 24 + 64 * 4 + ENDS,
+    ),
+    "dbrx": (
+        {"n_layers": 2, "d_model": 64, "n_heads": 8, "max_seq_len": 512, "vocab_size": 100,
+         "attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2}},
+        2 * (64 * 64 * 2 + 64 * 32 + 4 * 3 * 64 * 24 + 64 * 4) + ENDS,
+    ),
+    "ministral": (SMALL | {"sliding_window": 32}, 2 * (ATTENTION + MLP) + ENDS),
+    "orion": (SMALL, 2 * (ATTENTION + MLP) + ENDS + 5 * 64),
+    "minicpm": (SMALL, 2 * (ATTENTION + MLP) + ENDS - 100 * 64),
+    "paddleocr_vl_text": (
+        SMALL | {"head_dim": 16, "use_bias": False},
+        2 * (2 * ATTENTION + MLP) + ENDS - 100 * 64,
     ),
     # Llama-3.2-Vision: of three layers one attends to images
     "mllama_text_model": (
