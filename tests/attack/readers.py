@@ -30,20 +30,7 @@ from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_given=False)
-ASK = (
-    "--model",
-    "llama-3.1-8b",
-    "--hardware",
-    "h100",
-    "--batch",
-    "8",
-    "--context",
-    "16k",
-    "--gamma",
-    "3",
-    "--alpha",
-    "0.7",
-)
+ASK = "--model llama-3.1-8b --hardware h100 --batch 8 --context 16k --gamma 3 --alpha 0.7"
 ACCEPTANCE = """schema_version: 1
 source: measured here
 rows:
@@ -105,21 +92,10 @@ def engine_records() -> list[tuple[str, str]]:
         )
         for gamma in (0, 3)
     ]
-    subject = EngineSubject(
-        engine="vllm",
-        engine_version="0.32.0",
-        model="llama-3.1-8b",
-        hardware="h100",
-        tp=1,
-        draft="ngram",
-        draft_kv="full",
-    )
-    return [
-        (
-            as_record(encode(header("cpu-1", subject)), [p.model_dump_json(exclude_defaults=True) for p in points]),
-            ".json",
-        )
-    ]
+    named = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "ngram", "draft_kv": "full"}
+    subject = EngineSubject(engine="vllm", engine_version="0.32.0", tp=1, **named)
+    rows = [p.model_dump_json(exclude_defaults=True) for p in points]
+    return [(as_record(encode(header("cpu-1", subject)), rows), ".json")]
 
 
 def given(*texts: tuple[str, str]) -> Callable[[], list[tuple[str, str]]]:
@@ -133,7 +109,7 @@ def _asked(flag: str, without: str = "") -> Callable[[Path], object]:
     def ask(path: Path) -> object:
         question = [
             part
-            for name, value in zip(ASK[::2], ASK[1::2], strict=True)
+            for name, value in zip(ASK.split()[::2], ASK.split()[1::2], strict=True)
             if name not in (flag, without)
             for part in (name, value)
         ]
