@@ -46,7 +46,7 @@ class GroupedCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See `AsTyped`."""
-        AsTyped.let(self.params)
+        AsTyped.let(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
