@@ -183,25 +183,3 @@ def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
                 said = str(error)
             assert "\n" not in said
             assert len(said) < 800
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"model": None}, "model: must be text, given None"),
-        ({"model": 3}, "model: must be text, given 3"),
-        ({"draft_kv": 512}, "draft_kv: must be text, given 512"),
-        ({"batch": True}, "batch: must be a positive whole number such as 8 or 32k (32768), given True"),
-        ({"batch": 1.5}, "batch: must be a positive whole number such as 8 or 32k (32768), given 1.5"),
-        ({"batch": [1, 2]}, "batch: must be one value here, given 2; `perfmodel sweep` takes lists"),
-        ({"gamma": 2.5}, "gamma: must be a whole number such as 8 or 32k (32768), given 2.5"),
-        ({"alpha": math.nan}, "alpha: must be a finite number, given nan"),
-        ({"alpha": False}, "alpha: must be a finite number, given False"),
-        ({"new_tokens": None}, "new_tokens: must be a positive whole number such as 8 or 32k (32768), given None"),
-        ({"batch_range": 8}, "batch_range: must be two numbers such as 32..256, given 8"),
-    ],
-)  # fmt: skip
-def test_an_argument_of_another_type_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        pm.whatif(**ASKED["whatif"] | given)
-    assert str(caught.value) == said

@@ -15,14 +15,15 @@ from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_replay import replayed
-from perfmodel.answers.traffic_rows import TrafficRow, flat, rows_of
+from perfmodel.answers.traffic_rows import TrafficRow, flat, log_errors, rows_of
 from perfmodel.answers.usual_draft import usual_draft
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.errors import InputError, refuse
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.load import Limits, Load
-from perfmodel.queueing.steps import StepTimes, by_batch, step_times
+from perfmodel.queueing.policy import by_batch
+from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.scenario import Scenario
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
+FULL = 0.95
+"""Share of the saturation rate at which a table is made for whatever is beyond."""
 PRECISE = 1e-4
 """Of tokens an iteration, in the search for the acceptance that breaks even."""
 
@@ -122,10 +125,11 @@ def traffic(question: TrafficQuery) -> Traffic:
     _check_context(question, scenario)
     choices, times = _choices(question, scenario, known)
     by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
+    shown = {c.steps.gamma: c.steps for c in choices}
+    off = log_errors(question, scenario, [*shown.values()])
     for c in choices:
-        for at, row in zip(
-            c.shown, rows_of(question, scenario, c.gamma, c.steps, question.loads[c.shown]), strict=True
-        ):
+        found = rows_of(question, c.gamma, c.steps, question.loads[c.shown], off[c.steps.gamma])
+        for at, row in zip(c.shown, found, strict=True):
             by_load[int(at)].append(row)
     verdicts = tuple(_verdict(question, rows, known) for rows in by_load)
     return Traffic(
@@ -164,7 +168,9 @@ def _choices(
         return choices, times
     choices += [LengthChoice(gamma, times[gamma], everywhere) for gamma in question.drafted]
     if TABLE in searched:
-        steps, table = by_batch(priced)
+        most = FULL * min(capacity(t, question.lengths, question.limits)[0] for t in priced)
+        rate = min(most, float(question.loads.max())) if question.opens else most
+        steps, table = by_batch(priced, question.lengths, rate) if most else (times[0], np.zeros(1, np.int64))
         choices.append(LengthChoice(TABLE, steps, everywhere, table))
     if None in searched:
         best = _best_lengths(question, priced)

@@ -203,7 +203,9 @@ class TrafficQuery(CommonOptions):
     @property
     def limits(self) -> Limits:
         """Of the server."""
-        return Limits(int(self.max_num_seqs), int(self.max_num_batched_tokens), float(self.memory_fraction))
+        groups = int(self.dp)  # each has seats and a token budget of its own
+        seats, tokens = groups * int(self.max_num_seqs), groups * int(self.max_num_batched_tokens)
+        return Limits(seats, tokens, float(self.memory_fraction))
 
     @property
     def loads(self) -> Array:

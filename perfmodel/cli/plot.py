@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from perfmodel import plots
@@ -12,6 +13,8 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import COUNTS, Argument, Numbers, counts, listed
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.query import UNUSED, Options, Query, resolve
+from perfmodel.answers.traffic import traffic
+from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.cli.catalogue import Verbs
 from perfmodel.cli.options import App, takes
 from perfmodel.errors import InputError, refuse, unknown_name
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 app = App(cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
+LOADS = 32
 NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
 SPAN = "LOW..HIGH"
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -202,6 +206,20 @@ def pareto(question: AdviseQuery, output: Output) -> None:
     from perfmodel.answers.advise import advise
 
     _save(plots.pareto(advise(question)), output)
+
+
+@app.command("traffic")
+@takes(TrafficQuery)
+def latency(question: TrafficQuery, output: Output) -> None:
+    """Latency between the least and the largest load, with and without drafts: the SLO, and where each is saturated."""
+    name = "request_rate" if question.opens else "max_concurrency"
+    low, high = question.loads.min(), question.loads.max()
+    if not low < high:
+        raise refuse(arg.flag(name), None, "two loads or more here, such as 0.5,4", f"{low:g}")
+    loads = np.linspace(low, high, LOADS) if question.opens else np.unique(np.round(np.geomspace(low, high, LOADS)))
+    given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
+    slo = {limit: 1e3 * seconds for limit, seconds in question.limits_s.items()}
+    _save(plots.traffic(traffic(replace(question, **given)), slo=slo), output)
 
 
 @app.command()

@@ -193,8 +193,9 @@ class Machine:
         c, cost = self.calibration, op.cost
         byte_s, flop_s = self._attention_rates(op)
         rate: Floats = byte_s
-        if blocks := c.attention_blocks_per_multiprocessor.value * self._multiprocessors:
-            rate = byte_s * wave_factor(op.work_items, blocks, self._multiprocessors)
+        blocks: Floats = c.attention_blocks_per_multiprocessor.value
+        if self._multiprocessors and (isinstance(blocks, np.ndarray) or blocks):
+            rate = byte_s * wave_factor(op.work_items, blocks * self._multiprocessors, self._multiprocessors)
         cache = cost.kv_bytes * (self.reread(op.query) * rate)
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
@@ -441,7 +442,7 @@ def kernel_of(kernels: Mapping[str, ExpertKernel], op: Op) -> ExpertKernel:
     return kernels[curve_of(kernels, op)]
 
 
-def wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:
+def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
     """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy to the end.
 
     Below `slots` the kernel cuts the pieces up until they fill the device: factor 1. From there on a piece is not cut

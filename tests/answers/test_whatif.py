@@ -189,6 +189,12 @@ def test_a_device_without_a_calibration_says_so():
 
 NAN, INF = float("nan"), float("inf")
 BAD = [
+    ({"model": None}, "model: must be text, given None"),
+    ({"draft_kv": 512}, "draft_kv: must be text, given 512"),
+    ({"batch": True}, "batch: must be a positive whole number such as 8 or 32k (32768), given True"),
+    ({"new_tokens": None}, "new_tokens: must be a positive whole number"),
+    ({"alpha": False}, "alpha: must be a finite number, given False"),
+    ({"batch_range": 8}, "batch_range: must be two numbers such as 32..256, given 8"),
     ({"batch": INF}, "batch: must be a positive whole number such as 8 or 32k (32768), given inf"),
     ({"batch": 10**400}, "batch: must be a positive whole number"),
     ({"batch": [1, 2]}, "batch: must be one value here, given 2; `perfmodel sweep` takes lists"),

@@ -13,7 +13,7 @@ from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
 from perfmodel.queueing.steps import StepTimes
 
-TPOT, THROUGHPUT, TTFT = 0.04, 0.03, 0.15
+TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
 
 
@@ -62,10 +62,12 @@ def test_open_loop(steps, lengths, draft, utilisation):
     assume(steps.alone_s(lengths) > 8 * steps.prompt_s[0])
     rate = utilisation * capacity(steps, lengths, limits)[0]
     told = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
-    met = inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, seed=1), spread=0.05))
-    assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
-    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=TTFT)
-    assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(np.quantile(met.tpot_s, 0.99), rel=0.20)
+    seeds = (1, 2) if utilisation < 0.7 else (1, 2, 3, 4)  # near saturation two draws of 6,000 are 7 % apart
+    runs = [inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, s), spread=0.05)) for s in seeds]
+    assert told.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
+    assert told.ttft.mean[0] == pytest.approx(np.mean([met.ttft_s for met in runs]), rel=TTFT)
+    tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
+    assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(tail, rel=0.20)
 
 
 @CASES
@@ -75,7 +77,7 @@ def test_closed_loop(steps, lengths, draft, clients):
     # clients that begin together stay in step for a hundred answers of one length: lengths must differ
     lengths = replace(lengths, output_std=0.5 * lengths.output_mean)
     told = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
-    assume(told.requests_per_s[0] < 0.9 * told.saturation_rate)
+    assume(told.requests_per_s[0] < 0.9 * told.saturation_rate and steps.alone_s(lengths) > 8 * steps.prompt_s[0])
     requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
     whole = replay(steps, lengths, limits, requests, clients, spread=0.05)
     met = inside(whole)
@@ -114,6 +116,12 @@ def test_drawn_iterations_gain_what_was_stated(spread):
     passes = iterations(server(gamma=3, gained=2.2), tokens, spread, seed=2)
     assert tokens.sum() / passes.sum() == pytest.approx(2.2, rel=0.01)
     assert (passes.std() > 20) == (spread > 0)
+
+
+def test_acceptance_by_position_is_drawn_by_position():
+    """The first token always, no other: 2 tokens in every iteration, and none that differ."""
+    steps = server(gamma=3, gained=2.0, survival=np.array([1.0, 1.0, 0.0, 0.0]))
+    assert set(iterations(steps, np.full(50, 401), 0.0, seed=1).tolist()) == {201}
 
 
 def test_the_same_seed_draws_the_same():

@@ -58,7 +58,12 @@ class EngineQuestion(Question):
     batches: Annotated[tuple[int, ...], Argument("Concurrencies.", arg.COUNTS)] = (1, 4, 16)
     prompts: Annotated[tuple[int, ...], Argument("Prompt tokens.", arg.COUNTS)] = (512, 4096)
     new_tokens: Annotated[int, Argument("Tokens of each answer.", arg.TOKENS)] = 256
-    draft_path: Annotated[str, Argument("Of --plan: where the engine finds the draft.", "PATH")] = "DRAFT"
+    draft_path: Annotated[
+        str | None,
+        Argument(
+            "Of --plan: where the engine finds the draft.", "PATH", default="the id of --draft or of a published head"
+        ),
+    ] = None
     machine: Machine = "local-1"
     results: ResultsFolder = None
     resume: Resume = False
@@ -183,18 +188,20 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     draft = q.draft or "ngram"
     word = draft.partition(":")[0]
     eagle = "eagle3" if "features=" in draft else "eagle"
-    methods = {"eagle": eagle, "eagle3": "eagle3", "ngram": "ngram", "mtp": "mtp"}
+    methods = {"eagle": eagle} | {name: name for name in ("eagle3", "dflash", "dspark", "ngram", "mtp")}
     if word not in methods and word in kinds():
         raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", draft)
     question = ["--model", query.model, "--hardware", query.hardware, "--draft", draft]
-    for flag, value in (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype)):
+    results = None if q.results is None else str(q.results)
+    given = (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype), ("--results", results))
+    for flag, value in given:
         question += [flag, str(value)] if value not in (None, 1) else []
     request = PlanRequest(
         model=hub_id(query.model) or query.model,
         engine=q.engine or "vllm",
         tp=int(query.tp),
         method=methods.get(word, "draft_model"),
-        draft=q.draft_path,
+        draft=q.draft_path or _found(query.model, draft, methods.get(word)),
         gammas=(q.gamma,) if q.gamma else (2, 7),
         batches=q.batches,
         prompts=q.prompts,
@@ -205,3 +212,17 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     )
     for line in commands(request):
         typer.echo(line)
+
+
+def _found(model: str, draft: str, method: str | None) -> str | None:
+    """Where the engine finds a draft: the id of a model, or of the head that was published for the target."""
+    from perfmodel.specs.acceptance_library import find_published, short_name
+    from perfmodel.specs.model import hub_id
+    from perfmodel.validate.engine.plan import OWN
+
+    if method is None:
+        return hub_id(draft, "--draft") or draft
+    head = find_published(short_name(model), method)
+    if method not in OWN and not (head and head.head):
+        raise InputError(f"--draft-path: must say where the engine finds the {method} head")
+    return head.head if head else None

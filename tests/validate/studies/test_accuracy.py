@@ -21,7 +21,7 @@ from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.accuracy import compare
 from perfmodel.validate.cli import app
 from perfmodel.validate.records.store import BUNDLED, RESULTS, records
-from perfmodel.validate.studies import gate, golden, history, traffic
+from perfmodel.validate.studies import gate, golden, history
 from perfmodel.validate.studies import page as accuracy_page
 from perfmodel.validate.studies import record as accuracy
 
@@ -59,7 +59,7 @@ def test_the_pages_say_what_the_record_says(recorded: Record) -> None:
     assert sorted(name for text in texts for name in accuracy_page.BLOCK.findall(text)) == sorted(accuracy_page.TABLES)
     for name, lines in accuracy_page.TABLES.items():
         assert len(lines(recorded)) > 2, name
-    assert len(texts[0].splitlines()) < 60  # one screen
+    assert len(texts[0].splitlines()) < 70  # one screen
 
 
 FIGURE = re.compile(r"\d[\d.,]*\s*(?:%|x\b|×|us\b|ms\b|points?\b)|\d+\.\d+")
@@ -68,7 +68,7 @@ FIGURE = re.compile(r"\d[\d.,]*\s*(?:%|x\b|×|us\b|ms\b|points?\b)|\d+\.\d+")
 def test_the_prose_of_the_page_has_no_figures() -> None:
     """They stand in its tables, which are written from the record; names such as Llama-3.1-8B are none."""
     for path in accuracy_page.paths():
-        prose = accuracy_page.BLOCK.sub("", path.read_text(encoding="utf-8")).split(traffic.BEGIN)[0]
+        prose = accuracy_page.BLOCK.sub("", path.read_text(encoding="utf-8"))
         assert not FIGURE.findall(re.sub(r"[A-Za-z]+-\d\S*|side of 1.0|vllm@\S*", "", prose))
     assert FIGURE.findall("off by 2.8") == ["2.8"]
     assert FIGURE.findall("by 3 % in 5 ms") == ["3 %", "5 ms"]
