@@ -462,9 +462,3 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
 def _bare(annotation: Any) -> Any:
     """An annotation without its argument, as people read it."""
     return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
-
-
-def required(kind: type, name: str) -> bool:
-    """True where an argument has no default."""
-    parameter = signature(kind).parameters[name]
-    return parameter.default is Signature.empty or parameter.default is MISSING

@@ -82,8 +82,8 @@ def rows_of(
     question: TrafficQuery, gamma: Any, steps: StepTimes, loads: Array, log_off: float | None
 ) -> list[TrafficRow]:
     """A draft length at several loads; log_off: standard deviation of the logarithm of its mean TPOT."""
-    spread, limits = float(question.acceptance_std), question.limits
-    load = question.load(loads)
+    spread, limits, load = float(question.acceptance_std), question.limits, question.load(loads)
+    short = steps.seats > 0 and steps.alone_s(load.lengths) < SHORT * steps.prompt_s[0]
     if not steps.seats:
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
     served = serve(steps, load, limits, spread)
@@ -103,7 +103,7 @@ def rows_of(
                 tpot_s=tpot[i],
                 ttft_s=None if over else ttft[i],
                 e2e_s=None if over else e2e[i],
-                output_tokens_per_s=float(served.requests_per_s[i]) * question.lengths.output_mean,
+                output_tokens_per_s=float(served.requests_per_s[i]) * load.lengths.output_mean,
                 requests_per_s=float(served.requests_per_s[i]),
                 saturation_rate=served.saturation_rate,
                 slo_share=None if shares is None else 0.0 if over else float(shares[i]),
@@ -111,7 +111,7 @@ def rows_of(
                 replicas=replicas[i],
                 tpot_interval=None if low is None else (float(low[i]), float(high[i])),
                 tokens_per_iteration=steps.tokens_per_iteration,
-                warnings=_warnings(question, steps, served, i, replicas[i]),
+                warnings=_warnings(question, short, served, i, replicas[i]),
             )
         )
     return rows
@@ -206,7 +206,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
 
 
 def _warnings(
-    question: TrafficQuery, steps: StepTimes, served: ServedLoad, at: int, replicas: int | None
+    question: TrafficQuery, short: bool, served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
     told = []
     if served.saturated[at]:
@@ -214,7 +214,7 @@ def _warnings(
         told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
     elif served.requests_per_s[at] > (near := NEAR[question.opens]) * served.saturation_rate:
         told.append(f"above {near:.0%} of saturation: believe the replay (--replay) rather than this mean")
-    elif steps.alone_s(question.lengths) < SHORT * steps.prompt_s[0]:
+    elif short:
         told.append(f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean")
     if served.metastable[at]:
         told.append("two running batches are possible at this rate: a burst may leave the server in the slower one")

@@ -70,7 +70,7 @@ class LazyGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See `AsTyped`."""
-        AsTyped.let(self.params)
+        AsTyped.let(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -46,7 +46,7 @@ class GroupedCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See `AsTyped`."""
-        AsTyped.let(self.params)
+        AsTyped.let(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -55,7 +55,7 @@ class GroupedCommand(TyperCommand):
         params: list[Any] = self.get_params(ctx)
         for param in params:
             if param.param_type_name == "argument":
-                rows["Arguments"].append((param.metavar or param.name.upper(), param.help or ""))
+                rows["Arguments"].append((param.metavar or param.name.upper(), _said(param)))
             elif not param.hidden:
                 rows[HEADING.get(param.name, QUESTION)].append((_flags(param), _said(param)))
         for heading, lines in rows.items():

@@ -109,7 +109,9 @@ def find_acceptance(
         if row.context_tokens == context:
             return row
     above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
-    return _between(measured[above - 1], measured[above], context, f"{flag}: {what}")
+    return _between(
+        measured[above - 1], measured[above], context, f"{flag if rows is None else '--acceptance'}: {what}"
+    )
 
 
 def _spell(kv_name: str, kv_budget: int | None) -> str:
@@ -122,7 +124,8 @@ def _between(low: AcceptanceRow, high: AcceptanceRow, context: float, where: str
     two = high.positions if high.alpha is None else (high.alpha,)
     if one is None or two is None or len(one) != len(two) or (low.alpha is None) != (high.alpha is None):
         contexts = f"{low.context_tokens:g} and {high.context_tokens:g}"
-        raise InputError(f"{where}: rows at {contexts} tokens differ in kind or length, so {context:g} has no value")
+        why = f"{where}: rows at {contexts} tokens differ in kind or length, so {context:g} has no value"
+        raise InputError(f"{why}; they are from {low.source}" + (f" and {high.source}" * (low.source != high.source)))
     share = math.log(context / low.context_tokens) / math.log(high.context_tokens / low.context_tokens)
     rates = tuple(a + share * (b - a) for a, b in zip(one, two, strict=True))
     names = low.source if low.source == high.source else f"{low.source}; {high.source}"

@@ -149,7 +149,7 @@ class ModelSpec(Shape):
         """Heads of the full or of the sliding layers."""
         if sliding and self.sliding_heads:
             return self.sliding_heads
-        return AttentionHeads(
+        return AttentionHeads.model_construct(
             num_attention_heads=self.num_attention_heads,
             num_key_value_heads=self.num_key_value_heads,
             head_dim=self.head_dim,

@@ -42,10 +42,13 @@ def context_lengths(
     """All three lengths for one batch, gamma and batch range; each round of their searches counts its passes once."""
     if gamma == 0:
         return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
-    smooth, batches, gammas = without_waves(scenario), batches_between(*batch_range), np.array([gamma])
+    batches, gammas = batches_between(*batch_range), np.array([gamma])
     loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
     sequences = np.array([batch, batch, *batches])[:, None]
-    gained = gained_tokens(scenario, sequences, gammas)
+    smooth, gained = (
+        without_waves(scenario, np.arange(len(sequences))[:, None] > 1),
+        gained_tokens(scenario, sequences, gammas),
+    )
     for _ in range(ROUNDS):
         contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
         passes = Passes(scenario, sequences, contexts, gammas)
@@ -54,9 +57,9 @@ def context_lengths(
             for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
         )
         loading.narrow(np.less(load, compute))
-        gains = passes.speedups(scenario, gained)[0]
+        gains = passes.speedups(smooth, gained)[0]
         breaking.narrow(gains[1] >= 1.0)
-        turning.narrow(falls((gains if smooth is scenario else passes.speedups(smooth, gained)[0])[2:]))
+        turning.narrow(falls(gains[2:]))
         if loading.settled and breaking.settled and turning.settled:
             break
     return ContextLengths(loading.found, breaking.found, turning.found)
@@ -108,12 +111,14 @@ def falls(surface: NDArray[np.float64], tolerance: float = 0.0) -> NDArray[np.bo
     return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - 1e-12), axis=0)
 
 
-def without_waves(scenario: Scenario) -> Scenario:
-    """The same question without the waves of the attention kernel."""
+def without_waves(scenario: Scenario, where: NDArray[np.bool_] | bool = True) -> Scenario:
+    """The same question without the waves of the attention kernel, or without them at some of its points."""
     calibration = scenario.machine.calibration
-    if not calibration.attention_blocks_per_multiprocessor.value:
+    blocks = calibration.attention_blocks_per_multiprocessor.value
+    if not blocks:
         return scenario
-    return with_calibration(scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": 0.0}))
+    endless = np.where(where, np.inf, blocks)  # no wave is the last one
+    return with_calibration(scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": endless}))
 
 
 class ContextSearch:

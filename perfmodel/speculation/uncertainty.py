@@ -7,6 +7,7 @@ length at which it was not measured, what that is off by is a third.
 """
 
 import math
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -227,8 +228,8 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
     return changed
 
 
-def with_values(c: Calibration, values: dict[str, float]) -> Calibration:
-    """A calibration with some constants' values exchanged; bounds are the caller's to keep."""
+def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
+    """A calibration with some constants' values exchanged, perhaps by point; bounds are the caller's to keep."""
     return c.model_copy(update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()})
 
 

@@ -1,5 +1,6 @@
 """The command line answers: the contract of the JSON, the panel, tables, edges, and every verb."""
 
+import inspect
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import typer
 
 import perfmodel as pm
 from perfmodel import cli
-from perfmodel.answers.arguments import arguments, required
+from perfmodel.answers.arguments import arguments
 from perfmodel.answers.query import Query
 from perfmodel.cli.examples import EXAMPLES
 from perfmodel.cli.help import HEADING
@@ -65,7 +66,8 @@ def test_flags_are_the_arguments_of_python() -> None:
         assert set(arguments(kind)) <= set(flags), verb
         assert all(f"--{name.replace('_', '-')}" in flags[name] for name in arguments(kind))
         needed = {param.name for param in command.params if param.required}
-        assert needed == {name for name in arguments(kind) if required(kind, name)}, verb
+        parameters = inspect.signature(kind).parameters
+        assert needed == {name for name in arguments(kind) if parameters[name].default is inspect.Parameter.empty}, verb
 
 
 def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..., Any], out: Run) -> None:

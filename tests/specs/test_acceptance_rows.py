@@ -78,7 +78,7 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
     between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), found)
     assert between.positions == pytest.approx((0.9, (0.8 + 2 / 3) / 2))
     assert Acceptance.from_row(between).max_gamma == 2
-    with pytest.raises(InputError, match="differ in kind or length"):
+    with pytest.raises(InputError, match=r"^--acceptance: .* differ in kind or length, .* from .*rows\.json"):
         find_acceptance("t", "self", "snapkv", 2049, 1500, found)
 
 
