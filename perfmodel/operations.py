@@ -50,8 +50,8 @@ class Op:
     kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass (attention
     only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items: independent pieces of one
     attention call, a KV head of a sequence each; 0 where the count does not matter. longer_bytes: by which the cache of
-    a work item of the longest sequence exceeds their mean. cache: one latent a token, or a recurrent state (attention
-    only). packed_weights: weight values that must be unpacked, columns: output columns of all GEMMs, quantisations:
+    a work item of the longest sequence exceeds their mean. cache: one latent a token, a recurrent state or keys of an
+    indexer (attention only). packed_weights: weight values that must be unpacked, columns: output columns of all GEMMs, quantisations:
     kernels that quantise their inputs (linear ops only). expert_layers: layers of routed experts that the op is part
     of. rows: tokens that each GEMM runs for, or work items that attention is cut for, with those that fill up a CUDA
     graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops only).
@@ -73,7 +73,7 @@ class Op:
     rows: Floats = 1.0
     expert_layers: int = 0
     longer_bytes: Floats = 0.0
-    cache: Literal["heads", "latent", "state"] = "heads"
+    cache: Literal["heads", "latent", "state", "index"] = "heads"
     form: str = "bf16"
     bytes_per_value: float = 2.0
     devices: int = 0

@@ -254,7 +254,9 @@ def _choose(part: Shard, batch: Floats, query: Floats, context: Floats) -> Op:
         kv_bytes=batch * index.layers * part.paged(context) * index.key_bytes,
         activation_bytes=tokens * (index.query_bytes + index.key_bytes + 2.0 * SCORE_BYTES * context),
     )
-    return Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute)
+    op = Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute, rows=batch * query)
+    alone = part.model.mla and index.stride == 1  # those of DeepSeek-V4 and MiniMax-M3 are fused
+    return replace(op, cache="index") if alone else op
 
 
 def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:
