@@ -83,15 +83,16 @@ class Op:
 
 def onto(fresh: Floats, more: Floats) -> Floats:
     """The sum; into `fresh`, which nobody else holds, where that saves a large array."""
-    return fresh + more if (into := _into(fresh, more)) is None else np.add(fresh, more, out=into)
+    place = into(fresh, more)
+    return fresh + more if place is None else np.add(fresh, more, out=place)
 
 
 def larger(fresh: Floats, other: Floats) -> Floats:
     """The larger of both; into `fresh` as `onto`."""
-    return np.maximum(fresh, other, out=_into(fresh, other))
+    return np.maximum(fresh, other, out=into(fresh, other))
 
 
-def _into(fresh: Floats, more: Floats) -> Array | None:
+def into(fresh: Floats, more: Floats) -> Array | None:
     """`fresh` where it is large and holds a result of both."""
     if not isinstance(fresh, np.ndarray) or fresh.size <= LARGE:
         return None
