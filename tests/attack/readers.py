@@ -207,7 +207,7 @@ READERS: dict[str, Reader] = {
     "safetensors index": Reader(given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _index),
 }
 BINARY: dict[str, tuple[Callable[[], bytes], str, Callable[[Path], object]]] = {
-    "safetensors": (_tensors, ".safetensors", _weights),
+    "safetensors": (_tensors, ".safetensors", _weights)
 }
 NO_FILES: dict[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
