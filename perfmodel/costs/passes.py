@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.costs.gemms import Experts, Linear
 from perfmodel.costs.shards import Attention, Shard, Small, States
-from perfmodel.kv.base import SCORE_BYTES, KVMethod
+from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
 from perfmodel.operations import Cost, Floats, Op, onto
 from perfmodel.specs.formats import Format
 
@@ -121,8 +121,8 @@ def selection(
         step = getattr(kv, {"step": "select_step", "iteration": "select_iteration", "setup": "setup"}[when])(
             a.span(context), a.layout
         )
-        cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
-        if np.any(step.kernels):
+        if step is not NOTHING and np.any(step.kernels):
+            cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
             ops.append(
                 Op(
                     f"kv {when} ({a.name})",
