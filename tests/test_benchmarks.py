@@ -31,6 +31,6 @@ def test_the_page_says_what_a_what_if_takes_today() -> None:
         assert (files, passes) == (now["files"], now["forward passes"]), f"{name}: docs/benchmarks.md is stale"
         assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
     assert today["warm"]["forward passes"] <= 16
-    assert today["warm"]["calls"] <= 7500
+    assert today["warm"]["calls"] <= 7700
     assert today["warm"]["files"] <= 45
     assert today["traffic"]["forward passes"] <= 16

@@ -188,7 +188,13 @@ Model = Annotated[
     ),
 ]
 Hardware = Annotated[
-    str, Argument("Device: a name of `perfmodel gpus list`, or a YAML file.", "NAME|PATH", "--gpu --device", many=names)
+    str,
+    Argument(
+        "Device: of `perfmodel gpus list` (NAME:pcie5: in such a box), or a YAML file.",
+        "NAME|PATH",
+        "--gpu --device",
+        many=names,
+    ),
 ]
 Batch = Annotated[Number, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", count, counts)]
 Context = Annotated[

@@ -12,7 +12,6 @@ from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha
 from perfmodel.answers.measured import Measured, measured
 from perfmodel.answers.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
 from perfmodel.answers.runs_in import runs_in
-from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
 from perfmodel.costs.roofline import PassTime
@@ -59,6 +58,21 @@ class Accepted:
     tokens_per_iteration: float | None
     source: str
     tokens_per_iteration_interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Move(Answer):
+    """One input moved by itself: its low and high value in words, the speedup at each, their distance (`swing`), and
+    whether the speedup crosses 1 between them (`flips`).
+    """
+
+    input: str
+    low: str
+    high: str
+    speedup_low: float
+    speedup_high: float
+    swing: float
+    flips: bool
 
 
 @dataclass(frozen=True, repr=False)

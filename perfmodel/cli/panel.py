@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 from perfmodel.answers.measured import Measured
 from perfmodel.answers.query import Query
-from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import NONE, UNKNOWN, devices, limiter, seconds, size, times, tokens
 from perfmodel.answers.verdict import CELLS, Calibrated
-from perfmodel.answers.whatif import BASELINE, Accepted, WhatIf
+from perfmodel.answers.whatif import BASELINE, Accepted, Move, WhatIf
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 from perfmodel.specs.stacks import ENGINES
 from perfmodel.speculation.capacity import Memory

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.costs.gemms import Experts, Linear
 from perfmodel.costs.shards import Attention, Shard, Small, States
-from perfmodel.kv.base import SCORE_BYTES, KVMethod
+from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
 from perfmodel.operations import Cost, Floats, Op, onto
 from perfmodel.specs.formats import Format
 
@@ -121,8 +121,8 @@ def selection(
         step = getattr(kv, {"step": "select_step", "iteration": "select_iteration", "setup": "setup"}[when])(
             a.span(context), a.layout
         )
-        cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
-        if np.any(step.kernels):
+        if step is not NOTHING and np.any(step.kernels):
+            cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
             ops.append(
                 Op(
                     f"kv {when} ({a.name})",
@@ -254,7 +254,9 @@ def _choose(part: Shard, batch: Floats, query: Floats, context: Floats) -> Op:
         kv_bytes=batch * index.layers * part.paged(context) * index.key_bytes,
         activation_bytes=tokens * (index.query_bytes + index.key_bytes + 2.0 * SCORE_BYTES * context),
     )
-    return Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute)
+    op = Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute, rows=batch * query)
+    alone = part.model.mla and index.stride == 1  # those of DeepSeek-V4 and MiniMax-M3 are fused
+    return replace(op, cache="index") if alone else op
 
 
 def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:

@@ -201,7 +201,9 @@ class Machine:
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
             cache = larger(cache, self._longest_s(op))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
-        further = {"heads": 0.0, "latent": c.latent_layer_s.value, "state": c.state_layer_s.value}[op.cache]
+        further: Floats = {"latent": c.latent_layer_s.value, "state": c.state_layer_s.value}.get(op.cache, 0.0)
+        if op.cache == "index":  # scores and choice: two kernels a layer
+            further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)
         return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
 
@@ -247,6 +249,7 @@ class Machine:
             (c.attention_bandwidth_fraction_fp8, not wide),
             (c.latent_bandwidth_fraction, op.cache == "latent"),
             (c.latent_bandwidth_fraction_fp8, op.cache == "latent" and not wide),
+            (c.index_bandwidth_fraction, op.cache == "index"),
         ):
             share = stated.value or share if applies else share
         return self._rates(op, min(share, 1.0), c.attention_flops_fraction.value)

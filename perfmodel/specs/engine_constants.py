@@ -108,6 +108,16 @@ class EngineConstants(Frozen):
     latent_layer_s: Annotated[
         Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
     ] = ABSENT
+    index_bandwidth_fraction: Annotated[
+        Constant,
+        Declared("attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"),
+    ] = ABSENT
+    index_layer_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each layer with an indexer")
+    ] = ABSENT
+    index_token_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each token in each layer with an indexer")
+    ] = ABSENT
     state_layer_s: Annotated[Constant, Declared("attention", "fixed", "s", "further time of each recurrent layer")] = (
         ABSENT
     )

@@ -7,6 +7,7 @@
 All functions broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 from perfmodel.costs.roofline import PassTime
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array, Floats, Op, onto
+from perfmodel.operations import Array, Floats, Op, into, onto
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**18
+FIGURES = ("target_s", "draft_s", "verify_s", "overhead_s", "tokens_per_iteration", "speedup_at_gamma_optimal")
+"""Of a prediction, those that are worked out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ class Passes:
 
 def gained_tokens(scenario: Scenario, batch: Array, gammas: NDArray[np.int64]) -> Array:
     """Tokens per iteration with the gammas on a leading axis."""
-    return np.moveaxis(scenario.tokens_per_iteration(batch, int(gammas.max()))[..., gammas], -1, 0)
+    gained = scenario.tokens_per_iteration(batch, int(gammas.max()))[..., gammas]
+    return gained.transpose(-1, *range(gained.ndim - 1))
 
 
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
@@ -164,11 +168,8 @@ def predict(
     check_draft_length(draft, int(gamma.max()))
     last = max(min(ends), 0)
     deepest = max(last, int(gamma.max()))
-    fields = {
-        name: np.empty(shape)
-        for name in Prediction.__dataclass_fields__
-        if name not in ("batch", "gamma", "gamma_optimal", "iteration_s")
-    }
+    figures = np.empty((len(FIGURES), *shape))
+    fields = dict(zip(FIGURES, (figures[i, ...] for i in range(len(FIGURES))), strict=True))
     best = np.empty(shape, dtype=np.int64)
     for block in _blocks(shape, BLOCK_ELEMENTS // (deepest + 1)):
         b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
@@ -178,8 +179,8 @@ def predict(
             part = replace(scenario, acceptance=Acceptance.from_alpha(_within(alpha, block, shape)))
         out = {name: whole[where] for name, whole in fields.items()}
         _fill(part, b, c, None if at_best else g, last, deepest, out, best[where])
-    for name, values in fields.items():
-        if not np.isfinite(values.sum()):
+    if not np.isfinite(figures.sum()):
+        for name in [name for name, values in fields.items() if not np.isfinite(values).all()]:
             files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
             raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
@@ -224,8 +225,7 @@ def speedup(
 ) -> Array:
     """Over ``[gamma, batch, context]``."""
     rate = tokens_per_s(gained, draft, verify, overhead, gammas)
-    fits = np.broadcast_shapes(target.shape, rate.shape) == rate.shape
-    rate = np.multiply(rate, target, out=rate if fits else None)
+    rate = np.multiply(rate, target, out=into(rate, target))
     rate[gammas == 0] = 1.0
     return rate
 
@@ -235,8 +235,7 @@ def tokens_per_s(gained: Array, draft: Array, verify: Array, overhead: Floats, g
     iteration = onto(draft * gammas.reshape(-1, *(1,) * (verify.ndim - 1)), overhead)
     iteration = np.asarray(onto(iteration, verify))
     gained = gained.reshape(len(gained), *(1,) * (verify.ndim - gained.ndim), *gained.shape[1:])
-    fits = np.broadcast_shapes(gained.shape, iteration.shape) == iteration.shape
-    return np.divide(gained, iteration, out=iteration if fits else None)
+    return np.divide(gained, iteration, out=into(iteration, gained))
 
 
 def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
@@ -251,6 +250,9 @@ def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
     """Cut a grid into blocks of about `limit` points, whole trailing axes first."""
+    if 0 < math.prod(shape) <= limit:
+        yield tuple(slice(0, size) for size in shape)
+        return
     steps, room = [], max(limit, 1)
     for size in reversed(shape):
         steps.append(max(min(size, room), 1))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.traffic_query import TrafficQuery
 
 ASK = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": "8k", "output_len": "1k", "draft": "eagle:features=3"}
 ROW = {
@@ -102,6 +103,27 @@ def test_where_not_one_request_fits():
     row = pm.traffic("llama-3.1-70b", "h100", "8k", "1k", request_rate=1, gamma=0).rows[0]
     assert (row.running_mean, row.saturation_rate, row.ttft_s, row.replicas) == (0, 0, None, None)
     assert "not one request fits" in row.warnings[0]
+
+
+def test_each_data_parallel_group_has_seats_and_a_budget_of_its_own():
+    one, eight = (TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8))
+    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
+
+
+def test_full_seats_are_said():
+    """Ten seats at 85 % of what they serve: requests wait for them, and the replay knows better how long."""
+    ask = {"alpha": 0.6, "gamma": 0, "max_num_seqs": 10}
+    most = rows(**ask, request_rate=0.01)[0].saturation_rate
+    low, high = (rows(**ask, request_rate=share * most)[0] for share in (0.2, 0.85))
+    assert low.warnings == ()
+    assert "full" in high.warnings[0]
+    assert "believe the replay" in high.warnings[0]
+
+
+def test_a_pass_too_short_for_a_draft_is_said():
+    row = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="7", max_num_batched_tokens=4).rows[-1]
+    assert (row.running_mean, row.ttft_s) == (0, None)
+    assert "--max-num-batched-tokens" in row.warnings[0]
 
 
 def test_a_replay_beside_the_closed_form():

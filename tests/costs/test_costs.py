@@ -16,6 +16,8 @@ def unread(m: ModelSpec) -> int:
     per_layer = m.attention_extra_params
     if m.mla:
         per_layer += m.mla.kv_lora_rank + (m.mla.q_lora_rank or 0)
+    if m.low_rank:
+        per_layer += m.low_rank.query_rank + m.head_dim
     narrower = m.num_sliding_layers * 2 * (m.head_dim - m.heads(sliding=True).head_dim) if m.qk_norm else 0
     small = per_layer * m.num_attention_layers - narrower
     small += m.hidden_size * m.num_moe_layers if m.moe and m.moe.shared_gate else 0

@@ -7,6 +7,7 @@ import pytest
 from perfmodel import cli
 
 MODEL = "--model llama-3.1-8b --hardware a100 --tp 8 --draft-kv streamingllm:512"
+SERVER = "--model llama-3.1-8b --hardware a100 --input-len 2k --output-len 200 --draft eagle --alpha 0.6"
 COMMANDS = {
     "roofline": f"roofline {MODEL} --batch 64 --context 32k --gamma 2",
     "surface": f"surface {MODEL} --engine magicdec --alpha 0.81 --gamma 2 --batch 8..320 --measured",
@@ -16,6 +17,8 @@ COMMANDS = {
     "gamma": f"gamma {MODEL} --alpha 0.8",
     "gamma map": f"gamma {MODEL} --alpha 0.8 --map",
     "pareto": "pareto --model llama-3.1-8b --hardware a100 --tp 8 --context 32k --batch 1,64",
+    "traffic": f"traffic {SERVER} --request-rate 0.2,2 --gamma 2 --slo tpot:30",
+    "traffic of clients": f"traffic {SERVER} --max-concurrency 1,64 --gamma 0",
     "residuals": "residuals --set magicdec",
 }
 
@@ -30,7 +33,7 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline?"),
+        ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline"),
         (f"surface {MODEL} -o x.png", "--alpha: must be given here"),
         (f"surface {MODEL} --alpha 0.8 -o x.pdf", "--output: must be a file name ending in .png or .svg"),
         (
@@ -52,6 +55,7 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
             "pareto --model llama-3.1-8b --hardware a100 --context 32k --batch 300..301 --rate eagle=0.1 -o x.png",
             "pareto: no batch asked for fits",
         ),
+        (f"traffic {SERVER} --request-rate 1 -o x.png", "--request-rate: must be two loads or more here"),
         ("residuals --set nope -o x.png", "--set: no set of times named 'nope'"),
         ("residuals -o", "requires an argument"),
     ],

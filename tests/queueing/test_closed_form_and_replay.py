@@ -11,7 +11,7 @@ from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
-from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.steps import Reading, StepTimes
 
 TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
@@ -98,6 +98,21 @@ def test_a_replay_by_hand():
     np.testing.assert_allclose(met.ttft_s, [0.060, 0.119])
     np.testing.assert_allclose(met.e2e_s, [0.132, 0.141])
     assert met.running == pytest.approx((0.060 + 2 * 0.012 + 0.010) / 0.142)
+
+
+def test_prompts_in_one_pass_pay_for_all_its_tokens():
+    """Up to 100 tokens a pass takes 1 s, then 10 ms a token more; 1 ms for a prompt's own attention.
+
+    Beside 50 tokens a prompt of 50 hides; two take 50 tokens too many. In a replay both come at once, with one token to
+    decode after each: a pass of 1 s, 0.51 s for 51 tokens beyond 100 and 0.15 s of attention, then one of 1 s.
+    """
+    reading = Reading(np.array([1.0, 100.0, 200.0]), np.array([1.0, 1.0, 2.0]), 0.001)
+    np.testing.assert_allclose(reading(50.0, np.array([50.0, 100.0])), [0.05, 0.5 + 0.1])
+    steps = StepTimes(0, 1.0, np.array([1.0, 1.0]), np.array([0.05, 0.05]), 2, 0.1, reading=reading)
+    requests = Arrivals(np.zeros(2), np.array([75, 75]), np.array([2, 2]))
+    met = replay(steps, Lengths(75.0, 2.0), Limits(), requests)
+    np.testing.assert_allclose(met.ttft_s, 1.0 + 0.51 + 0.15)
+    np.testing.assert_allclose(met.e2e_s, 1.0 + 0.51 + 0.15 + 1.0)
 
 
 def test_the_youngest_is_preempted_where_caches_outgrow_the_room():

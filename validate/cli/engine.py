@@ -1,7 +1,6 @@
 """``perfmodel validate engine``: a calibration of a serving engine, from its benchmark files or its running server."""
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from perfmodel.answers.arguments import Argument, Question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
+from perfmodel.validate.records.store import RESULTS, machine_folder
 
 if TYPE_CHECKING:
     from perfmodel.answers.query import Query
@@ -70,9 +70,7 @@ class EngineQuestion(Question):
 
     def check(self) -> None:
         """See `Question.check`."""
-        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", self.machine) or self.machine == "published":
-            allowed = "a label of a-z, 0-9 and -, such as h200-1 (never a host name)"
-            raise refuse("--machine", None, allowed, self.machine)
+        self.results_folder()
         if not self.plan and not (self.source or self.files) and self.url is None:
             raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
 
@@ -85,10 +83,8 @@ class EngineQuestion(Question):
         return Query(self.model, self.hardware, 1, 1, alpha=0.5, **said)
 
     def results_folder(self) -> Path:
-        """Where records of the machine go."""
-        from perfmodel.specs import PACKAGE
-
-        return (self.results or (PACKAGE / "results").resolve()) / self.machine
+        """Where records of the machine go. Raises InputError for a label that is not plain."""
+        return machine_folder(self.machine, self.results or RESULTS)
 
     def folder(self) -> Path:
         """The machine's folder of results, made where it is missing. Raises InputError."""
