@@ -233,11 +233,7 @@ def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys
     [
         (("--calibration", "nope"), {}, "no calibration named 'nope'"),
         ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
-        (
-            (),
-            {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}},
-            "no published fp32 peak",
-        ),
+        ((), {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}}, "no published fp32 peak"),
         ((), {"grid": [{**BLOCK, "draft": "tiny-draft"}]}, "vocabulary entries"),
     ],
 )
