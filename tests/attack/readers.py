@@ -18,7 +18,6 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published import PublishedRow
-from perfmodel.specs.published_engines import ServedRow, StepLaw
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
@@ -27,6 +26,7 @@ from perfmodel.validate.harness.journal import Journal, as_record, encode
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record, withdrawn
 from perfmodel.validate.studies import gate, golden, history
+from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]

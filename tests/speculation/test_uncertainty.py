@@ -13,7 +13,6 @@ from perfmodel.answers.whatif import whatif
 from perfmodel.specs.calibration import over_host
 from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import Scatter, StatedFit, Z
-from perfmodel.specs.published_engines import engine_speculation
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
@@ -34,6 +33,7 @@ from perfmodel.speculation.uncertainty import (
 )
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.studies import gate
+from perfmodel.validate.studies.published_engines import engine_speculation
 
 OWN = "h100-sxm-80gb.magicdec"
 ASKED = Query(
