@@ -23,6 +23,8 @@ SHARE_WANTED = 0.9
 MOST_REPLICAS = 4096
 NEAR = {True: 0.9, False: 0.97}
 """Of an open loop or not: the share of the saturation rate above which times to the first token may be 20 % apart."""
+CROWDED = 0.05
+"""Of the time without room, above which times to the first token may be 50 % apart."""
 SHORT = 8
 """Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 % apart."""
 
@@ -214,6 +216,8 @@ def _warnings(
         told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
     elif served.requests_per_s[at] > (near := NEAR[question.opens]) * served.saturation_rate:
         told.append(f"above {near:.0%} of saturation: believe the replay (--replay) rather than this mean")
+    elif question.opens and (full := served.share[at, -1]) > CROWDED:
+        told.append(f"seats or caches are full {full:.0%} of the time: believe the replay's (--replay) TTFT")
     elif short:
         told.append(f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean")
     if served.metastable[at]:

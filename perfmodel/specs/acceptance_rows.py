@@ -94,7 +94,7 @@ def find_acceptance(
     where = (target, draft, kv_name, kv_budget)
     known = published_rows() if rows is None else tuple(rows)
     measured = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
-    remedy = "give --alpha, --tokens-per-iteration or --acceptance FILE"
+    remedy = f"give --draft {draft} with --alpha, --tokens-per-iteration or --acceptance FILE"
     what = f"{target} with draft {draft}, {_spell(kv_name, kv_budget)}"
     if not measured:
         have = sorted({f"{r.target} with draft {r.draft}, {_spell(r.draft_kv, r.kv_budget_tokens)}" for r in known})

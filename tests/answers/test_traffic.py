@@ -110,6 +110,16 @@ def test_each_data_parallel_group_has_seats_and_a_budget_of_its_own():
     assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
 
 
+def test_full_seats_are_said():
+    """Ten seats at 85 % of what they serve: requests wait for them, and the replay knows better how long."""
+    ask = {"alpha": 0.6, "gamma": 0, "max_num_seqs": 10}
+    most = rows(**ask, request_rate=0.01)[0].saturation_rate
+    low, high = (rows(**ask, request_rate=share * most)[0] for share in (0.2, 0.85))
+    assert low.warnings == ()
+    assert "full" in high.warnings[0]
+    assert "believe the replay" in high.warnings[0]
+
+
 def test_a_pass_too_short_for_a_draft_is_said():
     row = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="7", max_num_batched_tokens=4).rows[-1]
     assert (row.running_mean, row.ttft_s) == (0, None)

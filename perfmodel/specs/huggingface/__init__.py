@@ -76,7 +76,7 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     layers = recurrent.depth(keys)
     heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(longest, high=MAX_TOKENS)
+    positions = keys.integer(longest, NEEDED if family.positions is None else family.positions, high=MAX_TOKENS)
     own: dict[str, Any] = {}
     for reader in family.readers:
         own |= reader(keys, layers)
