@@ -261,9 +261,8 @@ SERVED = {
 def _traffic(found: Record) -> list[str]:
     """The one screen: by study, its draft length left out."""
     rows = [_served(name, part, [*SERVED][:4]) for name, part in found["traffic"]["length"]["studies"].items()]
-    return table(
-        ["a served run, its draft length left out", "runs", *[*SERVED.values()][:4], "held", "side of 1"], rows
-    )
+    head = ["a served run, its draft length left out", "runs", *(f"{name} %" for name in [*SERVED.values()][:4])]
+    return table([*head, "held", "side of 1"], rows)
 
 
 def _served_runs(found: Record) -> list[str]:
