@@ -11,10 +11,11 @@ from typing import Any, get_args
 from perfmodel.errors import one_line
 from perfmodel.specs import files
 from perfmodel.specs.huggingface import recurrent, sparse
-from perfmodel.specs.huggingface.families import FAMILIES, INNER, NESTED_DEFAULTS, SUPPORTED, WRAPPERS, Family
+from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, Family
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
+from perfmodel.specs.huggingface.wrappers import INNER, NESTED_DEFAULTS, WRAPPERS
 from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS, RopeType
 from perfmodel.specs.shape import ModelSpec
 
@@ -76,7 +77,7 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     layers = recurrent.depth(keys)
     heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(longest, high=MAX_TOKENS)
+    positions = keys.integer(longest, NEEDED if family.positions is None else family.positions, high=MAX_TOKENS)
     own: dict[str, Any] = {}
     for reader in family.readers:
         own |= reader(keys, layers)

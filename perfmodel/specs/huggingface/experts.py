@@ -159,7 +159,8 @@ def of(
 
     def reader(keys: Keys, layers: int) -> Fields:
         count, routed = _one(keys, experts), _one(keys, width)
-        own = _one(keys, shared_width) if shared_width else _one(keys, shared, 0) * routed if shared else 0
+        each = keys.integer("moe_shared_expert_intermediate_size", routed)
+        own = _one(keys, shared_width) if shared_width else _one(keys, shared, 0) * each if shared else 0
         dense = 0
         kinds = keys.data.get("mlp_layer_types")
         if first == "mlp_layer_types" or (first and first not in keys.data and isinstance(kinds, list)):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
 from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.wrappers import WRAPPERS
 
 Reader = Callable[[Keys, int], layers.Fields]
 
@@ -18,8 +19,8 @@ class Family:
     ``bias`` reads `use_bias` for all of these and the MLP.
     bias_default, eps, rope_theta, tied: what an absent key means. head_dim_needed: transformers' default is a constant,
     not hidden_size / num_attention_heads. heads_are_kv_heads: num_key_value_heads may be left out. mlp_ratio: width
-    of an MLP over the hidden one where the file does not say. modules: GEMM -> names of its modules in checkpoints,
-    where they are not those of `quantised.MODULES`.
+    of an MLP over the hidden one, and positions: the longest context, where the file does not say. modules: GEMM ->
+    names of its modules in checkpoints, where they are not those of `quantised.MODULES`.
     """
 
     readers: tuple[Reader, ...] = (layers.all_full,)
@@ -33,6 +34,7 @@ class Family:
     eps: float = 1e-6
     rope_theta: float = 1e4
     mlp_ratio: int = 0
+    positions: int | None = None
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -97,6 +99,12 @@ _LLAMA = Family(bias="config", mlp_bias=True, heads_are_kv_heads=True)
 _ROUTED = experts.of("num_experts", shared="num_shared_experts", first="mlp_layer_types", bias=True)
 _FIRST_DENSE = experts.of("num_experts", shared="num_shared_experts", first="first_k_dense_replace", bias=True)
 _PLAIN_EXPERTS = experts.of("num_experts", "intermediate_size")
+_MINIMAX1 = Family((recurrent.lightning, _PLAIN_EXPERTS), eps=1e-5, rope_theta=1e6)
+_BAILING = Family(
+    (experts.of("num_experts", shared="num_shared_experts", first="first_k_dense_replace", bias=True),),
+    _QK_NORM,
+    "config",
+)
 _GRANITE_MOE = Family((experts.granite,), bias="config", heads_are_kv_heads=True)
 _GEMMA3N = Family(
     (layers.slides_but_every(5, needed=True), layers.gemma3n),
@@ -128,14 +136,11 @@ FAMILIES: dict[str, Family] = {
     "axk1": replace(_DEEPSEEK, fixed={"norms_per_layer": 3}),
     "baichuan": _LLAMA,
     "bailing_hybrid": Family((recurrent.bailing, _FIRST_DENSE), heads_are_kv_heads=True),
-    "bailing_moe": Family(
-        (experts.of("num_experts", shared="num_shared_experts", first="first_k_dense_replace", bias=True),),
-        _QK_NORM,
-        "config",
-    ),
+    "bailing_moe": _BAILING,
+    "bailing_moe_v2": _BAILING,
     "bamba": Family((recurrent.bamba,), bias="config", mlp_bias=True, eps=1e-5),
     "bitnet": _LLAMA,
-    "bloom": Family(fixed=_BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5),
+    "bloom": Family(fixed=_BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, positions=2048, eps=1e-5),
     "chatglm": Family(bias="qkv", heads_are_kv_heads=True, eps=1e-5),
     "codegen": _GPTJ,
     "cohere": Family(fixed={"norms_per_layer": 1}, bias="config", tied=True, eps=1e-5),
@@ -167,7 +172,9 @@ FAMILIES: dict[str, Family] = {
     "exaone4": _EXAONE,
     "exaone4_5_text": _EXAONE,
     "exaone_moe": replace(_EXAONE, readers=(layers.slides_but_every(4), _FIRST_DENSE)),
-    "falcon": Family((layers.falcon,), _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5),
+    "falcon": Family(
+        (layers.falcon,), _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, positions=2048, eps=1e-5
+    ),
     "falcon_h1": Family((recurrent.mamba_beside,), bias="config", mlp_bias=True, eps=1e-5),
     "flex_olmo": replace(_OLMO, readers=(_PLAIN_EXPERTS,)),
     "gemma": Family(bias="config", tied=True, head_dim_needed=True),
@@ -275,7 +282,11 @@ FAMILIES: dict[str, Family] = {
     "mimo_v2_flash": Family((layers.mimo_v2, experts.mimo_v2), {"attention_sinks": True}, eps=1e-5),
     "minicpm": replace(_LLAMA, tied=True, eps=1e-5),
     "minicpm3": Family((sparse.latent,), tied=True, heads_are_kv_heads=True, eps=1e-5),
-    "minimax": Family((recurrent.lightning, _PLAIN_EXPERTS), eps=1e-5, rope_theta=1e6),
+    "minimax": _MINIMAX1,
+    "minimax_m1": _MINIMAX1,
+    "minimax_text_01": _MINIMAX1,
+    "minicpmo": _QWEN2,
+    "minicpmv": _QWEN2,
     "minimax_m2": Family(
         (layers.all_full, experts.minimax),
         _QK_NORM | {"wide_qk_norm": True},
@@ -322,7 +333,9 @@ FAMILIES: dict[str, Family] = {
     "phi3_v": _PHI3,
     "phi4_multimodal": _PHI3,
     "phi4mm": _PHI3,
-    "phimoe": Family((_PLAIN_EXPERTS,), {"norm_bias": True}, "config", eps=1e-5, rope_theta=1e6),
+    "phimoe": Family(
+        (layers.all_slide_if_given, _PLAIN_EXPERTS), {"norm_bias": True}, "config", eps=1e-5, rope_theta=1e6
+    ),
     "qwen": Family((layers.half_width,), bias="qkv", heads_are_kv_heads=True),
     "qwen2": _QWEN2,
     "qwen2_5_omni_text": _QWEN2,
@@ -360,46 +373,4 @@ HEAD_OF_BLOCKS = Family((layers.block_head,), _QK_NORM, "config")
 LATENT_HEAD = Family((sparse.latent,), bias="none", heads_are_kv_heads=True)
 """An EAGLE-3 head with latent attention (DeepSeek's) and a dense MLP."""
 
-INNER = ("text_config", "llm_config", "language_config", "thinker_config")
-# Files with vision or audio beside a language model, under a key of `INNER`: its `model_type` where it has none.
-WRAPPERS = {
-    "gemma3": "gemma3_text",
-    "gemma3n": "gemma3n_text",
-    "gemma4": "gemma4_text",
-    "exaone4_5": "exaone4_5_text",
-    "cohere_compass": "cohere_compass_text",
-    "glm4v": "glm4v_text",
-    "glm5_next": "glm5_next_text",
-    "glm4v_moe": "glm4v_moe_text",
-    "kimi_k25": "kimi_k2",
-    "kimi_k3": "kimi_linear",
-    "internvl_chat": "qwen2",
-    "lfm2_vl": "lfm2",
-    "llava": "llama",
-    "llama4": "llama4_text",
-    "minimax_m3_vl": "minimax_m3_vl_text",
-    "mistral3": "mistral",
-    "mistral_large4": "mistral_large4_text",
-    "mllama": "mllama_text_model",
-    "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text",
-    "qwen3_vl": "qwen3_vl_text",
-    "qwen3_vl_moe": "qwen3_vl_moe_text",
-    "voxtral": "llama",
-}
-# transformers leaves class defaults out of a nested config, so published files (Gemma 3, LLaVA) rely on these.
-NESTED_DEFAULTS = {
-    "gemma3": {
-        "vocab_size": 262208,
-        "max_position_embeddings": 131072,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "sliding_window": 4096,
-    },
-    "llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11008,
-              "vocab_size": 32000, "max_position_embeddings": 2048},
-    "mistral": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-                "intermediate_size": 14336, "vocab_size": 32000, "max_position_embeddings": 131072},
-}  # fmt: skip
 SUPPORTED = tuple(sorted((*FAMILIES, *WRAPPERS)))

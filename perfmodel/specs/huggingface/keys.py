@@ -59,11 +59,9 @@ class Keys:
     def usual(self) -> None:
         """Take the keys of `USUAL` by their usual names, where the file has none so named; refusals say the file's."""
         self._said = {
-            usual: name
+            usual: next(name for name in others if self.data.get(name) is not None)
             for usual, others in USUAL.items()
-            if self.data.get(usual) is None
-            for name in others
-            if name in self.data
+            if self.data.get(usual) is None and any(self.data.get(name) is not None for name in others)
         }
         renamed = {usual: self.data.get(name) for usual, name in self._said.items()}
         self.data = _Read(dict(self.data.items()) | renamed)

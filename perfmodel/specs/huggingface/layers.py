@@ -335,9 +335,8 @@ def gemma3n(keys: Keys, layers: int) -> Fields:
 
 def stablelm(keys: Keys, layers: int) -> Fields:
     """StableLM: biases of queries, keys and values; norms by whether blocks run side by side."""
-    if keys.flag("qk_layernorm", False):
-        raise keys.bad("qk_layernorm", "false")
-    return {
+    norms = {"qk_norm": keys.flag("qk_layernorm", False)}
+    return norms | {
         "qkv_bias": keys.flag("use_qkv_bias", False),
         "norms_per_layer": 2 - keys.flag("use_parallel_residual", False),
     }
