@@ -94,7 +94,7 @@ def rows_of(
     served = serve(steps, load, limits, spread)
     low, high = _interval(question, log_off, steps, served, load)
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
-    splits = (per_pass > SPLIT[0]) & (per_pass < SPLIT[1])
+    splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
     shares = _slo_share(question.limits_s, served) if question.limits_s else None
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
@@ -213,7 +213,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
 
 
 def _warnings(
-    question: TrafficQuery, short: bool, splits: Array, served: ServedLoad, at: int, replicas: int | None
+    question: TrafficQuery, short: bool, splits: Sequence[bool], served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
     told = []
     if served.saturated[at]:
