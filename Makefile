@@ -19,7 +19,7 @@ demo: $(VENV)/.validate  ## the README's advice, a what-if, a held-out measureme
 	$(BIN)/perfmodel validate run cpu-quick
 
 test: lint  ## lint, types and tests (all but the slow ones)
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow

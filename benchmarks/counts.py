@@ -5,11 +5,18 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 from perfmodel.answers.query import Query
+from perfmodel.answers.traffic import traffic
 from perfmodel.answers.whatif import whatif
 
 QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
+
+SERVER: dict[str, Any] = {
+    "model": "gpt-oss-120b", "hardware": "h200", "input_len": "8k", "output_len": "1k",
+    "draft": "eagle:features=3", "alpha": 0.6, "request_rate": 1.0, "gamma": "1,3",
+}  # fmt: skip
 
 
 def counted(work: Callable[[], object]) -> dict[str, int]:
@@ -31,8 +38,13 @@ def counted(work: Callable[[], object]) -> dict[str, int]:
 
 
 def counts() -> dict[str, dict[str, int]]:
-    """Of the first what-if of a process (names read from files, modules imported as needed), and of the next one."""
-    return {"first": counted(lambda: whatif(QUERY)), "warm": counted(lambda: whatif(QUERY))}
+    """Of the first what-if of a process (names read from files, modules imported as needed), and of the next one.
+
+    Also of a question about traffic: two lengths at one rate, the second time.
+    """
+    found = {"first": counted(lambda: whatif(QUERY)), "warm": counted(lambda: whatif(QUERY))}
+    traffic(**SERVER)
+    return found | {"traffic": counted(lambda: traffic(**SERVER))}
 
 
 if __name__ == "__main__":

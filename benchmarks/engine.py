@@ -118,8 +118,9 @@ def page(rows: list[Row], counts: str) -> str:
         f"One run on {machine}, numpy {version('numpy')}. An answer holds T_T, T_D, T_V, ratios, tokens per iteration, "
         "speedup, throughput and the best gamma up to 16. Times are the best of several; cold starts are medians of "
         f"{COLD_RUNS} processes taken in turns.\n\n{table}\n\n"
-        "Of one what-if, in counts that no machine changes: calls of Python functions, files of this package that they "
-        "are in, and forward passes that are counted. A test fails where these are no longer so.\n\n"
+        "Of one what-if and one question about traffic, in counts that no machine changes: calls of Python functions, "
+        "files of this package that they are in, and forward passes that are counted. A test fails where these are no "
+        "longer so.\n\n"
         f"{counts}\n"
     )
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.answers.inflection import context_lengths
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
 from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.lengths import context_lengths
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 

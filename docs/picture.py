@@ -25,6 +25,8 @@ PICTURES = {
     "pareto": "plot pareto --model llama-3.1-8b --hardware a100 --context 32k --tp 8 --batch 1..128 "
     "--rate self@streamingllm:512=0.8 --rate eagle=0.75/0.65/0.5 --rate ngram=0.3x3 --any-draft",
     "best": "plot surface --model llama-3.1-8b --hardware h100 --draft-kv snapkv:2k --alpha 0.85 --batch 1..64",
+    "traffic": "plot traffic --model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k "
+    "--request-rate 0.1,1.9 --draft eagle:features=3 --gamma 1,3 --alpha 0.6 --slo ttft:2000,tpot:30",
     "residuals": "plot residuals --set magicdec",
     "map": f"plot gamma --map {EIGHT} --alpha 0.8 --batch 1..200",
     "engines": "validate accuracy --plot-engines",

@@ -1,6 +1,20 @@
-"""``python -m perfmodel`` is the ``perfmodel`` command."""
+"""``python -m perfmodel`` and the ``perfmodel`` command: what its process needs before any import."""
 
-from perfmodel.cli import main
+import gc
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line (`perfmodel.cli.main`)."""
+    gc.set_threshold(50_000)  # loading modules makes no garbage, and looking for it takes a tenth of a short run
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # this package has none, looking takes 10 ms
+    if sys.argv[1:2] != ["validate"]:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no answer multiplies matrices that gain from more
+    from perfmodel.cli import main
+
+    main()
+
 
 if __name__ == "__main__":
     main()

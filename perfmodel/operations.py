@@ -50,11 +50,12 @@ class Op:
     kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass (attention
     only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items: independent pieces of one
     attention call, a KV head of a sequence each; 0 where the count does not matter. longer_bytes: by which the cache of
-    a work item of the longest sequence exceeds their mean. cache: one latent a token, or a recurrent state (attention
-    only). packed_weights: weight values that must be unpacked, columns: output columns of all GEMMs, quantisations:
-    kernels that quantise their inputs (linear ops only). expert_layers: layers of routed experts that the op is part
-    of. rows: tokens that each GEMM runs for, or work items that attention is cut for, with those that fill up a CUDA
-    graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops only).
+    a work item of the longest sequence exceeds their mean. cache: one latent a token, a recurrent state or keys of an
+    indexer (attention only). packed_weights: weight values that must be unpacked, columns: output columns of all GEMMs,
+    quantisations: kernels that quantise their inputs (linear ops only). expert_layers: layers of routed experts that
+    the op is part of. rows: tokens that each GEMM runs for, or work items that attention is cut for, with those that
+    fill up a CUDA graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear
+    ops only).
     devices: that a message is between; 0: all of the group.
     stacked: several ops of one format on a leading axis, for their sum.
     """
@@ -73,7 +74,7 @@ class Op:
     rows: Floats = 1.0
     expert_layers: int = 0
     longer_bytes: Floats = 0.0
-    cache: Literal["heads", "latent", "state"] = "heads"
+    cache: Literal["heads", "latent", "state", "index"] = "heads"
     form: str = "bf16"
     bytes_per_value: float = 2.0
     devices: int = 0
@@ -82,9 +83,19 @@ class Op:
 
 def onto(fresh: Floats, more: Floats) -> Floats:
     """The sum; into `fresh`, which nobody else holds, where that saves a large array."""
+    place = into(fresh, more)
+    return fresh + more if place is None else np.add(fresh, more, out=place)
+
+
+def larger(fresh: Floats, other: Floats) -> Floats:
+    """The larger of both; into `fresh` as `onto`."""
+    return np.maximum(fresh, other, out=into(fresh, other))
+
+
+def into(fresh: Floats, more: Floats) -> Array | None:
+    """`fresh` where it is large and holds a result of both."""
     if not isinstance(fresh, np.ndarray) or fresh.size <= LARGE:
-        return fresh + more
+        return None
     if isinstance(more, np.ndarray) and np.broadcast_shapes(fresh.shape, more.shape) != fresh.shape:
-        return fresh + more
-    fresh += more
+        return None
     return fresh

@@ -104,20 +104,23 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
     return rows
 
 
-def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
+def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]:
     """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no; blank is None or "".
 
+    having: column -> cell of those that are wanted, perhaps none; the others are not looked at.
     Raises InputError naming file, line, row and column: for a cell that is no such thing, an `id` given twice, no rows.
     """
     types = {f.name: f.type for f in fields(row_type)}  # type: ignore[arg-type]
     rows, ids = [], set[str]()
     for line, cells in read_csv(path, types):
+        if any(cells[name] != text for name, text in having.items()):
+            continue
         place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
         rows.append(row_type(**{name: _cell(place, name, types[name], text) for name, text in cells.items()}))
         if (name := cells.get("id", str(line))) in ids:
             raise InputError(f"{place}: id: must be given once in a file")
         ids.add(name)
-    if not rows:
+    if not rows and not having:
         raise InputError(f"{path}: must hold at least one row, given a header only")
     return tuple(rows)
 

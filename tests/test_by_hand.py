@@ -9,14 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers import inflection
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
-from perfmodel.speculation import capacity
+from perfmodel.speculation import capacity, lengths
 from perfmodel.speculation.acceptance import tokens_per_iteration
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -197,21 +196,21 @@ def test_break_even_context(batch, golden, within):
     # B -> infinity: [(7 - 2.952) x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8
     # B = 32 (decoding and drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k),
     #   S = (1.048 W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
-    assert inflection.break_even_context(scenario(), batch, 3) == pytest.approx(golden, rel=within)
+    assert lengths.break_even_context(scenario(), batch, 3) == pytest.approx(golden, rel=within)
 
 
 @pytest.mark.parametrize(("gamma", "golden"), [(3, 2265), (2, 3269)])
 def test_inflection_context(gamma, golden):
     # gamma 3: (3 x 131 072 x 512 + 4 x 98 089 734) / (2 x 131 072) = 2264.7
     # gamma 2: (2 x 131 072 x 512 + 3 x 98 089 734) / 131 072 = 3269.1
-    assert inflection.inflection_context(scenario(), gamma) == pytest.approx(golden, rel=2e-4)
+    assert lengths.inflection_context(scenario(), gamma) == pytest.approx(golden, rel=2e-4)
 
 
 @pytest.mark.parametrize(("model", "golden"), [("llama-2-7b-32k", 403.6), ("llama-3.1-8b", 1950.9)])
 def test_memory_bound_context(model, golden):
     # 256 sequences x 3 tokens, 8B: FLOPs 768 x 2 x P8 against W + 256 S x 131 072 bytes; attention computes
     # 256 x 3 S x 4 x 4096 x 32 FLOPs: 36.947 ms + 256 x S x 5.04 ns = 7.361 ms + 256 x S x 64.28 ns: S about 1951
-    assert inflection.memory_bound_context(scenario(model=model), 256, 3.0) == pytest.approx(golden, abs=0.1)
+    assert lengths.memory_bound_context(scenario(model=model), 256, 3.0) == pytest.approx(golden, abs=0.1)
 
 
 @pytest.mark.parametrize("hardware", ["a100-sxm-80gb", "h100-sxm-80gb"])
@@ -219,20 +218,20 @@ def test_memory_bound_context(model, golden):
 def test_closed_forms_equal_the_root_finder(hardware, gamma, alpha, budget):
     s = scenario(hardware=hardware, alpha=alpha, draft_kv=f"streamingllm:{budget}")
     gpu = load_gpu(hardware)
-    p = inflection.compute_as_bytes(
+    p = lengths.compute_as_bytes(
         load_model("llama-3.1-8b").active_params, gpu.peak_flops("bf16"), gpu.memory_bandwidth_bytes_per_s
     )
     omega = sum(alpha**j for j in range(gamma + 1))
-    even = inflection.closed_form_break_even(omega, gamma, budget, KAPPA8, p)
-    assert inflection.break_even_context(s, 1e9, gamma) == pytest.approx(float(even), rel=1e-3)
-    turn = inflection.closed_form_inflection(gamma, budget, KAPPA8, p)
+    even = lengths.closed_form_break_even(omega, gamma, budget, KAPPA8, p)
+    assert lengths.break_even_context(s, 1e9, gamma) == pytest.approx(float(even), rel=1e-3)
+    turn = lengths.closed_form_inflection(gamma, budget, KAPPA8, p)
     ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
-    found = inflection.inflection_context(s, gamma, (np.floor(ridge / (gamma + 2)), ridge))
+    found = lengths.inflection_context(s, gamma, (np.floor(ridge / (gamma + 2)), ridge))
     assert found == pytest.approx(turn, rel=1e-3)
     # and by hand once more, with the letters of the formula
     assert turn == pytest.approx((gamma * KAPPA8 * budget + (gamma + 1) * p) / (KAPPA8 * (gamma - 1)), rel=1e-12)
-    assert inflection.closed_form_inflection(1, budget, KAPPA8, p) is None
-    assert inflection.inflection_context(s, 1, (32.0, 1024.0)) is None
+    assert lengths.closed_form_inflection(1, budget, KAPPA8, p) is None
+    assert lengths.inflection_context(s, 1, (32.0, 1024.0)) is None
 
 
 def test_parameter_bytes():

@@ -70,7 +70,7 @@ def test_a_roofline_is_plausible(name: str) -> None:
     assert 0.25e12 < device.memory_bandwidth_bytes_per_s < 10e12
     bf16 = device.peak_flops("bf16")
     for precision in ("fp8", "int8"):
-        if precision in device.peak and (name, precision) != ("b300-sxm-288gb", "int8"):  # INT8 was cut there
+        if precision in device.peak and (device.architecture, precision) != ("Blackwell Ultra", "int8"):  # cut there
             assert 0.999 <= device.peak_flops(precision) / bf16 <= 4.001  # 1: emulated; 4: RTX int8
     if "fp32" in device.peak:
         assert device.peak_flops("fp32") < bf16

@@ -48,35 +48,11 @@ def test_counts(text: str, expected: tuple[int, ...]) -> None:
     assert parse_counts(text, "--batch") == expected
 
 
-NONSENSE = [
-    "",
-    " ",
-    "x",
-    "0",
-    "-1",
-    "nan",
-    "inf",
-    "1e",
-    "1e-3",
-    "1e16",
-    "1e3k",
-    "1.5",
-    "0.3k",
-    "k",
-    "8kk",
-    "8 4",
-    "1,,2",
-    "1,",
-    "٣",
-    "0x10",
-    "1__000",
-    "_1",
-    "1_",
-]
+NONSENSE = "x 0 -1 nan inf 1e 1e-3 1e16 1e3k 1.5 0.3k k 8kk 1,,2 1, ٣ 0x10 1__000 _1 1_"
 RANGES = ["4..2", "0..4", "1..", "..4", "1..4..8", "1..8+0", "1..8x1", "1..8x0", "1..8x-2", "1..nan", f"1..{10**9}"]
 
 
-@pytest.mark.parametrize("text", [*NONSENSE, *RANGES, "9" * 400])
+@pytest.mark.parametrize("text", ["", " ", "8 4", *NONSENSE.split(), *RANGES, "9" * 400])
 def test_nonsense_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(InputError, match=r"^--context: must be ") as caught:
         parse_counts(text, "--context")

@@ -4,9 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError
-from perfmodel.specs.acceptance_library import DEFAULT_TASK, find_published, library, short_name, typical_decay
-from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, published_rows
+from perfmodel.specs.acceptance_library import (
+    DEFAULT_TASK,
+    find_published,
+    library,
+    published_drafts,
+    short_name,
+    typical_decay,
+)
+from perfmodel.specs.acceptance_rows import AcceptanceRow, UnknownAcceptance, find_acceptance, published_rows
 from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
 
@@ -22,17 +28,19 @@ def measured_acceptance(
 ) -> Acceptance:
     """Of just this target and draft. model: the target as it was named. rows: a user's, in place of what is bundled.
 
-    Raises InputError where nothing was measured, naming what was for this target.
+    Raises UnknownAcceptance where nothing was measured, naming what was for this target.
     """
     key = target.name, draft.name, draft.kv.name, draft.kv.budget
     try:
         return Acceptance.from_row(find_acceptance(*key, context, rows, flag))
-    except InputError as error:
-        if rows is None and (published := published_acceptance(model, draft, task)) is not None:
+    except UnknownAcceptance as error:
+        if rows is not None:
+            raise
+        if (published := published_acceptance(model, draft, task)) is not None:
             return published
-        known = dict.fromkeys(row.draft for row in library() if row.target == short_name(model))
-        said = f"; published for it: {', '.join(known)}" if known and rows is None else ""
-        raise InputError(f"{error.as_flags}{said}") from None
+        drafts = ", ".join(published_drafts(short_name(model)))
+        known = f"published for it: {drafts}" if drafts else ""
+        raise UnknownAcceptance(flag, error.why, error.remedy, known) from None
 
 
 def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, overload
 
-from perfmodel.errors import as_names, in_names, refuse, unknown_name
+from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
 from perfmodel.parse import (
     items,
     parse_count,
@@ -188,7 +188,13 @@ Model = Annotated[
     ),
 ]
 Hardware = Annotated[
-    str, Argument("Device: a name of `perfmodel gpus list`, or a YAML file.", "NAME|PATH", "--gpu --device", many=names)
+    str,
+    Argument(
+        "Device: of `perfmodel gpus list` (NAME:pcie5: in such a box), or a YAML file.",
+        "NAME|PATH",
+        "--gpu --device",
+        many=names,
+    ),
 ]
 Batch = Annotated[Number, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", count, counts)]
 Context = Annotated[
@@ -214,8 +220,16 @@ DP = Annotated[
         count,
     ),
 ]
-Draft = Annotated[
-    str, Argument("Who drafts: the target itself, a kind, or a model.", "self|KIND|NAME|PATH", "--draft-model")
+_WHO = "Who drafts: the target itself, a kind, or a model."
+Draft = Annotated[str, Argument(_WHO, "self|KIND|NAME|PATH", "--draft-model")]
+UsualDraft = Annotated[
+    str | None,
+    Argument(
+        _WHO,
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        default="one published for the model that the engine runs; self where acceptance or --draft-kv is given",
+    ),
 ]
 DraftTP = Annotated[
     Number | None, Argument("Devices of the draft.", "N", read=count, default="as --tp, or as many as it allows")
@@ -374,6 +388,17 @@ class Question:
     """A question in the user's words. What is given is read and limits are kept when it is made (InputError)."""
 
     @in_names
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse (InputError) an argument that there is not, and one that is missing."""
+        known = [f for f in fields(cls) if f.init]
+        for name in kwargs.keys() - {f.name for f in known}:
+            raise unknown_name(f"{cls.__name__}()", "argument", name, [f.name for f in known])
+        for f in [f for f in known if not f.kw_only][len(args) :] if args or kwargs else ():  # a copy is made of none
+            if f.name not in kwargs and f.default is MISSING and f.default_factory is MISSING:
+                raise InputError(f"{flag(f.name)}: must be given")
+        return super().__new__(cls)
+
+    @in_names
     def __post_init__(self) -> None:
         for name, argument in arguments(type(self)).items():
             given = getattr(self, name)
@@ -443,9 +468,3 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
 def _bare(annotation: Any) -> Any:
     """An annotation without its argument, as people read it."""
     return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
-
-
-def required(kind: type, name: str) -> bool:
-    """True where an argument has no default."""
-    parameter = signature(kind).parameters[name]
-    return parameter.default is Signature.empty or parameter.default is MISSING

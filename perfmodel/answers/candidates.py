@@ -24,7 +24,7 @@ from perfmodel.operations import Array
 from perfmodel.parse import items, parse_text
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance_rows import AcceptanceRow
+from perfmodel.specs.acceptance_rows import AcceptanceRow, UnknownAcceptance
 from perfmodel.specs.model import ModelSpec, load_model, precision_of
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance
@@ -261,9 +261,9 @@ class _Rates:
         for (name, kv), draft in zip(self.pairs, drafts, strict=True):
             try:
                 self.known.append((name, kv, self._of(name, draft)))
-            except InputError as error:
+            except UnknownAcceptance as error:
                 self.unknown.append((name, kv))
-                why = f"{as_names(error.as_flags).partition('; give ')[0]}; give a rate or an acceptance file"
+                why = f"{error.why}; give a rate or an acceptance file"
                 self.skips.append(Skip(name, kv.label().partition(",")[0], why))
 
     def _pairs(self) -> Iterator[tuple[str, KVMethod]]:

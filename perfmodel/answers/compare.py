@@ -104,7 +104,7 @@ def compare(question: CompareQuery) -> Comparison:
     pools = disaggregate(scenario, batch, context, gamma, int(query.new_tokens))
     alone, verifying = chunked(scenario, batch, context, gamma)
     return Comparison(
-        query=replace(query, draft_kv=scenario.draft.kv.label()),
+        query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
         composition=_composition(scenario, context, gamma, float(query.memory_fraction)),
         disaggregated=DecodePool(*pools),

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
+from perfmodel.queueing.policy import walk
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.scenario import Scenario
@@ -226,7 +226,7 @@ def _slowness(
 
 def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> LengthTable:
     cost = slowness * weights[:, None]
-    chosen = _walk(cost, hysteresis)
+    chosen = walk(cost, hysteresis)
     ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True))
     starts = np.concatenate(([0], ends[:-1] + 1))
     ranges = []
@@ -247,20 +247,3 @@ def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: i
         constant_speedup=float(constants[best]),
         by_constant=tuple(float(c) for c in constants),
     )
-
-
-def _walk(cost: Array, toll: float) -> NDArray[np.int64]:
-    """K by batch size: the least sum of costs plus a toll per change (Viterbi); on a tie no change, then fewer."""
-    batches, choices = cost.shape
-    came = np.zeros((batches, choices), np.int64)
-    total = cost[0].copy()
-    for b in range(1, batches):
-        cheapest = int(np.argmin(total))
-        change = total[cheapest] + toll < total
-        came[b] = np.where(change, cheapest, np.arange(choices))
-        total = np.where(change, total[cheapest] + toll, total) + cost[b]
-    path = np.empty(batches, np.int64)
-    path[-1] = int(np.argmin(total))
-    for b in range(batches - 1, 0, -1):
-        path[b - 1] = came[b, path[b]]
-    return path

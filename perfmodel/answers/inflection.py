@@ -1,39 +1,21 @@
-"""Three context lengths that people mix up, found on whatever model is in use, with their ideal closed forms.
+"""The three context lengths of a question (`perfmodel.speculation.lengths`), beside those on the ideal roofline."""
 
-* `memory_bound_context`: from here on a decoding step loads for longer than it computes.
-* `break_even_context`: from here on speculation is faster than the baseline, at one batch.
-* `inflection_context` (S_inflection): from here on speedup does not fall as the batch grows.
-
-Lengths are real numbers of tokens (round up for a whole one); None means there is none up to `SEARCH_TO`.
-The closed forms are derived in docs/model.md and hold for self-speculation on the ideal roofline.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
-
-import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, value
-from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Options, Query, resolve
+from perfmodel.answers.query import Options, Query, resolve
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
-from perfmodel.operations import Floats
 from perfmodel.parse import parse_switch
-from perfmodel.speculation.chain import Passes, gained_tokens, predict, speedups
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.lengths import ContextLengths, context_lengths
 from perfmodel.speculation.workload import Workload
 
-SEARCH_TO = 2.0**24
 DEFAULT_CONTEXT = 32768
 """Where the best gamma is sought if the question names no context."""
-POINTS = 64
-ROUNDS = 5
-BATCHES_PER_OCTAVE = 4
 
 
 @dataclass(frozen=True)
@@ -78,15 +60,6 @@ class InflectionQuery(Options):
             raise InputError(
                 "--context: must be given to look an acceptance up; or give --alpha or --tokens-per-iteration"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class ContextLengths:
-    """The three lengths in tokens; None where there is none."""
-
-    memory_bound_context: float | None
-    break_even_context: float | None
-    inflection_context: float | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,158 +109,3 @@ def _gamma(query: Query) -> int:
         return int(query.gamma)
     best = predict(resolve(query), Workload.of(query.batch, query.context), int(query.max_gamma))
     return max(int(best.gamma_optimal), 1)
-
-
-def context_lengths(
-    scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
-) -> ContextLengths:
-    """All three lengths for one batch, gamma and batch range; each round of their searches counts its passes once."""
-    if gamma == 0:
-        return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
-    smooth, batches, gammas = without_waves(scenario), batches_between(*batch_range), np.array([gamma])
-    loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
-    own = np.full(POINTS, batch)
-    sequences = np.concatenate((own, own, np.repeat(batches, POINTS)))
-    gained = gained_tokens(scenario, sequences, gammas)
-    for _ in range(ROUNDS):
-        contexts = np.concatenate((loading.grid, breaking.grid, np.tile(turning.grid, batches.size)))
-        passes = Passes(scenario, sequences, contexts, gammas)
-        load, compute = (
-            np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, :POINTS]
-            for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
-        )
-        loading.narrow(np.less(load, compute))
-        breaking.narrow(passes.speedups(scenario, gained)[0, POINTS : 2 * POINTS] >= 1.0)
-        turning.narrow(falls(passes.speedups(smooth, gained)[0, 2 * POINTS :].reshape(-1, POINTS)))
-    return ContextLengths(loading.found, breaking.found, turning.found)
-
-
-def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
-    """From where on a pass loads KV and weights for at least as long as it computes: 1 if at every length.
-
-    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs a byte.
-    Counts every linear op and attention, not the input embedding; efficiencies are the calibration's, fixed costs none.
-    """
-
-    def computes_longer(context: NDArray[np.float64]) -> NDArray[np.bool_]:
-        load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(batch, context, query))
-        return np.broadcast_to(np.less(load, compute), context.shape)
-
-    return last_where(computes_longer)
-
-
-def break_even_context(scenario: Scenario, batch: float, gamma: int, speedup: float = 1.0) -> float | None:
-    """Smallest context at which speedup reaches `speedup` (1: break even) at this batch and gamma."""
-    if gamma == 0:
-        return 1.0 if speedup <= 1.0 else None
-    gammas = np.array([gamma])
-    return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= speedup)
-
-
-def inflection_context(
-    scenario: Scenario, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE, tolerance: float = 0.0
-) -> float | None:
-    """Smallest context from which on speedup at `gamma` does not fall anywhere in the batch range as the batch grows.
-
-    The range is walked in quarter octaves; tolerance: relative fall between two steps that still counts as none. The
-    attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend, and would hide one.
-    """
-    if gamma == 0:
-        return 1.0
-    batches, gammas, smooth = batches_between(*batch_range)[:, None], np.array([gamma]), without_waves(scenario)
-    return last_where(lambda context: falls(speedups(smooth, batches, context, gammas)[..., 0], tolerance))
-
-
-def batches_between(low: float, high: float) -> NDArray[np.float64]:
-    """The batches at which an inflection is sought, in quarter octaves."""
-    return np.geomspace(low, high, max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1) + 1)
-
-
-def falls(surface: NDArray[np.float64], tolerance: float = 0.0) -> NDArray[np.bool_]:
-    """By context, whether the speedup falls anywhere along the batches, the first axis."""
-    return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - 1e-12), axis=0)
-
-
-def without_waves(scenario: Scenario) -> Scenario:
-    """The same question without the waves of the attention kernel."""
-    calibration = scenario.machine.calibration
-    if not calibration.attention_blocks_per_multiprocessor.value:
-        return scenario
-    return with_calibration(scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": 0.0}))
-
-
-class ContextSearch:
-    """Seeks a context in 1 ... SEARCH_TO, on a log grid that is refined around where a property turns.
-
-    last: the context from which on the property is false to the end; else the first for which it holds.
-    """
-
-    def __init__(self, last: bool) -> None:
-        self._last = last
-        self.grid = np.geomspace(1.0, SEARCH_TO, POINTS)
-        self.found: float | None = None
-        self.settled = False
-
-    def narrow(self, holds: NDArray[np.bool_]) -> None:
-        """Take in where on the grid the property holds, and refine the grid unless that settles it."""
-        hits = np.flatnonzero(holds)
-        if self.settled:
-            return
-        if hits.size == 0:
-            self.found, self.settled = (float(self.grid[0]) if self._last else None), True
-        elif self._last and hits[-1] == POINTS - 1:
-            self.found, self.settled = None, True
-        elif not self._last and hits[0] == 0:
-            self.found, self.settled = float(self.grid[0]), True
-        else:
-            below = hits[-1] if self._last else hits[0] - 1
-            low, high = float(self.grid[below]), float(self.grid[below + 1])
-            self.found, self.grid = high, np.geomspace(low, high, POINTS)
-
-
-def _sought(last: bool, property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    search = ContextSearch(last)
-    for _ in range(ROUNDS):
-        search.narrow(property_of(search.grid))
-        if search.settled:
-            break
-    return search.found
-
-
-def first_where(holds: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Smallest context in 1 ... SEARCH_TO for which `holds` (as seen on a log grid, then refined), or None."""
-    return _sought(False, holds)
-
-
-def last_where(fails: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Context from which on `fails` is false up to SEARCH_TO, or None if it fails at the end."""
-    return _sought(True, fails)
-
-
-def closed_form_break_even(
-    tokens_per_iteration: Floats, gamma: Floats, kv_budget: Floats, kv_bytes_per_token: Floats, parameter_bytes: Floats
-) -> Floats:
-    """S_break_even = [(2 gamma + 1 - Omega) p + gamma kappa K] / (kappa (Omega - 1)) for B -> infinity, ideal roofline.
-
-    parameter_bytes: p = `compute_as_bytes`, the bytes that could be loaded while one token's parameters are computed.
-    """
-    gained = np.asarray(tokens_per_iteration) - 1.0
-    numerator = (2.0 * gamma - gained) * parameter_bytes + gamma * kv_bytes_per_token * kv_budget
-    return numerator / (kv_bytes_per_token * gained)
-
-
-def closed_form_inflection(
-    gamma: int, kv_budget: float, kv_bytes_per_token: float, parameter_bytes: float
-) -> float | None:
-    """S_inflection = [gamma kappa K + (gamma + 1) p] / (kappa (gamma - 1)); none at gamma = 1.
-
-    Holds for a batch range that reaches from below ridge / (gamma + 1) to the ridge.
-    """
-    if gamma <= 1:
-        return None
-    return (gamma * kv_bytes_per_token * kv_budget + (gamma + 1) * parameter_bytes) / (kv_bytes_per_token * (gamma - 1))
-
-
-def compute_as_bytes(active_params: float, peak_flops: float, bytes_per_s: float) -> float:
-    """p = 2 P_active BW / F: FLOP time of one token's parameters, in bytes loaded meanwhile."""
-    return 2.0 * active_params * bytes_per_s / peak_flops

@@ -1,11 +1,11 @@
 """Published measurements of exactly the question that was asked, beside what was predicted."""
 
 from dataclasses import dataclass
-from functools import cache
 
 from perfmodel.answers.query import Query
 from perfmodel.kv.base import KVMethod
-from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.specs.published import MeasuredPoint, points_of, published_points
+from perfmodel.speculation.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ def measured(
     which state the best gamma measured are shown too. predicted: by the name of the measured figure. Empty where nobody
     measured this.
     """
-    rows = _by_subject().get((asked.hardware, asked.tp, asked.model, asked.weights, asked.batch, asked.context), ())
+    same = (asked.tp, asked.weights, asked.batch, asked.context)
+    rows = points_of(asked.hardware, asked.model)
+    rows = tuple(p for p in rows if not p.tree and (p.tp, p.weights, p.batch, p.context) == same)
     own_formats = asked.kv_dtype != "bf16" or asked.draft_kv_dtype != "bf16" or asked.draft_weights != asked.weights
     if not rows or own_formats:
         return ()
@@ -59,14 +61,21 @@ def measured(
     return tuple(found)
 
 
-@cache
-def _by_subject() -> dict[tuple[object, ...], tuple[MeasuredPoint, ...]]:
-    found: dict[tuple[object, ...], tuple[MeasuredPoint, ...]] = {}
-    for p in published_points():
-        if not p.tree:
-            key = (p.hardware, p.tp, p.target, p.weights, p.batch, p.context)
-            found[key] = (*found.get(key, ()), p)
-    return found
+def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, float]]:
+    """(batch, context, gamma, speedup) of the published runs of this pair, method and device on its very stack.
+
+    Empty where nobody measured them, and for a calibration of another stack, whose times they are not.
+    """
+    kv, machine = scenario.draft.kv, scenario.machine
+    spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
+    same = (machine.calibration.stack, machine.gpu.name, tp, scenario.target.name, scenario.draft.name, spelt)
+    return [
+        (p.batch, p.context, p.gamma, p.speedup)
+        for p in published_points("magicdec")
+        if p.speedup is not None
+        and p.gamma is not None
+        and (p.stack, p.hardware, p.tp, p.target, p.draft, p.draft_kv) == same
+    ]
 
 
 def _beside(point: MeasuredPoint, predicted: dict[str, float], fitted_on: bool) -> Measured:

@@ -166,7 +166,7 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
             target_efficiency=best.efficiency,
             fits=at_peak.fits,
             max_batch=at_peak.max_batch,
-            warnings=(*assumed(query), *at_peak.shortage(best.batch)),
+            warnings=(*assumed(query, scenario), *at_peak.shortage(best.batch)),
         ),
         calibration=scenario.machine.calibration.name,
     )

@@ -6,6 +6,7 @@ from typing import Any
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.answers.placement import check_engine, check_groups
+from perfmodel.answers.usual_draft import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
@@ -17,14 +18,14 @@ from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import ModelSpec, load_model, precision_of
-from perfmodel.specs.stacks import calibration_of
+from perfmodel.specs.stacks import calibration_of, engine_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import MAX_BATCH
 
-DEFAULT_BATCH_RANGE = (32.0, 256.0)
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Stands in where no answer depends on what is accepted."""
 NO_ACCEPTANCE = "none needed at gamma 0"
@@ -59,7 +60,7 @@ class CommonOptions(arg.Question):
 class Options(CommonOptions):
     """What a question about chains of drafted tokens has beside its model, device and workload."""
 
-    draft: arg.Draft = "self"
+    draft: arg.UsualDraft = None
     draft_tp: arg.DraftTP = None
     acceptance_rate: arg.AcceptanceRate = None
     tokens_per_iteration: arg.TokensPerIteration = None
@@ -101,8 +102,9 @@ class Query(Options):
     """One point of a question; every argument is a flag of ``perfmodel whatif``.
 
     gamma None (or ``"auto"``) seeks the best one from 0 to max_gamma. Of alpha, tokens_per_iteration (meant at
-    `gamma`) and acceptance (a file) at most one may be given; none looks for a published row of exactly this pair and
-    budget. weights and kv_dtype None are the checkpoint's own formats.
+    `gamma`) and acceptance (a file) at most one may be given; none looks for what was published of this pair and
+    budget. draft None is then one that is published and that the engine runs, else ``self``. weights and kv_dtype
+    None are the checkpoint's own formats.
     """
 
     model: arg.Model
@@ -154,8 +156,10 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     ep, dp = int(query.ep), int(query.dp)
     check_groups(target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
+    if acceptance is None:
+        query = with_draft(query, found)
     draft = make_draft(
-        query.draft,
+        query.draft or "self",
         target,
         Precision(precision.weights, draft_kv_type),
         tp,
@@ -189,6 +193,14 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     )
 
 
+def with_draft(query: Query, named: Named | None = None) -> Query:
+    """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
+    if query.draft is not None or query.draft_kv is not None or _given(query):
+        return query
+    found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
+    return replace(query, draft=usual_draft(query.model, found.target, engine_of(found.calibration)))
+
+
 def draft_kv(query: Query) -> str:
     """What the draft reads: as given, a sparse default for a self-draft, all for a draft of its own."""
     if query.draft_kv is not None:
@@ -197,18 +209,25 @@ def draft_kv(query: Query) -> str:
 
 
 def _is_self(query: Query) -> bool:
-    return query.draft.partition(":")[0].strip().lower() == "self"
+    return query.draft is None or query.draft.partition(":")[0].strip().lower() == "self"
 
 
-def assumed(query: Query) -> tuple[str, ...]:
+def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
     """What stands in for an argument that was left open and decides the answer, as a sentence."""
-    if query.draft_kv is not None or not _is_self(query):
+    if query.draft is None and scenario.draft.kind != "self":
+        return (f"draft was not given: {scenario.draft.name}",)
+    if query.draft_kv is not None or scenario.draft.kind != "self":
         return ()
     return (f"draft_kv was not given: the self-draft reads {arg.SELF_DRAFT_KV}",)
 
 
+def _given(query: Query) -> list[str]:
+    """Which acceptances the question states."""
+    return [n for n in ("alpha", "tokens_per_iteration", "acceptance") if getattr(query, n) is not None]
+
+
 def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
-    given = [n for n in ("alpha", "tokens_per_iteration", "acceptance") if getattr(query, n) is not None]
+    given = _given(query)
     if len(given) > 1:
         flags = " and ".join("--" + n.replace("_", "-") for n in given)
         raise InputError(f"{flags}: only one of them may be given")

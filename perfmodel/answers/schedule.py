@@ -205,7 +205,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft)
     served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario, lookup=question.lookup)
-    draft_path = question.draft_path or draft_source(query.draft, query.model, scenario)
+    draft_path = question.draft_path or draft_source(query.draft or scenario.draft.name, query.model, scenario)
     missed = int(question.missed)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
@@ -228,7 +228,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
         runs_in=None if runs is None else runs.text,
         calibration=Calibrated.of(scenario),
         warnings=(
-            *assumed(query),
+            *assumed(query, scenario),
             *((f"batches above {most} do not fit and are left out",) if left_out else ()),
             *_warnings(scenario, query, tables),
         ),

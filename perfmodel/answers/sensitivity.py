@@ -1,11 +1,12 @@
 """What a verdict hangs on: each uncertain input moved on its own by a stated amount, ranked by what that does."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from perfmodel.answers.answer import Answer, Rows
+from perfmodel.answers.answer import Rows
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import Move
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.speculation.acceptance import Acceptance
@@ -17,21 +18,6 @@ from perfmodel.speculation.workload import Workload
 ALPHA_STEP = 0.05
 BANDWIDTH_STEP = 0.10
 FIXED_STEP = 0.30
-
-
-@dataclass(frozen=True, repr=False)
-class Move(Answer):
-    """One input moved by itself: its low and high value in words, the speedup at each, their distance (`swing`), and
-    whether the speedup crosses 1 between them (`flips`).
-    """
-
-    input: str
-    low: str
-    high: str
-    speedup_low: float
-    speedup_high: float
-    swing: float
-    flips: bool
 
 
 @asks(Query)

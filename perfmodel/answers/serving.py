@@ -113,6 +113,6 @@ def serving(question: ServingQuery) -> Serving:
         new_tokens=new_tokens,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=(*assumed(query), *room.shortage(batch)),
+        warnings=(*assumed(query, scenario), *room.shortage(batch)),
         calibration=scenario.machine.calibration.name,
     )

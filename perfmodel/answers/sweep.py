@@ -13,10 +13,12 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.arguments import asks, listed
 from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.answers.verdict import verdicts
 from perfmodel.errors import InputError, not_installed, refuse
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import interval_ends, log_error
 from perfmodel.speculation.workload import Workload
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Block:
 
     labels: dict[str, str | int | float | None]
     columns: dict[str, Column]
+    scenario: Scenario
 
     @property
     def rows(self) -> int:
@@ -130,7 +133,8 @@ def blocks(grid: Grid) -> Iterator[Block]:
         for start in range(0, pairs, step):
             index = np.arange(start, min(start + step, pairs))
             batch, context = batches[index // len(contexts)], lengths[index % len(contexts)]
-            yield Block(labels, _columns(scenario, query, batch[:, None], context[:, None], gammas))
+            columns = _columns(scenario, query, batch[:, None], context[:, None], gammas)
+            yield Block(labels, columns, scenario)
 
 
 def _columns(
@@ -183,8 +187,12 @@ class Sweep(Answer):
         return np.concatenate(parts)
 
     def to_frame(self) -> "DataFrame":
-        """The rows as a pandas DataFrame. Raises InputError where pandas is not installed."""
-        return pandas().concat(list(map(frame_of, self.blocks)), ignore_index=True)
+        """The rows as a pandas DataFrame, with the speedup's interval and the verdict of each point.
+
+        Raises InputError where pandas is not installed.
+        """
+        frames = [frame_of(block).assign(**_sure(block)) for block in self.blocks]
+        return pandas().concat(frames, ignore_index=True)
 
     def as_dict(self) -> dict[str, Any]:
         """See `Answer.as_dict`; whole numbers as such."""
@@ -222,6 +230,21 @@ def frame_of(block: Block) -> "DataFrame":
     columns: dict[str, Any] = {n: v.astype(np.int64) if n in WHOLE else v for n, v in block.columns.items()}
     columns["fits"] = columns["fits"].astype(np.bool_)
     return pandas().DataFrame(labels | columns, index=range(block.rows))
+
+
+def _sure(block: Block) -> dict[str, Any]:
+    """Ends of the speedup's interval, not a number where the calibration states no error, and the verdict."""
+    c, error = block.columns, np.full(block.rows, np.nan)
+    for gamma in np.unique(c["gamma"]):
+        rows = c["gamma"] == gamma
+        found = log_error(block.scenario, c["batch"][rows], c["context_tokens"][rows], np.array([int(gamma)]))
+        error[rows] = 0.0 if not gamma else np.nan if found is None else found[..., 0]
+    low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"])
+    return {
+        "speedup_low": low,
+        "speedup_high": high,
+        "verdict": verdicts(c["speedup"], low, high, c["gamma"], c["fits"]),
+    }
 
 
 def pandas() -> Any:

@@ -2,11 +2,13 @@
 
 from perfmodel.costs.roofline import LIMITERS
 
-NONE = "none"
+NONE, UNKNOWN = "none", "unknown"
 
 
-def seconds(value: float) -> str:
-    """85.2 us, 25.30 ms, 1.20 s, 86,400 s."""
+def seconds(value: float | None) -> str:
+    """85.2 us, 25.30 ms, 1.20 s, 86,400 s; a word where it is not known."""
+    if value is None:
+        return UNKNOWN
     if value < 1e-3:
         return f"{value * 1e6:.1f} us"
     if value < 1:
@@ -35,9 +37,9 @@ def tokens(value: float | None) -> str:
     return NONE if value is None else f"{-int(-value // 1):,}"
 
 
-def times(value: float) -> str:
-    """A speedup: 1.34x."""
-    return f"{value:.2f}x"
+def times(value: float | None) -> str:
+    """A speedup: 1.34x; a word where it is not known."""
+    return UNKNOWN if value is None else f"{value:.2f}x"
 
 
 def devices(hardware: str, tp: float) -> str:

@@ -1,7 +1,6 @@
 """A server under a request rate: latency, throughput and replicas with and without a draft. docs/traffic.md."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,21 +9,21 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.query import UNUSED, Query, assumed, resolve
+from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
-from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_replay import replayed
-from perfmodel.answers.traffic_rows import TrafficRow, flat, rows_of
+from perfmodel.answers.traffic_rows import TrafficRow, flat, log_errors, rows_of
+from perfmodel.answers.usual_draft import usual_draft
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.errors import InputError, refuse
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.load import Limits, Load
-from perfmodel.queueing.steps import StepTimes, by_batch, step_times
-from perfmodel.specs.acceptance_library import library, short_name
+from perfmodel.queueing.policy import by_batch
+from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.scenario import Scenario
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 
 SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
+FULL = 0.95
+"""Share of the saturation rate at which a table is made for whatever is beyond."""
 PRECISE = 1e-4
 """Of tokens an iteration, in the search for the acceptance that breaks even."""
 
@@ -118,15 +119,17 @@ def traffic(question: TrafficQuery) -> Traffic:
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
     if question.draft is None:
-        question = replace(question, draft=_usual_draft(question))
+        named = Named.of(question.model, question.hardware, question.engine, question.calibration)
+        question = replace(question, draft=usual_draft(question.model, named.target, engine_of(named.calibration)))
     scenario, known = _scenario(question)
     _check_context(question, scenario)
     choices, times = _choices(question, scenario, known)
     by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
+    shown = {c.steps.gamma: c.steps for c in choices}
+    off = log_errors(question, scenario, [*shown.values()])
     for c in choices:
-        for at, row in zip(
-            c.shown, rows_of(question, scenario, c.gamma, c.steps, question.loads[c.shown]), strict=True
-        ):
+        found = rows_of(question, c.gamma, c.steps, question.loads[c.shown], off[c.steps.gamma])
+        for at, row in zip(c.shown, found, strict=True):
             by_load[int(at)].append(row)
     verdicts = tuple(_verdict(question, rows, known) for rows in by_load)
     return Traffic(
@@ -144,7 +147,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source if known else "unknown",
         calibration=Calibrated.of(scenario),
-        warnings=assumed(_query(question)) if question.asked != (0,) else (),
+        warnings=assumed(_query(question), scenario) if question.asked != (0,) else (),
     )
 
 
@@ -165,24 +168,15 @@ def _choices(
         return choices, times
     choices += [LengthChoice(gamma, times[gamma], everywhere) for gamma in question.drafted]
     if TABLE in searched:
-        steps, table = by_batch(priced)
+        most = FULL * min(capacity(t, question.lengths, question.limits)[0] for t in priced)
+        rate = min(most, float(question.loads.max())) if question.opens else most
+        steps, table = by_batch(priced, question.lengths, rate) if most else (times[0], np.zeros(1, np.int64))
         choices.append(LengthChoice(TABLE, steps, everywhere, table))
     if None in searched:
         best = _best_lengths(question, priced)
         new = [gamma for gamma in np.unique(best).tolist() if gamma and gamma not in question.drafted]
         choices += [LengthChoice(gamma, times[gamma], np.flatnonzero(best == gamma)) for gamma in new]
     return choices, times
-
-
-def _usual_draft(question: TrafficQuery) -> str:
-    """The first draft of the library for this target that the engine runs."""
-    for name in dict.fromkeys(row.draft for row in library() if row.target == short_name(question.model)):
-        with suppress(InputError):
-            scenario = resolve(question.query(batch=1, context=1, gamma=None, draft=name), UNUSED)
-            runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft)
-            if runs is None or runs.runs:
-                return name
-    return "self"
 
 
 def _word(verdicts: Sequence[TrafficVerdict]) -> str:

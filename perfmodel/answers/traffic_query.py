@@ -102,7 +102,7 @@ class TrafficQuery(CommonOptions):
             "self|KIND|NAME|PATH",
             "--draft-model",
             read=parse_text,
-            default="what the engine runs of those whose acceptance was published, else self",
+            default="one published for the model that the engine runs, else eagle3",
         ),
     ] = None
     draft_kv: arg.DraftKV = None
@@ -203,7 +203,9 @@ class TrafficQuery(CommonOptions):
     @property
     def limits(self) -> Limits:
         """Of the server."""
-        return Limits(int(self.max_num_seqs), int(self.max_num_batched_tokens), float(self.memory_fraction))
+        groups = int(self.dp)  # each has seats and a token budget of its own
+        seats, tokens = groups * int(self.max_num_seqs), groups * int(self.max_num_batched_tokens)
+        return Limits(seats, tokens, float(self.memory_fraction))
 
     @property
     def loads(self) -> Array:

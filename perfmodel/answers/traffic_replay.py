@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfmodel.answers.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
-from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.policy import by_batch
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.queueing.trace import read_trace
@@ -20,27 +20,34 @@ def replayed(
     question: TrafficQuery, scenario: Scenario, choices: Sequence[tuple[int | str, StepTimes]]
 ) -> tuple[TrafficRow, ...]:
     """A row for each load and draft length; of a trace at its own rate, one for each length. Raises InputError."""
-    if any(gamma == TABLE for gamma, _ in choices):
-        raise InputError("--replay: takes fixed draft lengths; leave --gamma table out")
     seed, lengths = int(question.seed), question.lengths
     if question.trace is not None:
         trace = read_trace(question.trace)
         lengths = _lengths_of(trace)
-        drafted = [int(gamma) for gamma, _ in choices]
         rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else 0.0
-        served = step_times(scenario, lengths, question.limits, drafted)
-        return tuple(_row(question, lengths, steps, trace, rate, None, seed) for steps in served if steps.seats)
+        drafted = {t.gamma for _, steps in choices for t in (steps.table or (steps,))}
+        priced = {t.gamma: t for t in step_times(scenario, lengths, question.limits, sorted(drafted))}
+        served = [
+            (gamma, by_batch([priced[t] for t in sorted({t.gamma for t in steps.table})], lengths, rate)[0])
+            if steps.table
+            else (gamma, priced[steps.gamma])
+            for gamma, steps in choices
+        ]
+        return tuple(_row(question, lengths, *choice, trace, rate, None, seed) for choice in served if choice[1].seats)
     rows = []
     for load in question.loads.tolist():
         rate, clients = (load, None) if question.opens else (None, int(load))
         requests = arrivals(lengths, int(question.num_prompts), rate, float(question.burstiness), seed)
-        rows += [_row(question, lengths, steps, requests, rate, clients, seed) for _, steps in choices if steps.seats]
+        rows += [
+            _row(question, lengths, *choice, requests, rate, clients, seed) for choice in choices if choice[1].seats
+        ]
     return tuple(rows)
 
 
 def _row(
     question: TrafficQuery,
     lengths: Lengths,
+    gamma: int | str,
     steps: StepTimes,
     requests: Arrivals,
     rate: float | None,
@@ -52,7 +59,7 @@ def _row(
     return TrafficRow(
         request_rate=rate,
         concurrency=clients,
-        gamma=steps.gamma,
+        gamma=gamma,
         running_mean=met.running,
         tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
         ttft_s=_percentiles(met.ttft_s),

@@ -1,6 +1,7 @@
 """The rows of a traffic answer: one draft length at several loads, in seconds and shares, with what to beware of."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,6 +21,10 @@ from perfmodel.speculation.uncertainty import log_error, step_log_error
 SHARE_WANTED = 0.9
 """Of requests within the SLO, for a number of replicas to be enough."""
 MOST_REPLICAS = 4096
+NEAR = {True: 0.9, False: 0.97}
+"""Of an open loop or not: the share of the saturation rate above which times to the first token may be 20 % apart."""
+CROWDED = 0.05
+"""Of the time without room, above which times to the first token may be 50 % apart."""
 SHORT = 8
 """Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 % apart."""
 
@@ -75,13 +80,16 @@ def flat(row: TrafficRow) -> dict[str, Any]:
     return cells
 
 
-def rows_of(question: TrafficQuery, scenario: Scenario, gamma: Any, steps: StepTimes, loads: Array) -> list[TrafficRow]:
-    spread, limits = float(question.acceptance_std), question.limits
-    load = question.load(loads)
+def rows_of(
+    question: TrafficQuery, gamma: Any, steps: StepTimes, loads: Array, log_off: float | None
+) -> list[TrafficRow]:
+    """A draft length at several loads; log_off: standard deviation of the logarithm of its mean TPOT."""
+    spread, limits, load = float(question.acceptance_std), question.limits, question.load(loads)
+    short = steps.seats > 0 and steps.alone_s(load.lengths) < SHORT * steps.prompt_s[0]
     if not steps.seats:
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
     served = serve(steps, load, limits, spread)
-    low, high = _interval(question, scenario, steps, served, load)
+    low, high = _interval(question, log_off, steps, served, load)
     shares = _slo_share(question.limits_s, served) if question.limits_s else None
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
@@ -97,7 +105,7 @@ def rows_of(question: TrafficQuery, scenario: Scenario, gamma: Any, steps: StepT
                 tpot_s=tpot[i],
                 ttft_s=None if over else ttft[i],
                 e2e_s=None if over else e2e[i],
-                output_tokens_per_s=float(served.requests_per_s[i]) * question.lengths.output_mean,
+                output_tokens_per_s=float(served.requests_per_s[i]) * load.lengths.output_mean,
                 requests_per_s=float(served.requests_per_s[i]),
                 saturation_rate=served.saturation_rate,
                 slo_share=None if shares is None else 0.0 if over else float(shares[i]),
@@ -105,7 +113,7 @@ def rows_of(question: TrafficQuery, scenario: Scenario, gamma: Any, steps: StepT
                 replicas=replicas[i],
                 tpot_interval=None if low is None else (float(low[i]), float(high[i])),
                 tokens_per_iteration=steps.tokens_per_iteration,
-                warnings=_warnings(question, steps, served, i, replicas[i]),
+                warnings=_warnings(question, short, served, i, replicas[i]),
             )
         )
     return rows
@@ -120,6 +128,8 @@ def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: f
     """A row of a server on which not one request fits; its TPOT would be that of one alone."""
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
     told = "not one request fits in the memory beside the weights: more devices (--tp), or smaller formats"
+    if steps.gamma >= question.limits.max_num_batched_tokens - 1:
+        told = f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) verifies no draft"
     return TrafficRow(
         request_rate=value if question.opens else None,
         concurrency=None if question.opens else int(value),
@@ -140,18 +150,31 @@ def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: f
     )
 
 
+def log_errors(question: TrafficQuery, scenario: Scenario, times: Sequence[StepTimes]) -> dict[int, float | None]:
+    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the first's batch, the baseline.
+
+    None where the calibration states no error.
+    """
+    context, running, most = question.lengths.context, question.loads, float(max(times[0].seats, 1))
+    if question.opens and times[0].seats:
+        alone = mean_tpot_s(times[0], question.load(running), question.limits)
+        running = running * alone * question.lengths.decoded  # Little's law
+    n = min(float(max(round(float(np.median(running))), 1)), most)
+    step = step_log_error(scenario, scenario.target_step(n, context), n, context)  # type: ignore[arg-type]  # of one
+    gammas = np.array([t.gamma for t in times])
+    ratio = log_error(scenario, np.asarray(n), np.asarray(context), gammas)
+    if step is None or ratio is None:
+        return dict.fromkeys(gammas.tolist())
+    own = request_constants().errors["tpot"].log_rms
+    return {t.gamma: math.hypot(float(np.max(step)), float(r), own) for t, r in zip(times, ratio, strict=True)}
+
+
 def _interval(
-    question: TrafficQuery, scenario: Scenario, steps: StepTimes, served: ServedLoad, load: Load
+    question: TrafficQuery, off: float | None, steps: StepTimes, served: ServedLoad, load: Load
 ) -> tuple[Any, Any]:
     """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
-    context, n = question.lengths.context, max(round(float(np.median(served.running))), 1)
-    alone = scenario.target_step(n, context)  # of single numbers
-    step = step_log_error(scenario, alone, n, context)  # type: ignore[arg-type]
-    batch = np.asarray(float(n))
-    ratio = log_error(scenario, batch, np.asarray(context), np.array([steps.gamma])) if steps.gamma else np.zeros(1)
-    if step is None or ratio is None:
+    if off is None:
         return None, None
-    off = math.hypot(float(np.max(step)), float(ratio[..., 0]), request_constants().errors["tpot"].log_rms)
     ends = [mean_tpot_s(steps.scaled(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
     return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
 
@@ -185,15 +208,17 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
 
 
 def _warnings(
-    question: TrafficQuery, steps: StepTimes, served: ServedLoad, at: int, replicas: int | None
+    question: TrafficQuery, short: bool, served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
     told = []
     if served.saturated[at]:
         number = "" if replicas is None else f": {replicas} replicas"
         told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
-    elif question.opens and served.requests_per_s[at] > 0.9 * served.saturation_rate:
-        told.append("above 90 % of saturation: believe the replay (--replay) rather than this mean")
-    elif steps.alone_s(question.lengths) < SHORT * steps.prompt_s[0]:
+    elif served.requests_per_s[at] > (near := NEAR[question.opens]) * served.saturation_rate:
+        told.append(f"above {near:.0%} of saturation: believe the replay (--replay) rather than this mean")
+    elif question.opens and (full := served.share[at, -1]) > CROWDED:
+        told.append(f"seats or caches are full {full:.0%} of the time: believe the replay's (--replay) TTFT")
+    elif short:
         told.append(f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean")
     if served.metastable[at]:
         told.append("two running batches are possible at this rate: a burst may leave the server in the slower one")

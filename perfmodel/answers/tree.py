@@ -121,5 +121,5 @@ def tree(question: TreeQuery) -> TreeAnswer:
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=(*assumed(query), *room.shortage(batch)),
+        warnings=(*assumed(query, scenario), *room.shortage(batch)),
     )

@@ -6,12 +6,14 @@ The only place where verdicts are worded: the command line, the explorer and the
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.answers.text import seconds
 from perfmodel.costs.roofline import LIMITERS
+from perfmodel.operations import Floats
 from perfmodel.specs.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.formats import BF16, weight_format
@@ -20,7 +22,7 @@ from perfmodel.speculation.chain import Prediction
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import Interval, doublings, is_transferred, widening
 
-Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "does_not_fit"]
+Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]
 SENTENCES: dict[str, str] = {
     "pays": "Speculation pays",
     "does_not_pay": "Speculation does not pay",
@@ -32,15 +34,20 @@ SENTENCES: dict[str, str] = {
     "infeasible": "Nothing is possible here",
 }
 """Verdict of a point, or of `advise` -> how it is said."""
-CELLS = {"pays": "yes", "does_not_pay": "no", "too_close_to_call": "unclear", "does_not_fit": "no fit"}
+CELLS = {
+    "pays": "yes",
+    "does_not_pay": "no",
+    "too_close_to_call": "unclear",
+    "unknown_acceptance": "unknown",
+    "does_not_fit": "no fit",
+}
 """The same as a cell of a table under "pays"."""
 _WOULD = {
     "pays": "would pay",
     "does_not_pay": "would not pay",
     "too_close_to_call": "would be too close to call",
+    "unknown_acceptance": "would be undecided",
 }
-
-
 STRETCHED = math.log(3)
 """How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
 TOLD_PADDING = 1.25
@@ -82,12 +89,17 @@ class Calibrated:
 
 def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
     """A point that does not fit never pays; else the whole interval must be above 1, or below it."""
-    if not fits:
-        return "does_not_fit"
     low, high = (speedup, speedup) if interval is None else (interval.low, interval.high)
-    if gamma and low > 1:
-        return "pays"
-    return "does_not_pay" if not gamma or high <= 1 else "too_close_to_call"
+    word: Any = verdicts(speedup, low, high, gamma, fits).item()
+    return word
+
+
+def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Floats) -> NDArray[np.str_]:
+    """`verdict` of many points; an end that is not a number is the speedup's."""
+    low, high = (np.where(np.isnan(end), speedup, end) for end in (low, high))
+    drafts = np.asarray(gamma) > 0
+    told = (np.logical_not(fits), drafts & (low > 1), ~drafts | (high <= 1))
+    return np.select(told, ("does_not_fit", "pays", "does_not_pay"), "too_close_to_call")
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:

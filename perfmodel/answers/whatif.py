@@ -8,18 +8,20 @@ from typing import Any
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.best import Best, best_batch
-from perfmodel.answers.inflection import ContextLengths, context_lengths, memory_bound_context
+from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha
 from perfmodel.answers.measured import Measured, measured
-from perfmodel.answers.query import NO_ACCEPTANCE, Query, assumed, resolve
+from perfmodel.answers.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
 from perfmodel.answers.runs_in import runs_in
-from perfmodel.answers.sensitivity import Move
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
 from perfmodel.costs.roofline import PassTime
 from perfmodel.errors import InputError
+from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.stacks import engine_of
+from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.lengths import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,
@@ -46,14 +48,31 @@ class CostRatios:
 class Accepted:
     """What was assumed of acceptance: its constant (None by position), what it gains, and where it is from.
 
+    tokens_per_iteration: None where nothing is known.
+
     tokens_per_iteration_interval: where a constant is carried to a draft length at which it was not measured (a rate
     alone is one of the first position), what that is off by in published acceptances; None where it is known.
     """
 
     alpha: float | None
-    tokens_per_iteration: float
+    tokens_per_iteration: float | None
     source: str
     tokens_per_iteration_interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Move(Answer):
+    """One input moved by itself: its low and high value in words, the speedup at each, their distance (`swing`), and
+    whether the speedup crosses 1 between them (`flips`).
+    """
+
+    input: str
+    low: str
+    high: str
+    speedup_low: float
+    speedup_high: float
+    swing: float
+    flips: bool
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +82,8 @@ class WhatIf(Answer):
     Times are calibrated seconds of the whole tensor-parallel group, `*_step` of one pass; bytes are per device,
     throughput is of the group, lengths are tokens. None where there is none. `query` has all names and defaults
     resolved, `measured` what was published of exactly this question, `best` what has the most tokens per second here,
-    `runs_in` which serving engine runs the draft, or that none does.
+    `runs_in` which serving engine runs the draft, or that none does. Where no acceptance is known of the draft
+    (``unknown_acceptance``), passes, memory and `break_even_alpha` are told, at the draft length that needs the least.
     """
 
     query: Query
@@ -75,18 +95,19 @@ class WhatIf(Answer):
     overhead_s: float
     cost_ratios: CostRatios
     acceptance: Accepted
-    speedup: float
+    speedup: float | None
     speedup_interval: tuple[float, float] | None
     interval_coverage: float | None
-    tpot_s: float
+    tpot_s: float | None
     ar_tpot_s: float
     ar_tpot_interval: tuple[float, float] | None
     iteration_s: float
     iteration_interval: tuple[float, float] | None
-    throughput_tokens_per_s: float
+    throughput_tokens_per_s: float | None
     ar_throughput_tokens_per_s: float
-    gamma_optimal: int
-    speedup_at_gamma_optimal: float
+    gamma_optimal: int | None
+    speedup_at_gamma_optimal: float | None
+    break_even_alpha: float | None
     inflection: ContextLengths
     draft_setup_s: float
     break_even_new_tokens: int | None
@@ -112,6 +133,8 @@ class WhatIf(Answer):
     def headline(self) -> str:
         """See `Answer.headline`."""
         q = self.query
+        if self.speedup is None:
+            return f"{self.sentence}: {self.reason}"
         sure = "" if self.speedup_interval is None else " ({:.2f} to {:.2f})".format(*self.speedup_interval)
         where = f"{q.model} on {devices(q.hardware, float(q.tp))}, batch {q.batch}, context {q.context}"
         return f"{self.sentence}: {times(self.speedup)}{sure} at gamma {q.gamma}; {where}"
@@ -121,7 +144,10 @@ class WhatIf(Answer):
 def whatif(query: Query) -> WhatIf:
     """Does speculation pay for this model, device, batch and context, and why? Raises InputError."""
     workload = Workload.of(query.batch, query.context, 0 if query.gamma is None else query.gamma)
-    scenario = resolve(query)
+    try:
+        scenario = resolve(query)
+    except UnknownAcceptance as unknown:
+        return _undecided(query, unknown)
     if scenario.acceptance.source == NO_ACCEPTANCE:
         with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
             scenario = resolve(replace(query, gamma=None))
@@ -133,9 +159,51 @@ def whatif(query: Query) -> WhatIf:
     return replace(answer, measured=beside)
 
 
+def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
+    """The answer where no acceptance is known: what does not depend on one, and from which one on it would pay."""
+    asked, batch, context = with_draft(query), float(query.batch), float(query.context)
+    certain = resolve(asked, UNUSED)
+    gamma = int(query.gamma or easiest_length(certain, batch, context, int(query.max_gamma)))
+    alpha = smallest_alpha(certain, Point(batch, context, gamma))
+    # what depends on the acceptance is priced at the least that pays, and left out
+    scenario = resolve(asked, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown"))
+    prediction = predict(scenario, Workload.of(batch, context, gamma), int(query.max_gamma))
+    a = _assemble(replace(asked, gamma=gamma), scenario, prediction)
+    lengths = f"gamma {gamma}" if query.gamma else "any gamma"
+    pays = f"does not pay at {lengths}, whatever is accepted" if alpha is None else f"pays from alpha {alpha:.2f}"
+    pays += "" if alpha is None else f" (gamma {gamma})"
+    said = f"{unknown.why}; {pays}"
+    word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
+    return replace(
+        a,
+        verdict=word if a.memory.fits else a.verdict,
+        reason=said if a.memory.fits else f"{does_not_fit(a.memory, gamma, word)}; {said}",
+        acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
+        speedup=None,
+        speedup_interval=None,
+        tpot_s=None,
+        throughput_tokens_per_s=None,
+        gamma_optimal=None,
+        speedup_at_gamma_optimal=None,
+        break_even_alpha=alpha,
+        inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
+        break_even_new_tokens=None,
+        best=None,
+        warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
+    )
+
+
+def _break_even(query: Query, p: Prediction, gamma: int) -> float | None:
+    """The constant acceptance that gains what an iteration costs, in tokens of the baseline."""
+    needed = float(p.tokens_per_iteration) / float(p.speedup)
+    if not gamma or needed > gamma + 1 or query.accounting != "ragged":
+        return None
+    return float(alpha_from_tokens_per_iteration(max(needed, 1.0), gamma))
+
+
 def _figures(a: WhatIf) -> dict[str, float]:
     """What may have been measured, by the names of published rows."""
-    return {
+    figures = {
         "target_s": a.target_step.predicted_s,
         "draft_s": a.draft_step.predicted_s,
         "verify_s": a.verify_step.predicted_s,
@@ -144,6 +212,7 @@ def _figures(a: WhatIf) -> dict[str, float]:
         "sd_tpot_s": a.tpot_s,
         "speedup": a.speedup,
     }
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
@@ -186,6 +255,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         ar_throughput_tokens_per_s=float(p.ar_throughput_tokens_per_s),
         gamma_optimal=int(p.gamma_optimal),
         speedup_at_gamma_optimal=float(p.speedup_at_gamma_optimal),
+        break_even_alpha=_break_even(query, p, gamma),
         inflection=_lengths(scenario, batch, gamma, query),
         draft_setup_s=setup,
         break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
@@ -193,7 +263,10 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         calibration=Calibrated.of(scenario),
         runs_in=None if not gamma or (runs := runs_in(engine, scenario.draft)) is None else runs.text,
         best=best_batch(scenario, context, int(query.max_gamma), float(query.memory_fraction)),
-        warnings=(*(assumed(query) if query.gamma != 0 else ()), *warnings(scenario, batch, context, gamma, room)),
+        warnings=(
+            *(assumed(query, scenario) if query.gamma != 0 else ()),
+            *warnings(scenario, batch, context, gamma, room),
+        ),
     )
 
 

@@ -1,6 +1,5 @@
 """The ``perfmodel`` command: the roof over the engine. Every verb is a module, loaded when it is asked for."""
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from perfmodel.cli.help import AsTyped
 from perfmodel.errors import InputError, not_installed, one_line, refuse, unknown_name
 
 COMMANDS = {
@@ -67,6 +67,11 @@ EXTRA_OF |= {"scipy": "fit", "httpx": "engine"}
 
 class LazyGroup(TyperGroup):
     """The verbs of `COMMANDS`, each imported on use."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See `AsTyped`."""
+        AsTyped.let(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of `COMMANDS`."""
@@ -124,7 +129,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Exit status of one command line; a user's mistake is one line on stderr, a bug keeps its traceback."""
-    gc.set_threshold(50_000)  # loading modules makes no garbage, and looking for it takes a tenth of a short run
     if sys.stdout is None:  # closed by whoever called; what is printed goes nowhere
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")  # names of files hold anything

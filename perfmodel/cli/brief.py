@@ -5,8 +5,7 @@ from perfmodel.answers.text import seconds, size, times
 from perfmodel.answers.verdict import SENTENCES
 from perfmodel.answers.whatif import WhatIf
 from perfmodel.cli.output import facts, say, warn
-from perfmodel.cli.panel import at_point, between, calibration, engine, gain, moves, style, subject
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.cli.panel import at_point, between, calibration, engine, gain, moves, style, subject, wanted
 
 
 def brief(a: WhatIf) -> None:
@@ -25,20 +24,23 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
     if a.verdict == "does_not_fit":
         would, _, why = a.reason.partition("; ")
         return f"{SENTENCES[a.verdict]}; {would}", why
+    if a.speedup is None:
+        return f"{SENTENCES[a.verdict]}: {a.reason}", ""
     if a.query.gamma:
         return f"{SENTENCES[a.verdict]}: {gain(a)}", a.reason
     return a.sentence, a.reason
 
 
 def _facts(a: WhatIf, why: str) -> dict[str, str]:
-    told = {"if it did": gain(a)} if not a.memory.fits and a.query.gamma else {}
-    told |= {"why": why, "time": _time(a), "memory": _memory(a)}
-    if a.known:
+    told = {"if it did": gain(a)} if not a.memory.fits and a.query.gamma and a.speedup is not None else {}
+    told |= {"why": why} if why else {}
+    told |= {"time": _time(a), "memory": _memory(a)}
+    if a.known and a.speedup is not None:
         told["best"] = _best(a)
     if a.measured:
         told["measured"] = "\n".join(map(_measured, a.measured))
     if a.query.gamma:
-        told["acceptance"] = _acceptance(a)
+        told["acceptance"] = wanted(a) if a.speedup is None else _acceptance(a)
     return told | {"engine": f"{engine(a)}; calibration {calibration(a.calibration)}; --verbose has each pass and more"}
 
 
@@ -47,6 +49,8 @@ def _time(a: WhatIf) -> str:
     if not a.query.gamma:
         return baseline
     iteration = f"{seconds(a.iteration_s)} an iteration{between(a.iteration_interval)}"
+    if a.tpot_s is None:
+        return f"{iteration}; baseline {baseline}"
     return f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s, {iteration}; baseline {baseline}"
 
 
@@ -70,12 +74,11 @@ def _acceptance(a: WhatIf) -> str:
     found, gamma = a.acceptance, int(a.query.gamma or 0)
     known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
     said = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
-    needed = found.tokens_per_iteration / a.speedup
     if found.alpha is None or a.query.accounting != "ragged":
         return said
-    if needed > gamma + 1:
+    if a.break_even_alpha is None:
         return f"{said}; no acceptance breaks even at gamma {gamma}"
-    return f"{said}; breaks even at {float(alpha_from_tokens_per_iteration(max(needed, 1.0), gamma)):.2f}"
+    return f"{said}; breaks even at {a.break_even_alpha:.2f}"
 
 
 def _measured(row: Measured) -> str:

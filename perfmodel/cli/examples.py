@@ -25,6 +25,8 @@ EXAMPLES = {
     "plot breakdown": f"{EIGHT} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg",
     "plot gamma": f"{EIGHT} --context 4k,64k --alpha 0.8 --output lengths.svg",
     "plot pareto": f"{EIGHT} --context 32k --output front.svg",
+    "plot traffic": "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 0.1,1.9 "
+    "--draft eagle:features=3 --gamma 3 --alpha 0.6 --slo tpot:30 --output traffic.svg",
     "plot residuals": "--set magicdec --output residuals.svg",
     "gpus list": "",
     "gpus show": "h100",

@@ -26,7 +26,7 @@ def explore(question: Exploration, output: Output) -> None:
     """
     where, bar = destination(output, ".html", ".htm"), Progress("surfaces")
     try:
-        content = payload(question, bar)
+        content = payload(question, progress=bar)
     finally:
         bar.end()
     text = page(content)

@@ -1,5 +1,6 @@
 """``--help`` of a verb: its flags in groups, defaults as values, and one example; aliases work and are not listed."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from typer.core import TyperCommand
@@ -24,8 +25,29 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 HEADING = {name: heading for heading, names in HEADINGS.items() for name in names}
 
 
+class AsTyped:
+    """What typer makes of a text or a switch: nothing, since its `Argument` reads it. (It would build a validator.)"""
+
+    @staticmethod
+    def coerce(value: Any, **_: Any) -> Any:
+        """As it was typed."""
+        return value
+
+    @classmethod
+    def let(cls, params: Iterable[Any]) -> None:
+        """Let all texts and switches of a command be as they were typed, where this typer validates."""
+        for param in params:
+            if getattr(getattr(param, "type_descriptor", None), "annotation", None) in (str, bool) and param.nargs == 1:
+                param._runtime_param = cls
+
+
 class GroupedCommand(TyperCommand):
     """A command whose ``--help`` is in groups."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See `AsTyped`."""
+        AsTyped.let(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments by position, then the flags by heading."""
@@ -33,7 +55,7 @@ class GroupedCommand(TyperCommand):
         params: list[Any] = self.get_params(ctx)
         for param in params:
             if param.param_type_name == "argument":
-                rows["Arguments"].append((param.metavar or param.name.upper(), param.help or ""))
+                rows["Arguments"].append((param.metavar or param.name.upper(), _said(param)))
             elif not param.hidden:
                 rows[HEADING.get(param.name, QUESTION)].append((_flags(param), _said(param)))
         for heading, lines in rows.items():

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from perfmodel.answers.inflection import ContextLengths, Inflection, InflectionQuery
+from perfmodel.answers.inflection import Inflection, InflectionQuery
 from perfmodel.answers.inflection import inflection as answer
 from perfmodel.answers.text import tokens
 from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, each, say, show_rows, table
+from perfmodel.speculation.lengths import ContextLengths
 
 app = App()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from perfmodel.answers.inverse import Inverse, InverseQuery
 from perfmodel.answers.inverse import inverse as answer
-from perfmodel.answers.text import NONE, times, tokens
+from perfmodel.answers.text import NONE, UNKNOWN, times, tokens
 from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, each, say, show_rows, table, warn_where
 
@@ -25,10 +25,11 @@ def _print(answers: Iterable[Inverse]) -> None:
     answers, rows = list(answers), []
     for a in answers:
         limits = (a.smallest_alpha, a.largest_draft_to_target, a.largest_kv_reread)
-        reach = [NONE if limit is None else f"{limit:.3f}" for limit in limits]
-        asked = (str(a.batch), str(a.context), str(a.gamma), times(a.speedup), times(a.target_speedup))
-        rows.append((*asked, *reach, tokens(a.smallest_context)))
+        reach = [*(NONE if limit is None else f"{limit:.3f}" for limit in limits), tokens(a.smallest_context)]
+        if a.speedup is None:
+            reach[1:] = [UNKNOWN] * 3
+        rows.append((str(a.batch), str(a.context), str(a.gamma), times(a.speedup), times(a.target_speedup), *reach))
     needed = ("alpha from", "draft/target to", "KV re-read to", "context from")
     table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)
-    say(f"drafted through {answers[0].draft_kv.partition(',')[0]}", "dim")
+    say(f"drafted by {answers[0].draft} through {answers[0].draft_kv.partition(',')[0]}", "dim")
     warn_where([(f"batch {a.batch}, context {a.context}, gamma {a.gamma}", a.warnings) for a in answers])

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from perfmodel.answers.arguments import Argument, Question, Read, arguments, declared_by, required
+from perfmodel.answers.arguments import Argument, Question, Read, arguments, declared_by
 from perfmodel.cli.help import GroupedCommand
 from perfmodel.errors import InputError
 
@@ -52,7 +52,7 @@ def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> 
             return command(questions if several else questions[0], **_read(own, values))
 
         defaults = inspect.signature(kind).parameters
-        flags = [_parameter(n, a, _EMPTY if required(kind, n) else defaults[n].default) for n, a in asked.items()]
+        flags = [_parameter(n, a, defaults[n].default) for n, a in asked.items()]
         return _with(filled, [*flags, *_flags(own, rest)])
 
     return decorate

@@ -4,15 +4,15 @@ from collections.abc import Iterable
 
 from perfmodel.answers.measured import Measured
 from perfmodel.answers.query import Query
-from perfmodel.answers.sensitivity import Move
-from perfmodel.answers.text import NONE, devices, limiter, seconds, size, times, tokens
+from perfmodel.answers.text import NONE, UNKNOWN, devices, limiter, seconds, size, times, tokens
 from perfmodel.answers.verdict import CELLS, Calibrated
-from perfmodel.answers.whatif import BASELINE, Accepted, WhatIf
+from perfmodel.answers.whatif import BASELINE, Accepted, Move, WhatIf
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 from perfmodel.specs.stacks import ENGINES
 from perfmodel.speculation.capacity import Memory
 
-COLOURS = {"pays": "green", "does_not_pay": "red", "too_close_to_call": "yellow", "does_not_fit": "red"}
+COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
+"""Of a verdict; yellow where it is open."""
 FIGURES = {
     "target_s": "baseline step",
     "draft_s": "draft step",
@@ -28,8 +28,11 @@ def single(a: WhatIf) -> None:
     """One answer: the verdict and why, times, ratios, lengths, memory, what it rests on, and what was measured."""
     q = a.query
     say(f"{subject(q)}; {at_point(q)}", "bold")
-    say(f"{a.sentence}: {gain(a)}", style(a))
-    say(f"{a.reason[:1].upper()}{a.reason[1:]}.")
+    if a.speedup is None:
+        say(f"{a.sentence}: {a.reason}.", style(a))
+    else:
+        say(f"{a.sentence}: {gain(a)}", style(a))
+        say(f"{a.reason[:1].upper()}{a.reason[1:]}.")
     steps = [("baseline step", a.target_step)]
     steps += [("draft step", a.draft_step), ("verification", a.verify_step)] if q.gamma else []
     table(
@@ -57,8 +60,8 @@ def several(answers: Iterable[WhatIf]) -> None:
         rows.append(
             (
                 *(f"{q.batch}", f"{q.context}", f"{q.gamma}", CELLS[a.verdict], times(a.speedup)),
-                *(seconds(a.ar_tpot_s), seconds(a.tpot_s), f"{a.throughput_tokens_per_s:.0f}"),
-                f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
+                *(seconds(a.ar_tpot_s), seconds(a.tpot_s), rate(a.throughput_tokens_per_s)),
+                UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
                 *(fit(a.memory.fits, a.memory.max_batch), ", ".join(seen) or "-"),
             )
         )
@@ -107,7 +110,7 @@ def at_point(q: Query) -> str:
 
 def style(a: WhatIf) -> str:
     """Of the verdict's line; a baseline that was asked for is neither good nor bad."""
-    return "bold" if a.sentence == BASELINE else f"bold {COLOURS[a.verdict]}"
+    return "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}"
 
 
 def gain(a: WhatIf) -> str:
@@ -125,7 +128,6 @@ def calibration(c: Calibrated) -> str:
 
 def _facts(a: WhatIf) -> dict[str, str]:
     r, acceptance, turn = a.cost_ratios, a.acceptance, a.inflection
-    alpha = f"alpha {acceptance.alpha:.3f}, " if acceptance.alpha is not None else ""
     inflection = f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
     fitted = f", fitted on {', '.join(a.calibration.fitted_on)}" if a.calibration.fitted_on else ""
     fitted = f"; rests on {a.calibration.rests_on}" if a.calibration.rests_on else fitted
@@ -133,21 +135,21 @@ def _facts(a: WhatIf) -> dict[str, str]:
         "cost ratios": f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}",
         "iteration": f"{seconds(a.iteration_s)}{between(a.iteration_interval)}, "
         f"{seconds(a.overhead_s)} of it outside the passes",
-        "acceptance": f"{alpha}{acceptance.tokens_per_iteration:.2f} tokens per iteration{_carried(acceptance)} "
-        f"({acceptance.source})",
-        "break-even context": tokens(turn.break_even_context),
-        "inflection context": inflection,
+        "acceptance": wanted(a) if a.speedup is None else _accepted(acceptance),
     }
+    if a.speedup is not None:
+        speculating |= {"break-even context": tokens(turn.break_even_context), "inflection context": inflection}
     setup = f"{seconds(a.draft_setup_s)} before the first token, {_breaks_even(a.break_even_new_tokens)}"
-    rates = (a.ar_throughput_tokens_per_s, a.throughput_tokens_per_s)
+    rates = (rate(a.ar_throughput_tokens_per_s), rate(a.throughput_tokens_per_s))
+    best = {} if a.gamma_optimal is None else {"best gamma": f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"}
     return {
         "time per token": f"{seconds(a.ar_tpot_s)} baseline{between(a.ar_tpot_interval)}, "
         f"{seconds(a.tpot_s)} speculating",
-        "throughput": "{:.0f} tokens/s baseline, {:.0f} speculating".format(*rates),
-        **({"best gamma": f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"} if a.known else {}),
+        "throughput": "{} tokens/s baseline, {} speculating".format(*rates),
+        **(best if a.known else {}),
         **(speculating if a.query.gamma else {}),
         "memory-bound context": _memory_bound(turn.memory_bound_context),
-        **({"draft set-up": setup} if a.query.gamma else {}),
+        **({"draft set-up": setup} if a.query.gamma and a.speedup is not None else {}),
         "memory": _memory(a.memory),
         "engine": engine(a),
         "calibration": f"{a.calibration.name} ({a.calibration.kind}{fitted})",
@@ -159,11 +161,21 @@ def between(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
 
 
-def _carried(a: Accepted) -> str:
-    """What a constant acceptance may be off by where it was measured at another draft length."""
-    if a.tokens_per_iteration_interval is None:
-        return ""
-    return ", {:.2f} to {:.2f} if it changes with the position".format(*a.tokens_per_iteration_interval)
+def rate(tokens_per_s: float | None) -> str:
+    """Tokens per second, without the unit."""
+    return UNKNOWN if tokens_per_s is None else f"{tokens_per_s:.0f}"
+
+
+def wanted(a: WhatIf) -> str:
+    """How to say an acceptance that is not known."""
+    return f"{a.acceptance.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
+
+
+def _accepted(a: Accepted) -> str:
+    """What was assumed, and what a constant may be off by where it was measured at another draft length."""
+    alpha, ends = f"alpha {a.alpha:.3f}, " if a.alpha is not None else "", a.tokens_per_iteration_interval
+    carried = "" if ends is None else ", {:.2f} to {:.2f} if it changes with the position".format(*ends)
+    return f"{alpha}{a.tokens_per_iteration:.2f} tokens per iteration{carried} ({a.source})"
 
 
 def engine(a: WhatIf) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from perfmodel import plots
@@ -12,6 +13,8 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import COUNTS, Argument, Numbers, counts, listed
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.query import UNUSED, Options, Query, resolve
+from perfmodel.answers.traffic import traffic
+from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.cli.catalogue import Verbs
 from perfmodel.cli.options import App, takes
 from perfmodel.errors import InputError, refuse, unknown_name
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 app = App(cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
+LOADS = 32
 NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
 SPAN = "LOW..HIGH"
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -204,6 +208,20 @@ def pareto(question: AdviseQuery, output: Output) -> None:
     _save(plots.pareto(advise(question)), output)
 
 
+@app.command("traffic")
+@takes(TrafficQuery)
+def latency(question: TrafficQuery, output: Output) -> None:
+    """Latency between the least and the largest load, with and without drafts: the SLO, and where each is saturated."""
+    name = "request_rate" if question.opens else "max_concurrency"
+    low, high = question.loads.min(), question.loads.max()
+    if not low < high:
+        raise refuse(arg.flag(name), None, "two loads or more here, such as 0.5,4", f"{low:g}")
+    loads = np.linspace(low, high, LOADS) if question.opens else np.unique(np.round(np.geomspace(low, high, LOADS)))
+    given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
+    slo = {limit: 1e3 * seconds for limit, seconds in question.limits_s.items()}
+    _save(plots.traffic(traffic(replace(question, **given)), slo=slo), output)
+
+
 @app.command()
 def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> None:
     """How far predictions are from the committed measurements, a panel for each quantity."""
@@ -232,17 +250,13 @@ def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, 
 
 def _published(query: Query) -> list[tuple[float, float, float]]:
     """Batch, context and speedup of the published measurements. Raises InputError where there is none."""
-    from perfmodel.specs.published import published_points
+    from perfmodel.answers.measured import measured_speedups
 
     scenario = resolve(query)
-    kv, gpu = scenario.draft.kv, scenario.machine.gpu.name
-    spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
-    same = (gpu, query.tp, scenario.target.name, scenario.draft.name, spelt, query.gamma)
-    found = [
-        (float(p.batch), float(p.context), p.speedup)
-        for p in published_points("magicdec")
-        if p.speedup is not None and (p.hardware, p.tp, p.target, p.draft, p.draft_kv, p.gamma) == same
-    ]
-    if not found:
-        raise InputError("--measured: nothing was published of this model, device, draft and --gamma; leave it out")
-    return found
+    rows = measured_speedups(scenario, int(query.tp))
+    dots = [(float(batch), float(context), speedup) for batch, context, gamma, speedup in rows if gamma == query.gamma]
+    if not dots:
+        engine = scenario.machine.calibration.stack
+        what = f"nothing was published of this model, device, draft and --gamma with --engine {engine}"
+        raise InputError(f"--measured: {what}; leave it out")
+    return dots

@@ -1,5 +1,12 @@
 """``perfmodel traffic``: what a request rate meets on a server, with and without a draft."""
 
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.answers.llmd_report import llmd_report
 from perfmodel.answers.text import NONE, devices, seconds
 from perfmodel.answers.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
@@ -7,8 +14,15 @@ from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
 from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
+from perfmodel.writing import destination, write
 
 app = App()
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="FILE.json", help="Also write the chosen row as a benchmark report of llm-d (0.2.1)."
+    ),
+]
 COLUMNS = (
     "load",
     "draft tokens",
@@ -29,12 +43,16 @@ COLUMNS = (
 
 @app.command("traffic")
 @takes(TrafficQuery)
-def command(question: TrafficQuery, json: Json = False) -> None:
+def command(question: TrafficQuery, report: Report = None, json: Json = False) -> None:
     """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many replicas?
 
     Rates are of one replica. Baseline decoding (0 draft tokens) is always among the answers.
     """
-    show(traffic(question), json, _print)
+    where = None if report is None else destination(report, ".json", flag="--report")
+    answer = traffic(question)
+    if where is not None:
+        write(where, dumps(llmd_report(question, answer), indent=2, allow_nan=False) + "\n", "--report")
+    show(answer, json, _print)
 
 
 def _print(a: Traffic) -> None:
@@ -85,6 +103,8 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     if limits.break_even_alpha is not None:
         alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
         return f"{which}: as fast as the baseline at an acceptance of {alphas}"
+    if not limits.saturation_rate:
+        return f"{which}: not one request is served"
     said = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
     if limits.stops_paying_at is None:
         said += ", never slower than the baseline below that"

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.query import Query
-from perfmodel.answers.sensitivity import sensitivity as ranked
 from perfmodel.answers.whatif import WhatIf
 from perfmodel.answers.whatif import whatif as answer
 from perfmodel.cli import panel
@@ -32,7 +31,11 @@ def whatif(
 
     def answered(query: Query) -> WhatIf:
         found = answer(query)
-        return replace(found, sensitivity=tuple(ranked(query))) if sensitivity else found
+        if not sensitivity or found.speedup is None:
+            return found
+        from perfmodel.answers.sensitivity import sensitivity as ranked  # seldom asked for
+
+        return replace(found, sensitivity=tuple(ranked(query)))
 
     answers = each(answered, queries)
     if len(answers) > 1:

@@ -5,7 +5,7 @@
 
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.passes import cache_upkeep, core, forward, gemm, selection
-from perfmodel.costs.shards import Shard, check_tensor_parallel, largest_degree, shard, span
+from perfmodel.costs.shards import Shard, check_tensor_parallel, largest_degree, shard
 
 __all__ = [
     "Experts",
@@ -18,5 +18,4 @@ __all__ = [
     "largest_degree",
     "selection",
     "shard",
-    "span",
 ]

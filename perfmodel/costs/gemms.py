@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.operations import Floats
 from perfmodel.specs.formats import Format, Precision
-from perfmodel.specs.parts import AttentionHeads, Indexer, LinearAttention
+from perfmodel.specs.parts import AttentionHeads, Indexer, LinearAttention, Projection
 from perfmodel.specs.shape import ModelSpec
 
 
@@ -129,28 +129,50 @@ def linears(model: ModelSpec, devices: int, precision: Precision, groups: int = 
         yield from _latent(model, n, precision)
     else:
         sliding, full = model.num_sliding_layers, model.num_attention_layers - model.num_sliding_layers
+        shared, slides = model.shared_kv_layers, model.shared_kv_sliding
         if not model.sliding_heads:
-            yield from _attention(model, n, precision, model.num_attention_layers, model.heads(), "")
+            yield from _attention(model, n, precision, full + sliding, model.heads(), "", shared + slides)
         else:
-            yield from _attention(model, n, precision, full, model.heads(), "")
-            yield from _attention(model, n, precision, sliding, model.sliding_heads, " (sliding)")
+            yield from _attention(model, n, precision, full, model.heads(), "", shared)
+            yield from _attention(model, n, precision, sliding, model.sliding_heads, " (sliding)", slides)
         if model.indexer:
-            yield from _indexer(model.indexer, model.hidden_size, model.hidden_size, precision)
+            rank = model.low_rank.query_rank if model.low_rank else model.hidden_size
+            yield from _indexer(model.indexer, rank, model.hidden_size, precision)
     if model.linear_attention:
         yield from _recurrent(model.linear_attention, model.hidden_size, n, precision)
+    yield from (_projection(each, n, precision) for each in model.projections)
     yield from (replace(one, gathered=groups > 1) for one in _mlp(model, devices, precision))
 
 
+def _projection(one: Projection, n: int, precision: Precision) -> Linear:
+    inputs, outputs = (
+        one.inputs / (n if one.split == "inputs" else 1),
+        one.outputs / (n if one.split == "outputs" else 1),
+    )
+    return linear(one.name, one.layers, (inputs, outputs), precision)
+
+
 def _attention(
-    model: ModelSpec, n: int, precision: Precision, layers: int, heads: AttentionHeads, which: str
+    model: ModelSpec, n: int, precision: Precision, layers: int, heads: AttentionHeads, which: str, shared: int
 ) -> Iterator[Linear]:
+    """shared: of the layers those without keys and values of their own."""
     if not layers:
         return
     hidden, query_heads = model.hidden_size, heads.num_attention_heads // n
     columns = heads.kv_columns // heads.num_key_value_heads * math.ceil(heads.num_key_value_heads / n)
-    width = query_heads * heads.head_dim * (2 if model.attention_gate else 1) + columns
-    inner = query_heads * heads.value_dim
-    yield linear("qkv" + which, layers, (hidden, width), precision, biases=width * model.qkv_bias)
+    query, inner = query_heads * heads.head_dim * (2 if model.attention_gate else 1), query_heads * heads.value_dim
+    if low := model.low_rank:
+        rank = low.output_rank
+        yield linear("qkv" + which, layers, (hidden, low.query_rank + columns), precision)
+        yield linear("q_up", layers, (low.query_rank, query), precision)
+        yield linear("o_down", layers, (inner, low.output_groups * rank / n), precision, weights=inner * rank)
+        yield linear("o" + which, layers, (low.output_groups * rank / n, hidden), precision)
+        return
+    if layers > shared:
+        width = query + columns
+        yield linear("qkv" + which, layers - shared, (hidden, width), precision, biases=width * model.qkv_bias)
+    if shared:
+        yield linear("qkv (shared)" + which, shared, (hidden, query), precision, biases=query * model.qkv_bias)
     yield linear("o" + which, layers, (inner, hidden), precision, biases=hidden * model.output_bias)
 
 

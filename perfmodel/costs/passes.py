@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 
 from perfmodel.costs.gemms import Experts, Linear
-from perfmodel.costs.shards import Attention, Shard, Small, States, span
-from perfmodel.kv.base import SCORE_BYTES, KVMethod
-from perfmodel.operations import Cost, Floats, Op
+from perfmodel.costs.shards import Attention, Shard, Small, States
+from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
+from perfmodel.operations import Cost, Floats, Op, onto
 from perfmodel.specs.formats import Format
 
 UNBOUNDED = 2.0**60
@@ -119,10 +119,10 @@ def selection(
     ops, batch = [], part.sequences(batch)
     for a in part.attentions:
         step = getattr(kv, {"step": "select_step", "iteration": "select_iteration", "setup": "setup"}[when])(
-            span(context, a.window), a.layout
+            a.span(context), a.layout
         )
-        cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
-        if np.any(step.kernels):
+        if step is not NOTHING and np.any(step.kernels):
+            cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
             ops.append(
                 Op(
                     f"kv {when} ({a.name})",
@@ -206,7 +206,7 @@ def _attention(
     Of a model with an indexer every query token attends to its own `topk` tokens, and the pass reads their union once;
     a draft's own KV method stands in for the indexer.
     """
-    cached = span(context, a.window)
+    cached = a.span(context)
     topk = a.topk if kv.name == "full" else None
     attended = kv.attended_tokens(cached) if topk is None else np.minimum(cached, topk)
     room = None
@@ -214,17 +214,17 @@ def _attention(
         room = topk - attended
     elif a.window is not None or kv.budget is not None:
         room = kv.attended_tokens(np.asarray(UNBOUNDED if a.window is None else a.window)) - attended
-    pairs = query * attended + _causal_pairs(query, room)
     per_sequence = batch * a.layers
+    each = a.flops_per_pair * per_sequence
     if topk is None:
         read = kv.read_bytes(part.paged(cached), a.layout)
     else:
         union = attended * (1.0 + (1.0 - reuse) * (np.asarray(query, float) - 1.0))
         read = np.minimum(union, cached) * a.layout.token_bytes
     cost = Cost(
-        flops=a.flops_per_pair * per_sequence * pairs,
+        flops=onto(query * (each * attended), each * _causal_pairs(query, room)),
         kv_bytes=per_sequence * read,
-        activation_bytes=per_sequence * query * (a.activation_bytes_per_token + a.layout.token_bytes),
+        activation_bytes=per_sequence * query * (a.activation_bytes_per_token + a.layout.token_bytes / a.stride),
     )
     items = batch * a.layout.num_kv_heads
     reread = query if topk is None else 1.0
@@ -232,7 +232,7 @@ def _attention(
     return Op(
         f"attention ({a.name})",
         "attention",
-        a.layers,
+        a.layers if a.stride == 1 else 0,
         cost,
         part.precision.attention_compute,
         reread,
@@ -248,13 +248,15 @@ def _choose(part: Shard, batch: Floats, query: Floats, context: Floats) -> Op:
     """The indexer: scores of every cached token for every query token, and the largest of them."""
     index = part.index
     assert index
-    tokens = batch * query * index.layers
+    tokens, context = batch * query * index.layers, context / index.stride
     cost = Cost(
         flops=index.flops_per_pair * index.layers * batch * (query * context + _causal_pairs(query, None)),
         kv_bytes=batch * index.layers * part.paged(context) * index.key_bytes,
         activation_bytes=tokens * (index.query_bytes + index.key_bytes + 2.0 * SCORE_BYTES * context),
     )
-    return Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute)
+    op = Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute, rows=batch * query)
+    alone = part.model.mla and index.stride == 1  # those of DeepSeek-V4 and MiniMax-M3 are fused
+    return replace(op, cache="index") if alone else op
 
 
 def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfmodel.costs.monotone import monotone_shares
 from perfmodel.errors import InputError
-from perfmodel.operations import LARGE, Floats, Op, onto
+from perfmodel.operations import Floats, Op, larger, onto
 from perfmodel.specs.calibration import Calibration, over_host
 from perfmodel.specs.constants import Term, interpolated
 from perfmodel.specs.engine_constants import ExpertKernel
@@ -193,14 +193,17 @@ class Machine:
         c, cost = self.calibration, op.cost
         byte_s, flop_s = self._attention_rates(op)
         rate: Floats = byte_s
-        if blocks := c.attention_blocks_per_multiprocessor.value * self._multiprocessors:
-            rate = byte_s * wave_factor(op.work_items, blocks, self._multiprocessors)
+        blocks: Floats = c.attention_blocks_per_multiprocessor.value
+        if self._multiprocessors and (isinstance(blocks, np.ndarray) or blocks):
+            rate = byte_s * wave_factor(op.work_items, blocks * self._multiprocessors, self._multiprocessors)
         cache = cost.kv_bytes * (self.reread(op.query) * rate)
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
-            cache = np.maximum(cache, self._longest_s(op))
+            cache = larger(cache, self._longest_s(op))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
-        further = {"heads": 0.0, "latent": c.latent_layer_s.value, "state": c.state_layer_s.value}[op.cache]
+        further: Floats = {"latent": c.latent_layer_s.value, "state": c.state_layer_s.value}.get(op.cache, 0.0)
+        if op.cache == "index":  # scores and choice: two kernels a layer
+            further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)
         return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
 
@@ -246,6 +249,7 @@ class Machine:
             (c.attention_bandwidth_fraction_fp8, not wide),
             (c.latent_bandwidth_fraction, op.cache == "latent"),
             (c.latent_bandwidth_fraction_fp8, op.cache == "latent" and not wide),
+            (c.index_bandwidth_fraction, op.cache == "index"),
         ):
             share = stated.value or share if applies else share
         return self._rates(op, min(share, 1.0), c.attention_flops_fraction.value)
@@ -261,7 +265,18 @@ class Machine:
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats) -> Floats:
         """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds."""
-        return self._sum([self.op_predicted_s(op) for op in ops], tokens)
+        times: list[Floats] = []
+        for op in ops:
+            alone, overlap = self.split(op)
+            if overlap is None or op.stacked:
+                times.append(_seconds(op, (alone, overlap)))
+            else:  # apart, so that what is small is added to what is small
+                loaded, computed, power = overlap
+                (_, fresh), *more = loaded
+                for _, seconds in more:
+                    fresh = onto(fresh, seconds)
+                times += _total(alone), _blend(fresh, computed, power)
+        return self._sum(times, tokens)
 
     def _sum(self, times: list[Floats], tokens: Floats) -> Floats:
         """Of a pass; small arrays are added up first, onto the largest."""
@@ -401,9 +416,7 @@ def _size(seconds: Floats) -> int:
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
     """(a^p + b^p)^(1/p): the sum at p = 1, the larger at infinity, where a large `b`, nobody else's, is overwritten."""
     if power == np.inf:
-        if isinstance(b, np.ndarray) and b.size > LARGE and np.broadcast_shapes(np.shape(a), b.shape) == b.shape:
-            return np.asarray(np.maximum(a, b, out=b))
-        return np.maximum(a, b)
+        return larger(b, a)
     if power == 1:
         return a + b
     if power == 2:
@@ -429,7 +442,7 @@ def kernel_of(kernels: Mapping[str, ExpertKernel], op: Op) -> ExpertKernel:
     return kernels[curve_of(kernels, op)]
 
 
-def wave_factor(items: Floats, slots: float, multiprocessors: float) -> Floats:
+def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
     """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy to the end.
 
     Below `slots` the kernel cuts the pieces up until they fill the device: factor 1. From there on a piece is not cut

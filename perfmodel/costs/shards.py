@@ -35,7 +35,9 @@ class Small:
 class Attention:
     """The layers that share one attention span (`window` None: the whole context) and one layout of the cache.
 
-    topk: cached tokens that each query token attends to, chosen by an indexer; None: all within the span.
+    topk: cached tokens that each query token attends to, chosen by an indexer; None: all within the span. stride:
+    tokens that a cached entry stands for; above 1 the kernel is that of the same layers' window. shared: of the layers
+    those that keep no cache.
     """
 
     name: str
@@ -45,16 +47,32 @@ class Attention:
     flops_per_pair: float
     activation_bytes_per_token: float
     topk: int | None = None
+    stride: int = 1
+    shared: int = 0
+
+    def span(self, context: Floats) -> Floats:
+        """Cached entries that a layer attends to."""
+        entries = context if self.stride == 1 else context / self.stride
+        return entries if self.window is None else np.minimum(entries, self.window)
+
+    @property
+    def kept_bytes(self) -> float:
+        """Bytes of one cached entry over all layers that keep it."""
+        return (self.layers - self.shared) * self.layout.token_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The indexers of all layers that have one: bytes of a cached key, FLOPs of scoring one key for one query token."""
+    """The indexers of all layers that have one: bytes of a cached key, FLOPs of scoring one key for one query token.
+
+    stride: tokens that a key stands for.
+    """
 
     layers: int
     key_bytes: float
     flops_per_pair: float
     query_bytes: float
+    stride: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +150,13 @@ class Shard:
     @property
     def kv_bytes_per_token(self) -> float:
         """KV bytes of one cached token over all layers on this device (kappa), windows left aside."""
-        return sum(a.layers * a.layout.token_bytes for a in self.attentions) + self._index_bytes
+        grows = (a for a in self.attentions if a.window is None or not self.model.compressed)
+        return sum(a.kept_bytes / a.stride for a in grows) + self._index_bytes
 
     @property
     def _index_bytes(self) -> float:
-        return self.index.layers * self.index.key_bytes if self.index else 0.0
+        """Of one token."""
+        return self.index.layers * self.index.key_bytes / self.index.stride if self.index else 0.0
 
     def stored_kv_bytes(self, context: Floats, states: Floats = 1.0) -> Floats:
         """Bytes one sequence of `context` tokens keeps on this device; sliding layers keep their window.
@@ -144,14 +164,17 @@ class Shard:
         states: copies of a recurrent state, one more for each drafted token where verification keeps them.
         """
         cached = sum(
-            (a.layers * a.layout.token_bytes * self.paged(span(context, a.window)) for a in self.attentions),
+            (a.kept_bytes * self.paged(a.span(context)) for a in self.attentions),
             start=self._index_bytes * self.paged(context) if self.index else 0.0,
         )
         return cached + self.states.bytes_per_sequence * states if self.states else cached
 
     def context_of(self, kv_bytes: float) -> float | None:
         """Context whose cache a pass reads `kv_bytes` of, pages left aside; None where windows keep it below that."""
-        spans = [(a.window or a.topk, a.layers * a.layout.token_bytes) for a in self.attentions]
+        spans = [
+            (a.window or (a.topk and a.topk * a.stride), a.layers * a.layout.token_bytes / a.stride)
+            for a in self.attentions
+        ]
         spans.append((None, self._index_bytes))
         start = read = 0.0
         for end in (*sorted({window for window, _ in spans if window is not None}), np.inf):
@@ -164,11 +187,6 @@ class Shard:
     def paged(self, tokens: Floats) -> Floats:
         """Cached tokens as the pages hold them: rounded up to whole pages of `kv_page` tokens (1: as they are)."""
         return tokens if self.kv_page == 1 else np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page
-
-
-def span(context: Floats, window: int | None) -> Floats:
-    """Cached tokens a layer attends to."""
-    return context if window is None else np.minimum(context, window)
 
 
 def _divisible(model: ModelSpec) -> int:
@@ -234,7 +252,7 @@ def shard(
         + (routed.held_bytes if routed else 0.0)
         + head.weight_bytes
         + (0.0 if model.tie_word_embeddings else model.embedding_params * embedding / n)
-        + model.norm_params * act,
+        + (model.norm_params + model.table_params / n) * act,
         kv_page=kv_page,
         graph_sizes=graph_sizes,
         groups=groups,
@@ -250,9 +268,20 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
     if full - dense:
         chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
         groups.append(replace(chosen, topk=model.indexer.topk if model.indexer else None))
+    if model.mla and (bare := model.mla.unrotated_layers):
+        latent = replace(groups[0].layout, head_dim=model.mla.kv_lora_rank, values_per_token=model.mla.kv_lora_rank)
+        rotated = replace(groups[0], layers=groups[0].layers - bare)
+        groups = [rotated, replace(groups[0], name="unrotated", layers=bare, layout=latent), *groups[1:]]
+    if groups and model.shared_kv_layers:
+        groups[0] = replace(groups[0], shared=model.shared_kv_layers)
+    for part in model.compressed:
+        topk = model.indexer.topk if model.indexer and part.chosen else None
+        every = _span(model, n, precision, f"every {part.stride}", part.layers, None)
+        groups.append(replace(every, topk=topk, stride=part.stride, activation_bytes_per_token=0.0))
     if model.num_sliding_layers:
         name = f"window {model.sliding_window}"
-        groups.append(_span(model, n, precision, name, model.num_sliding_layers, model.sliding_window))
+        slides = _span(model, n, precision, name, model.num_sliding_layers, model.sliding_window)
+        groups.append(replace(slides, shared=model.shared_kv_sliding))
     return tuple(groups)
 
 
@@ -264,7 +293,7 @@ def _span(model: ModelSpec, n: int, precision: Precision, name: str, layers: int
         kv_heads, key, value, values = 1, mla.latent_dim, mla.kv_lora_rank, mla.latent_dim
     else:
         kv_heads, key, value = math.ceil(heads.num_key_value_heads / n), heads.head_dim, heads.value_dim
-        values = kv_heads * (key + value)
+        values = kv_heads * heads.kv_values // heads.num_key_value_heads
     layout = KVLayout(
         num_kv_heads=kv_heads,
         head_dim=key,
@@ -292,7 +321,7 @@ def _index(model: ModelSpec, precision: Precision) -> Index | None:
         return None
     width = part.num_heads * part.head_dim
     query_bytes = width * INDEX_KEY_BYTES + part.num_heads * 4.0
-    return Index(part.layers, part.head_dim * INDEX_KEY_BYTES, 2.0 * width, query_bytes)
+    return Index(part.layers, part.head_dim * INDEX_KEY_BYTES, 2.0 * width, query_bytes, part.stride)
 
 
 def _states(model: ModelSpec, n: int, act: float) -> States | None:
@@ -314,9 +343,10 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
 
 def _smalls(model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, ...], act: float) -> list[Small]:
     layers, hidden = model.num_attention_layers, model.hidden_size
-    fresh = sum(a.layers * a.layout.values_per_token for a in attentions)
+    plain = [a for a in attentions if a.stride == 1]
+    fresh = sum((a.layers - a.shared) * a.layout.values_per_token for a in plain)
     rotated = fresh + sum(
-        a.layers * a.layout.query_heads * model.heads(sliding=a.window is not None).head_dim for a in attentions
+        a.layers * a.layout.query_heads * model.heads(sliding=a.window is not None).head_dim for a in plain
     )
     norms = model.norms_per_layer * model.num_hidden_layers + 1
     inner = model.num_dense_layers * model.intermediate_size / n
@@ -329,7 +359,7 @@ def _smalls(model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, 
         Small("rope", layers, 2 * rotated * act),
         Small("kv append", layers, fresh * act),
         Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act, gathered=groups > 1),
-        Small("residual", model.num_blocks, model.num_blocks * 3 * hidden * act),
+        Small("residual", model.num_blocks, model.num_blocks * 3 * model.residual_streams * hidden * act),
     ]
     if model.qk_norm:
         smalls.append(Small("qk norm", layers, 2 * rotated * act))

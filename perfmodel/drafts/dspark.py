@@ -10,27 +10,22 @@ from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class DSpark(DFlash):
     """The last token's position predicts too, so that a block of gamma positions drafts gamma tokens.
 
-    rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json; each
-    drafted token reads rank x vocabulary weights more, one after another (vLLM, models/qwen3_dspark.py).
+    rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json (256 in
+    both that are known: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and @08218962 configs/);
+    each drafted token reads rank x vocabulary weights more, one after another (vLLM, models/qwen3_dspark.py).
     """
 
     kind: ClassVar[str] = "dspark"
     source: ClassVar[str] = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
     example: ClassVar[str] = "dspark:rank=256,block=7"
 
-    rank: int = 0
-
-    @classmethod
-    def suits(cls, target: ModelSpec) -> bool:
-        """No: its rank is the checkpoint's."""
-        return False
+    rank: int = 256
 
     def __post_init__(self) -> None:
         DFlash.__post_init__(self)

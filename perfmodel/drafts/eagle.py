@@ -112,16 +112,22 @@ def few_layers(target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_e
         raise InputError(f"--draft: {name}: vocab must be 2 to {target.vocab_size} ({target.name}), given {vocab}")
     moe = target.moe.model_copy(update={"first_dense_layers": 0}) if target.moe and keep_experts else None
     indexer = target.indexer.model_copy(update={"layers": layers}) if target.indexer and keep_experts else None
+    if target.compressed:  # DeepSeek-V4's module attends to its window alone
+        indexer = None
     changed = {
         "name": f"{name} of {target.name}",
         "num_hidden_layers": layers,
-        "num_sliding_layers": 0,
+        "num_sliding_layers": layers if target.compressed and keep_experts else 0,
         "attention_layers": None,
         "mlp_layers": None,
         "norms_per_layer": max(target.norms_per_layer, 2),
         "linear_attention": None,
         "moe": moe,
         "indexer": indexer,
+        "compressed": (),
+        "projections": (),
+        "table_params": 0,
+        **dict.fromkeys(("shared_kv_layers", "shared_kv_sliding"), 0),
         "num_nextn_predict_layers": None,
         "vocab_size": vocab or target.vocab_size,
         "weights": "bf16",
@@ -137,12 +143,12 @@ def few_layers(target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_e
 def _plain_attention(target: ModelSpec) -> dict[str, Any]:
     """Fields of attention without a latent, a gate or sinks."""
     heads, dim, kv = target.num_attention_heads, target.head_dim, target.num_key_value_heads
-    if target.mla:
+    if target.mla or target.low_rank:
         heads, dim, kv = max(target.hidden_size // 128, 1), 128, 8
         kv = kv if heads % kv == 0 else heads
     elif target.sliding_heads:
         own = target.sliding_heads
         heads, dim, kv = own.num_attention_heads, own.head_dim, own.num_key_value_heads
-    absent = dict.fromkeys(("mla", "sliding_heads", "value_head_dim"))
-    off = dict.fromkeys(("attention_gate", "attention_sinks", "one_kv_projection"), False)
+    absent = dict.fromkeys(("mla", "low_rank", "sliding_heads", "value_head_dim"))
+    off = dict.fromkeys(("attention_gate", "attention_sinks", "one_kv_projection", "cached_once"), False)
     return {**absent, **off, "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim}

@@ -140,6 +140,26 @@ function boundary(inside) {
   return edges.join("");
 }
 
+/** Published speedups of this very stack, at the chosen gamma or, for the best one, at any, with the cell next to each. */
+function measuredHere() {
+  return state.surface.case.measured
+    .filter(([, , gamma]) => state.gamma === null || state.gamma === gamma)
+    .map(([batch, context, gamma, speedup]) => ({
+      b: placeOn(content.batch, batch),
+      c: placeOn(content.context, context),
+      words: `${times(speedup)} at batch ${batch}, context ${whole(context)}, gamma ${gamma}`,
+      speedup,
+    }))
+    .filter(({ b, c }) => b !== null && c !== null);
+}
+function drawMeasured() {
+  element("measured").replaceChildren();
+  for (const { b, c, speedup } of measuredHere()) {
+    draw("measured", "circle", { cx: left(c) + 0.85 * CELL_WIDTH, cy: top_(b) + 0.8 * CELL_HEIGHT, r: 4, fill: `rgb(${heat(speedup)})` });
+  }
+  element("measured-key").hidden = measuredHere().length === 0;
+}
+
 /** A vertical line at x that leaves out the numbers it would cross. */
 function upright(x) {
   const c = Math.min(Math.floor((x - LEFT) / CELL_WIDTH), COLUMNS - 1);

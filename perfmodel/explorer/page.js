@@ -57,6 +57,8 @@ function read(cells, b, c, inflection) {
     memory: memoryText(b, c, gamma),
     calibration: `${kase.calibration.name} (${kase.calibration.kind})`,
   };
+  const measured = measuredHere().find((dot) => Math.round(dot.b) === b && Math.round(dot.c) === c);
+  if (measured) facts.measured = measured.words;
   element("facts").replaceChildren(...Object.entries(facts).flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
   element("notes").replaceChildren(...notes(b, c, gamma).map((note) => make("li", {}, note)));
   const published = kase.published[c];
@@ -202,7 +204,8 @@ function recall() {
 
 // --- the controls
 
-const deviceOf = (kase) => (kase.tp > 1 ? `${kase.tp} x ${kase.hardware}` : kase.hardware);
+const OTHERS = new Set(content.cases.map((kase) => kase.calibration.stack)).size > 1;
+const deviceOf = (kase) => (kase.tp > 1 ? `${kase.tp} x ` : "") + kase.hardware + (OTHERS ? `, ${kase.calibration.stack}` : "");
 const SELECTS = { model: (kase) => kase.model, device: deviceOf, method: (kase) => kase.method };
 
 function choose() {
@@ -235,6 +238,7 @@ function update() {
   const [b, c] = state.hover ?? [state.b, state.c];
   showControls(cells);
   drawMap(cells);
+  drawMeasured();
   for (const id of ["pinned", "pinned-halo"]) set(element(id), boxOf(state.b, state.c));
   set(element("hovered"), state.hover ? boxOf(b, c) : { width: 0, height: 0 });
   read(cells, b, c, drawInflection(cells[b][c].gamma));

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
 from perfmodel.answers.arguments import COUNTS, Argument, Names, Numbers, counts, gammas, methods, names, numbers
-from perfmodel.answers.inflection import inflection_context
+from perfmodel.answers.measured import measured_speedups
 from perfmodel.answers.query import Query
 from perfmodel.answers.sweep import Grid
 from perfmodel.answers.verdict import SENTENCES, Calibrated
@@ -29,6 +29,7 @@ from perfmodel.operations import Floats
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.specs.fits import COVERAGE, Z
 from perfmodel.speculation import capacity
+from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import is_transferred, log_error
 
@@ -101,13 +102,16 @@ class Pool:
         return number
 
 
-def payload(grid: Exploration, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Any]:
+def payload(
+    grid: Exploration, *more: Exploration, progress: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, Any]:
     """All that the page shows, in JSON types; `progress` gets how many cases are done, of how many.
 
-    Raises InputError for a question that cannot be answered, and for more than a page can hold.
+    more: questions on other calibrations with the first one's batches and contexts, whose surfaces follow. Raises
+    InputError for a question that cannot be answered, and for more than a page can hold.
     """
     batches, contexts = grid.axis("batch"), grid.axis("context")
-    heads = list(_heads(grid))
+    heads = [head for question in (grid, *more) for head in _heads(question)]
     last = [_last_gamma(query, scenario) for query, scenario in heads]
     points = len(batches) * len(contexts)
     if points > MAX_POINTS:
@@ -200,6 +204,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "log_error": None if error is None else pool.add(error),
         "inflection_context": [inflection_context(scenario, g, query.ends) for g in range(last + 1)],
         "published": [_published(scenario, float(length)) for length in grid.axis("context")],
+        "measured": measured_speedups(scenario, int(query.tp)),
     }
 
 

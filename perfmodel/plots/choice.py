@@ -144,6 +144,8 @@ def devices(answers: Iterable[WhatIf], *, axes: "Sequence[Axes] | None" = None) 
         ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
         left.barh(place, ridge, 0.62, color=BRIGHT[0], zorder=2)
         left.annotate(f"{ridge:.0f}", (ridge, place), (3, 0), textcoords="offset points", va="center", fontsize=8)
+        if a.speedup is None:
+            continue
         if a.speedup_interval is not None:
             right.plot(a.speedup_interval, [place, place], "-", color=SPECULATING, linewidth=2.0)
         borrowed = a.calibration.kind == "transferred"

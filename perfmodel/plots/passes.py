@@ -1,7 +1,6 @@
 """Single passes: operations under the roofline, what the time is spent on, and what a pass costs in baseline steps."""
 
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from perfmodel.plots.theme import (
     STAGE_NAMES,
     STAGES,
     above,
-    canvas,
     canvases,
     caption,
     figure_of,
@@ -47,54 +45,40 @@ TERA = 1e12
 
 @styled
 def roofline(
-    asked: Query | Scenario, batch: float, context: float, gamma: int, *, axes: "Axes | None" = None
+    asked: Query | Scenario, batch: float, context: float, gamma: int, *, axes: "Sequence[Axes] | None" = None
 ) -> "Figure":
-    """FLOP/s over FLOPs per byte of the linear layers, of attention and of whole passes, on one device.
+    """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each pass.
 
     The lines are what the device can do at best, one for each peak that is computed at; points lie below them by what
-    the calibration says of the software. Rings are the baseline step, so that a draft step equal to it shows in them.
-    Passes that are not made (a draft without a model, all but the baseline step at gamma 0) have no points. Returns the
-    figure.
+    the calibration says of the software. Passes that are not made (a draft without a model, all but the baseline step
+    at gamma 0) have no panel: axes are as many as there are passes. Returns the figure.
     """
     scenario = scenario_of(asked)
-    from matplotlib.lines import Line2D
-
     own = axes is None
-    figure, axes = canvas(axes)
     passes = _passes(scenario, batch, context, gamma)
-    reached, shown = [], []
-    for stage, (timer, ops, new) in passes.items():
-        ring = stage == "baseline"
-        look: dict[str, Any] = {
-            "linestyle": "none",
-            "color": STAGES[stage],
-            "markerfacecolor": "none" if ring else STAGES[stage],
-            "markeredgecolor": STAGES[stage] if ring else "white",
-            "markeredgewidth": 1.5 if ring else 1.0,
-        }
-        for kind, (_, marker) in MARKERS.items():
-            if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
-                reached.append(_reached(timer, of_kind, kind, new))
-                size = (9 if kind == "pass" else 6) + 4 * ring
-                axes.plot(*reached[-1], marker=marker, markersize=size, zorder=3, **look)
-        limiter = LIMITERS[str(timer.time(ops, new).limiter)]
-        shown.append(Line2D([], [], marker="o", label=f"{STAGE_NAMES[stage]}, limited by {limiter}", **look))
-    x, y = (np.array(values) for values in zip(*reached, strict=True))
+    figure, panels = canvases(axes, 1, len(passes), (2.6 + 2.0 * len(passes), 3.6))
     bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
     roofs = _roofs(scenario.machine, [op for _, ops, _ in passes.values() for op in ops])
-    top = max(roofs)
-    low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), top / bandwidth)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * top))
-    axes.set(xlabel="intensity, FLOPs per byte moved", ylabel="TFLOP/s of one device")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
-    _draw_roofs(axes, bandwidth, roofs)
-    kinds = [
-        Line2D([], [], marker=marker, linestyle="none", color=DARK, label=name) for name, marker in MARKERS.values()
-    ]
-    above(axes, 3, [handle for column in zip_longest(shown, kinds) for handle in column if handle is not None])
+    reached = []
+    for place, (stage, (timer, ops, new)) in zip(panels, passes.items(), strict=True):
+        for kind, (word, marker) in MARKERS.items():
+            if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
+                reached.append(_reached(timer, of_kind, kind, new))
+                place.plot(*reached[-1], marker, color=STAGES[stage], markersize=7, markeredgecolor="white", label=word)
+        limiter = LIMITERS[str(timer.time(ops, new).limiter)]
+        place.set_title(f"{STAGE_NAMES[stage]}, limited by {limiter}", loc="right", pad=18, fontsize=8)
+    x, y = (np.array(values) for values in zip(*reached, strict=True))
+    low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), max(roofs) / bandwidth)
+    for place in panels:
+        place.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * max(roofs)))
+        place.set(xlabel="FLOPs per byte moved")
+        for axis in (place.xaxis, place.yaxis):
+            axis.set_major_formatter("{x:g}")
+        _draw_roofs(place, bandwidth, roofs, named=place is panels[-1])
+    panels[0].set_ylabel("TFLOP/s of one device")
+    above(panels[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
     where = f"batch {batch:g}, context {tokens(context)}"
-    label(axes, own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
+    label(panels[0], own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
     return figure
 
 
@@ -271,8 +255,8 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
     return roofs
 
 
-def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str]) -> None:
-    """The bandwidth's slope up to a level for each peak: the peaks named beside the axes, the slope above itself."""
+def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str], named: bool) -> None:
+    """The bandwidth's slope up to a level for each peak: the slope named above itself, peaks, if asked for, beside."""
     from matplotlib.transforms import offset_copy
 
     low, high = axes.get_xlim()
@@ -281,13 +265,15 @@ def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str]) -> None
     for peak in falling:
         roof = np.array([low, peak / bandwidth, high])
         axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
+        if not named:
+            continue
         outer = "top" if peak == falling[-1] else "center"
         axes.annotate(
             f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte", (1.0, peak), (4, 0),
             xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8,
             va="center" if len(falling) == 1 else "bottom" if peak == falling[0] else outer,
         )  # fmt: skip
-    at = start * (falling[0] / bandwidth / start) ** 0.1
+    at = start * (falling[0] / bandwidth / start) ** 0.25
     axes.text(
         at, at * bandwidth, f"{1e3 * bandwidth:,.0f} GB/s", fontsize=8, rotation=np.degrees(np.arctan(bandwidth)),
         rotation_mode="anchor", transform_rotates_text=True,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.inflection import inflection_context
-from perfmodel.answers.query import DEFAULT_BATCH_RANGE, Query
+from perfmodel.answers.query import Query
 from perfmodel.operations import Array
 from perfmodel.plots.theme import (
     ABOVE,
@@ -29,6 +28,7 @@ from perfmodel.plots.theme import (
 from perfmodel.speculation import capacity
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict, speedups
+from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE, inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
@@ -40,7 +40,7 @@ BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
 POINTS = 65
 MAP_POINTS = 129
 SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-FASTER = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0)
+FASTER = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 LEVELS = (*SLOWER, *FASTER)
 MAX_TICKS = 16
 HEADROOM = 0.06

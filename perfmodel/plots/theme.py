@@ -28,6 +28,7 @@ from perfmodel.writing import destination, write
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -195,15 +196,16 @@ def name_region(axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str =
             return
 
 
-def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> None:
-    """A legend between title and axes, where it covers no data."""
+def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
+    """A legend between title and axes, where it covers no data; returns it."""
     if handles is None:
         handles = axes.get_legend_handles_labels()[0]
-    if handles:
-        axes.legend(
-            handles=list(handles), loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2,
-            borderpad=0.2, handlelength=1.8, columnspacing=1.4,
-        )  # fmt: skip
+    legend = axes.legend(
+        handles=list(handles), loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2,
+        borderpad=0.2, handlelength=1.8, columnspacing=1.4,
+    )  # fmt: skip
+    legend.set_visible(bool(handles))
+    return legend
 
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:

@@ -7,49 +7,60 @@ from perfmodel.answers.text import devices
 from perfmodel.answers.traffic import Traffic
 from perfmodel.answers.traffic_rows import TrafficRow
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, GREY, canvases, styled
+from perfmodel.plots.theme import BRIGHT, DARK, canvases, label, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANELS = (("ttft_s", "TTFT, s"), ("tpot_s", "TPOT, ms"))
+PANELS = (("ttft_s", "time to the first token (s)", 1.0), ("tpot_s", "time per output token (ms)", 1e3))
 
 
 @styled
 def traffic(found: Traffic, *, slo: dict[str, float] | None = None, axes: "Sequence[Axes] | None" = None) -> "Figure":
     """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour a draft length.
 
-    slo: limits to draw, in milliseconds, as the question had them. Vertical lines are saturation rates. Raises
-    InputError for fewer than two loads.
+    slo: limits to draw, in milliseconds, as the question had them. A cross on the axis is where a length is saturated.
+    Raises InputError for fewer than two loads.
     """
+    from matplotlib.ticker import FuncFormatter
+
     loads = sorted({_load(row) for row in found.rows})
     if len(loads) < 2:
         raise InputError("traffic: needs an answer at two loads or more")
-    figure, panels = canvases(axes, 1, 2, (8.6, 4.0))
+    figure, panels = canvases(axes, 1, 2, (8.6, 4.2))
+    closed = found.rows[0].concurrency is not None
     lengths = sorted({str(row.gamma) for row in found.rows}, key=lambda gamma: (gamma != "0", gamma))
-    for place, (name, title) in zip(panels, PANELS, strict=True):
-        scale = 1e3 if "ms" in title else 1.0
+    for place, (name, title, scale) in zip(panels, PANELS, strict=True):
         for number, gamma in enumerate(lengths):
-            rows = [row for row in found.rows if str(row.gamma) == gamma and getattr(row, name) is not None]
-            at = [_load(row) for row in rows]
+            rows = [row for row in found.rows if str(row.gamma) == gamma and row.ttft_s is not None]
+            at, times = [_load(row) for row in rows], [getattr(row, name) for row in rows]
             colour = BRIGHT[number % len(BRIGHT)]
-            words = "baseline" if gamma == "0" else f"{gamma} draft tokens" if gamma != "table" else "by the table"
-            place.plot(at, [scale * getattr(row, name).mean for row in rows], color=colour, label=words)
-            place.plot(at, [scale * getattr(row, name).p99 for row in rows], color=colour, linestyle=":")
-            if rows and rows[0].concurrency is None and loads[0] <= rows[0].saturation_rate <= loads[-1]:
-                place.axvline(rows[0].saturation_rate, color=colour, linewidth=0.8, linestyle="--")
+            place.plot(at, [scale * t.mean for t in times], color=colour, label=_words(gamma))
+            place.plot(at, [scale * t.p99 for t in times], color=colour, linestyle=":")
+            if rows and not closed and loads[0] <= (end := rows[0].saturation_rate) <= loads[-1] * 1.1:
+                place.plot([end], [0.0], "x", color=colour, transform=place.get_xaxis_transform(), clip_on=False)
         if slo and name[:4] in slo:
-            place.axhline(slo[name[:4]] * scale / 1e3, color=GREY, linewidth=0.8)
-        place.set_xlabel("clients" if found.rows[0].concurrency is not None else "requests/s")
-        place.set_ylabel(title)
+            limit = slo[name[:4]] * scale / 1e3
+            place.axhline(limit, color=DARK, linewidth=0.8)
+            place.annotate("SLO", (loads[0], limit), xytext=(0, 3), textcoords="offset points", color=DARK)
+        place.set_xlabel("clients" if closed else "requests/s")
+        place.set_title(title, loc="left", fontsize="medium")
     panels[0].set_yscale("log")
+    panels[0].yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
     panels[1].set_ylim(bottom=0)
-    panels[0].legend(fontsize="small")
-    figure.suptitle(
-        f"{found.model} on {devices(found.hardware, found.tp)}, drafted by {found.draft}", fontsize="medium"
-    )
+    panels[0].legend(fontsize="small", loc="upper left")
+    where = f"{found.model} on {devices(found.hardware, found.tp)}"
+    drafted = f", drafted by {found.draft}" if len(lengths) > 1 else ""
+    ends = "" if closed else "; crosses: saturated from there on"
+    caption = f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
+    label(panels[0], axes is None, f"Latency of {where}{drafted}", caption)
     return figure
+
+
+def _words(gamma: str) -> str:
+    named = {"0": "baseline", "1": "1 draft token", "table": "by the table"}
+    return named.get(gamma, f"{gamma} draft tokens")
 
 
 def _load(row: TrafficRow) -> float:

@@ -6,6 +6,7 @@ outgrow the room, as vLLM does. A request's iterations are drawn beforehand, tok
 own; passes between two events are taken at once, so that ten thousand requests take about a second.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -16,8 +17,11 @@ from numpy.typing import NDArray
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
 
+HALVINGS = 20
+LEAST = 1e-6
+"""Of an iteration, within which work counts as done."""
 DRAWN_AT_ONCE = 2_000_000
 """Iterations whose gains are drawn together: memory stays flat."""
 
@@ -90,26 +94,42 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
     if gamma == 0 or gained <= 1:
         return decoded
     draw = np.random.default_rng([seed, 1])
-    alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
-    own = np.full(decoded.size, alpha)
-    concentration = alpha * (1.0 - alpha) / spread**2 - 1.0 if spread > 0 and 0 < alpha < 1 else np.inf
-    if np.isfinite(concentration):
-        concentration = max(concentration, 0.2)
-        own = draw.beta(alpha * concentration, (1.0 - alpha) * concentration, decoded.size)
-        inverse = 1.0 / (own[:, None] ** np.arange(gamma + 1.0)).sum(1)
-        # engines count iterations: requests are drawn so that 1 / E[1/Omega] stays `gained`
-        wanted = inverse * (1.0 / gained) / inverse.mean()
-        own = np.asarray(alpha_from_tokens_per_iteration(np.clip(1.0 / wanted, 1.0, gamma + 1.0), float(gamma)))
+    survival = _own_survival(steps, spread, decoded.size, draw)
     needed = np.zeros(decoded.size, np.int64)
     block = max(int(DRAWN_AT_ONCE // max(decoded.max(initial=1), 1)), 1)
     for at in range(0, decoded.size, block):
         part = slice(at, at + block)
-        share, tokens = own[part, None], decoded[part]
-        with np.errstate(divide="ignore"):
-            runs = np.log(draw.random((tokens.size, int(tokens.max(initial=1)))).clip(1e-300)) / np.log(share)
-        total = np.cumsum(1.0 + np.minimum(np.floor(runs), gamma), 1)
-        needed[part] = 1 + (total < tokens[:, None]).sum(1)
+        tokens = decoded[part]
+        drawn = draw.random((tokens.size, int(tokens.max(initial=1))))
+        gains = np.ones(drawn.shape, np.int16)
+        for j in range(gamma):
+            gains += drawn < survival[part, j, None]
+        needed[part] = 1 + (np.cumsum(gains, 1, dtype=np.int32) < tokens[:, None]).sum(1)
     return needed
+
+
+def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.Generator) -> Array:
+    """P(at least j drafted tokens are accepted), ``[request, j - 1]``: a Beta-distributed acceptance of each request.
+
+    Engines count iterations: requests are drawn so that 1 / E[1/Omega] stays what is gained.
+    """
+    gained, gamma = steps.tokens_per_iteration, steps.gamma
+    alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
+    rates: Array = np.full(gamma, alpha)
+    if steps.survival is not None:
+        rates = conditional_from_survival(steps.survival)
+    concentration = alpha * (1.0 - alpha) / spread**2 - 1.0 if spread > 0 and 0 < alpha < 1 else np.inf
+    if not np.isfinite(concentration):
+        return np.asarray(np.cumprod(np.tile(rates, (count, 1)), 1), float)
+    concentration = max(concentration, 0.2)
+    own = draw.beta(alpha * concentration, (1.0 - alpha) * concentration, count)[:, None] / alpha
+    low, high, survival = 0.0, 1.0 / alpha, np.zeros((count, gamma))
+    for _ in range(HALVINGS):
+        scale = (low + high) / 2.0
+        survival = np.asarray(np.cumprod(np.minimum(rates * own * scale, 1.0), 1), float)
+        above = 1.0 / np.mean(1.0 / (1.0 + survival.sum(1))) > gained
+        low, high = (low, scale) if above else (scale, high)
+    return survival
 
 
 class _Server:
@@ -127,7 +147,10 @@ class _Server:
     ) -> None:
         count = requests.at_s.size
         self.steps, self.limits, self.clients = steps, limits, clients
-        self.decode_s: list[float] = [float(steps.decode_s[0]), *map(float, steps.decode_s)]
+        table = steps.table or (steps,) * steps.decode_s.size
+        self.table = (table[0], *table)  # by running batch; a prompt alone reads the weights too
+        self.decode_s = [float(t.decode_s[max(n - 1, 0)]) for n, t in enumerate(self.table)]
+        self.gained = [t.tokens_per_iteration for t in self.table]
         self.token_s: list[float] = [float(steps.prompt_s[0]), *map(float, steps.prompt_s)]
         self.token_s = [seconds / lengths.input_mean for seconds in self.token_s]
         self.last = len(self.decode_s) - 1
@@ -135,19 +158,21 @@ class _Server:
         self.prompts, self.outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
         self.wanted = requests.output_tokens
         decoded = np.maximum(requests.output_tokens - 1, 0)
-        self.passes = iterations(steps, decoded, spread, seed).tolist()
-        self.growth = [tokens / max(n, 1) for tokens, n in zip(decoded.tolist(), self.passes, strict=True)]
+        drawn = max(table, key=lambda t: t.gamma)
+        # work: iterations that an answer takes at one length, times what is gained in one; any length does that much
+        self.work = (iterations(drawn, decoded, spread, seed) * drawn.tokens_per_iteration).tolist()
+        self.growth = [tokens / max(work, 1.0) for tokens, work in zip(decoded.tolist(), self.work, strict=True)]
         self.following = count if clients is None else min(clients, count)  # those before it come when they say
         self.sent = requests.at_s.tolist()
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
         self.coming = [(sent + steps.own_s, request, 0) for request, sent in enumerate(self.sent[: self.following])]
         self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
         self.first, self.ended = [0.0] * count, [0.0] * count
-        self.time, self.number = 0.0, 0
+        self.time, self.number, self.worked = 0.0, 0, 0.0
         self.waiting: deque[tuple[int, int]] = deque()  # (request, pass from which on it may be taken)
         self.reading: deque[int] = deque()
         self.left = dict[int, int]()  # prompt tokens to read
-        self.ends: list[tuple[int, int, int]] = []  # (pass, request, which of its stays)
+        self.ends: list[tuple[float, int, int]] = []  # (work, request, which of its stays)
         self.stay = [0] * count
         self.young: list[int] = []
         self.running, self.cached, self.grows = 0, 0.0, 0.0
@@ -192,7 +217,8 @@ class _Server:
 
     def _read(self) -> list[tuple[int, int]]:
         """(request, tokens) of the prompts that the coming pass reads."""
-        budget = self.limits.max_num_batched_tokens - self.running * (self.steps.gamma + 1)
+        drafted = self.table[min(self.running, self.last)].gamma
+        budget = self.limits.max_num_batched_tokens - self.running * (drafted + 1)
         read = []
         for request in self.reading:
             if budget <= 0:
@@ -217,24 +243,32 @@ class _Server:
 
     def _quiet(self) -> int:
         """Passes until something else than decoding happens."""
-        step = self.decode_s[min(self.running, self.last)]
-        passes = self.ends[0][0] - self.number
+        n = min(self.running, self.last)
+        step, gained = self.decode_s[n], self.gained[n]
+        passes = math.ceil((self.ends[0][0] - self.worked) / gained - LEAST)
         if self.coming:
             passes = min(passes, int((self.coming[0][0] - self.time) / step) + 1)
         if self.waiting and self.waiting[0][1] > self.number:
             passes = min(passes, self.waiting[0][1] - self.number)
         if self.grows > 0:
-            passes = min(passes, int((self.room - self.cached) / self.grows) + 1)
+            passes = min(passes, int((self.room - self.cached) / (self.grows * gained)) + 1)
         return max(passes, 1)
 
     def _pass(self, read: list[tuple[int, int]], passes: int) -> None:
         """Run so many passes, the first of which reads prompts."""
         n = min(self.running, self.last)
-        seconds = passes * self.decode_s[n] + sum(tokens for _, tokens in read) * self.token_s[n]
+        tokens = sum(tokens for _, tokens in read)
+        drafting = self.table[n]
+        if tokens and drafting.reading:
+            added = float(drafting.reading(max(n, 1) * (drafting.gamma + 1.0), tokens))
+        else:
+            added = tokens * self.token_s[n]
+        seconds = passes * self.decode_s[n] + added
         self.decoding_s += self.running * seconds
         self.time += seconds
         self.number += passes
-        self.cached += passes * self.grows
+        self.worked += passes * self.gained[n]
+        self.cached += passes * self.gained[n] * self.grows
         for request, tokens in read:
             self.left[request] -= tokens
             if not self.left[request]:
@@ -248,14 +282,14 @@ class _Server:
             self.first[request] = self.time
         if self.outputs[request] == 1:
             return self._leave(request)
-        heappush(self.ends, (self.number + self.passes[request], request, self.stay[request]))
+        heappush(self.ends, (self.worked + self.work[request], request, self.stay[request]))
         self.young.append(request)
         self.running += 1
         self.grows += self.growth[request]
 
     def _finish(self) -> None:
         """Requests that have all their tokens leave; the youngest goes back to wait while caches outgrow the room."""
-        while self.ends and self.ends[0][0] <= self.number:
+        while self.ends and self.ends[0][0] <= self.worked + LEAST:
             _, request, stay = heappop(self.ends)
             if stay == self.stay[request]:
                 self.running -= 1
@@ -279,14 +313,14 @@ class _Server:
         while self.young[-1] not in decoding:
             self.young.pop()
         request = self.young.pop()
-        left = decoding[request] - self.number
-        gone = self.passes[request] - left
+        left = decoding[request] - self.worked
+        gone = self.work[request] - left
         tokens = self.prompts[request] + round(gone * self.growth[request])
         self.cached -= self.prompts[request] + gone * self.growth[request]
         self.grows -= self.growth[request]
         self.running -= 1
         self.stay[request] += 1
         self.preemptions += 1
-        self.prompts[request], self.passes[request] = tokens, left
+        self.prompts[request], self.work[request] = tokens, left
         self.outputs[request] -= round(gone * self.growth[request])
         self.waiting.appendleft((request, self.number))

@@ -8,20 +8,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel import costs
 from perfmodel.drafts.model_draft import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.specs.request_costs import request_constants
+from perfmodel.specs.request_costs import EngineRequests, request_constants
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
-TOLL = 0.01
-"""Share of time that another draft length must save: engines capture graphs and warm drafts anew for each change."""
+KNOTS = 128
+"""Sizes of a pass that are priced, between which time is a straight line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What prompts add to a pass: its layers by all its tokens together, attention and the draft by the prompts' own.
+
+    tokens, seconds: of passes through all but attention, knots. token_s: of attention and draft, for a prompt token.
+    """
+
+    tokens: Array
+    seconds: Array
+    token_s: Array | float
+
+    def __call__(self, decoding: Array | float, read: Array | float) -> Array:
+        """Seconds that `read` prompt tokens add to a pass that runs `decoding` tokens anyway."""
+        both, alone = (np.interp(at, self.tokens, self.seconds) for at in (np.add(decoding, read), decoding))
+        return np.asarray(np.maximum(both - alone, 0.0) + self.token_s * read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +47,9 @@ class StepTimes:
     tokens_per_iteration: gained by a request in one, the bonus token included. seats: most requests at once, by
     max_num_seqs, the KV room and the token budget of a pass (0: not one fits). kv_share: of the room that one takes.
     own_s: seconds of a request outside any pass. passes_ahead: passes already handed to the device when one arrives.
+    reading: what several prompts in a pass add, of which `prompt_s` is the share of one; None: each adds that.
+    survival: P(at least so many drafted tokens are accepted), from 0; None: of a constant acceptance. table: the passes
+    at each n of a server that changes its length, of which the others are those that keep `tokens_per_iteration`.
     """
 
     gamma: int
@@ -41,6 +60,9 @@ class StepTimes:
     kv_share: float
     own_s: float = 0.0
     passes_ahead: float = 0.0
+    reading: Reading | None = None
+    survival: Array | None = None
+    table: "tuple[StepTimes, ...]" = ()
 
     @property
     def batches(self) -> Array:
@@ -52,8 +74,8 @@ class StepTimes:
         return lengths.decoded / self.tokens_per_iteration * float(self.decode_s[0])
 
     def scaled(self, factor: float) -> "StepTimes":
-        """All times of passes multiplied by a number."""
-        return replace(self, decode_s=factor * self.decode_s, prompt_s=factor * self.prompt_s)
+        """All times of passes multiplied by a number, for the closed form."""
+        return replace(self, decode_s=factor * self.decode_s, prompt_s=factor * self.prompt_s, reading=None)
 
     def decode_at(self, batch: Array) -> Array:
         """`decode_s` between whole batches."""
@@ -64,8 +86,13 @@ class StepTimes:
         return np.interp(batch, self.batches, self.prompt_s)
 
 
-def step_times(scenario: Scenario, lengths: Lengths, limits: Limits, gammas: Sequence[int]) -> list[StepTimes]:
-    """The passes of each draft length. Raises InputError for one beyond what is known of acceptance."""
+def step_times(
+    scenario: Scenario, lengths: Lengths, limits: Limits, gammas: Sequence[int], own: EngineRequests | None = None
+) -> list[StepTimes]:
+    """The passes of each draft length; own: in place of the engine's. Raises InputError for one of no known acceptance.
+
+    A pass at n meets n A / (D - 1) prompts; what one adds is its share where so many more ride along.
+    """
     context, drafted = lengths.context, np.asarray(gammas, np.int64)
     scenario = replace(scenario, context_std=lengths.context_std)
     n = np.arange(1.0, limits.max_num_seqs + 1)[:, None]
@@ -76,101 +103,58 @@ def step_times(scenario: Scenario, lengths: Lengths, limits: Limits, gammas: Seq
         draft, overhead = scenario.draft_token_s(n, np.asarray([context]), drafted), scenario.overhead_s(n, context)
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
     gained = np.ravel(scenario.tokens_per_iteration(np.asarray(1.0), int(drafted.max(initial=0))))
-    own = request_costs(scenario)
-    prompts = prompt_s(scenario, n * (drafted + 1.0), lengths, drafted) * own.prompt_factor
+    own = own or request_constants().of(engine_of(scenario.machine.calibration))
+    ahead = own.passes_ahead_model_draft if isinstance(scenario.draft, ModelDraft) else own.passes_ahead
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
     free = room.available_bytes - own.reserved_bytes - room.weight_bytes - room.draft_weight_bytes
-    sequences = np.broadcast_to(free / (room.kv_bytes + room.draft_kv_bytes), drafted.shape)
+    sequences = scenario.target_shard.groups * np.broadcast_to(
+        free / (room.kv_bytes + room.draft_kv_bytes), drafted.shape
+    )
+    known = scenario.acceptance
+    survival = None if known.alpha is not None else known.survival(int(drafted.max(initial=0)))
+    readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own.prompt_factor)
     times = []
     for at, gamma in enumerate(gammas):
         budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
         seats = max(int(min(sequences[at], limits.max_num_seqs, budget)), 0)
+        reading = readings[gamma > 0]
+        batch, prompt = n[: max(seats, 1), 0], lengths.input_mean
+        left = np.maximum(limits.max_num_batched_tokens - batch * (gamma + 1.0), prompt) / prompt
+        together = np.minimum(1.0 + batch * gained[gamma] / lengths.decoded, left)
         times.append(
             StepTimes(
                 gamma=gamma,
                 tokens_per_iteration=float(gained[gamma]),
                 decode_s=decode[: max(seats, 1), at],
-                prompt_s=prompts[: max(seats, 1), at],
+                prompt_s=reading(batch * (gamma + 1.0), together * prompt) / together,
                 seats=seats,
                 kv_share=1.0 / sequences[at] if sequences[at] > 0 else np.inf,
-                own_s=own.own_s + own.prompt_token_s * lengths.input_mean,
-                passes_ahead=own.passes_ahead_drafting if gamma else own.passes_ahead,
+                own_s=own.request_s + own.prompt_token_s * lengths.input_mean,
+                passes_ahead=ahead if gamma else own.passes_ahead,
+                reading=reading,
+                survival=None if survival is None else survival[: gamma + 1],
             )
         )
     return times
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCosts:
-    """What a request costs beside its passes: see `perfmodel.specs.request_costs.EngineRequests`."""
-
-    own_s: float = 0.0
-    prompt_token_s: float = 0.0
-    prompt_factor: float = 1.0
-    passes_ahead: float = 0.0
-    passes_ahead_drafting: float = 0.0
-    reserved_bytes: float = 0.0
-
-
-def request_costs(scenario: Scenario) -> RequestCosts:
-    """Those of the scenario's engine; nothing for one that none were fitted for."""
-    word = engine_of(scenario.machine.calibration)
-    if word not in request_constants().engines:
-        return RequestCosts()
-    e = request_constants().engines[word]
-    own_model = isinstance(scenario.draft, ModelDraft)
-    ahead = e.passes_ahead_model_draft if own_model else e.passes_ahead
-    return RequestCosts(
-        e.request_s.value,
-        e.prompt_token_s.value,
-        e.prompt_factor.value,
-        e.passes_ahead.value,
-        ahead.value,
-        e.reserved_bytes.value,
-    )
-
-
-def prompt_s(scenario: Scenario, decoding: Array, lengths: Lengths, gammas: NDArray[np.int64]) -> Array:
-    """Seconds that a mean prompt adds to passes which run `decoding` tokens anyway, over ``[n, gamma]``."""
-    prompt = lengths.input_mean
-    both, alone = (_linear_s(scenario, tokens) for tokens in (decoding + prompt, decoding))
+def readings_of(
+    scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, factor: float
+) -> tuple[Reading, Reading]:
+    """What prompts add to a pass, by the scenario's roofline, without a draft and with it; factor: on all of it."""
+    prompt, most = lengths.input_mean, float(limits.max_num_batched_tokens)
+    tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
+    groups = scenario.target_shard.groups  # among which prompts are spread evenly
+    ops = costs.forward(scenario.target_shard, 1.0, tokens / groups, 0.0, Full(), head_query=1.0)
+    linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
+    seconds = factor * np.asarray(scenario.machine.predicted_s(linear, tokens))
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
     ops = costs.forward(scenario.target_shard, 1.0, square, 0.0, Full(), head_query=1.0)
-    attention = sum(scenario.machine.op_predicted_s(op) for op in ops if op.kind == "attention") * prompt / square
+    own = sum(scenario.machine.op_predicted_s(op) for op in ops if op.kind == "attention") / square / groups
     draft = 0.0
-    if np.any(gammas):
+    if drafts:
         draft = float(scenario.setup_s(1.0, prompt))
         if not scenario.draft.shares_prefill:  # its passes load its weights anyway
             draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
-    return np.maximum(both - alone, 0.0) + attention + np.where(np.asarray(gammas) > 0, draft, 0.0)
-
-
-def _linear_s(scenario: Scenario, tokens: Array) -> Array:
-    """Seconds of all but attention in a pass over so many tokens."""
-    ops = costs.forward(scenario.target_shard, 1.0, tokens, 0.0, Full(), head_query=1.0)
-    linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
-    return np.asarray(scenario.machine.predicted_s(linear, tokens))
-
-
-def by_batch(times: Sequence[StepTimes], weight: Array | None = None) -> tuple[StepTimes, NDArray[np.int64]]:
-    """Passes of a server that changes its draft length with the running batch, and the length at each n from 1.
-
-    At each n the length that ends most requests a second, which is the best there is for every load: whatever the
-    batch does next, more requests are done. A change must earn `TOLL` of the time at its n.
-    """
-    seats = min(t.seats for t in times)
-    per_token = np.stack([t.decode_s[:seats] / t.tokens_per_iteration for t in times])
-    chosen = np.empty(seats, np.int64)
-    chosen[0] = np.argmin(per_token[:, 0])
-    for n in range(1, seats):
-        best, before = int(np.argmin(per_token[:, n])), chosen[n - 1]
-        chosen[n] = best if per_token[best, n] < (1.0 - TOLL) * per_token[before, n] else before
-    at = np.arange(seats)
-    gained = np.array([t.tokens_per_iteration for t in times])[chosen]
-    shares = np.ones(seats) if weight is None else weight
-    mean = float(np.average(gained, weights=shares))
-    longest = max((times[k] for k in set(chosen.tolist())), key=lambda t: t.gamma)
-    decode = np.stack([t.decode_s[:seats] for t in times])[chosen, at] * mean / gained
-    prompts = np.stack([t.prompt_s[:seats] for t in times])[chosen, at]
-    merged = replace(longest, tokens_per_iteration=mean, decode_s=decode, prompt_s=prompts, seats=seats)
-    return merged, np.array([t.gamma for t in times])[chosen]
+    without, drafting = (Reading(tokens, seconds, factor * each) for each in (own, own + draft / prompt))
+    return without, drafting

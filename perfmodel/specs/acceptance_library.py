@@ -112,14 +112,24 @@ class LibraryEntry:
         return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}"
 
 
+def published_drafts(target: str) -> tuple[str, ...]:
+    """The drafts of a target, by `short_name`, of which anything was printed."""
+    return tuple(dict.fromkeys(row.draft for row in library() if row.target in (target, _undated(target))))
+
+
+def _undated(target: str) -> str:
+    """A release of another month, as DeepSeek-R1-0528, is in the library by its name."""
+    return re.sub(r"-\d{4}$", "", target)
+
+
 def find_published(target: str, draft: str, task: str | None = None) -> LibraryEntry | None:
     """What was printed of a draft on a target, both by `short_name` or the draft's kind; None where nothing was.
 
     task: None is `DEFAULT_TASK`, and the spread between tasks then counts in full; else that between data sets.
     """
     targets = [row.target for row in library() if row.draft == draft]
-    if target not in targets:  # a release of another month, as DeepSeek-R1-0528, is in the library by its name
-        target = re.sub(r"-\d{4}$", "", target)
+    if target not in targets:
+        target = _undated(target)
     known = [row for row in library() if (row.target, row.draft) == (target, draft)]
     if not known:
         return None

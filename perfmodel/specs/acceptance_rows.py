@@ -68,6 +68,14 @@ def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
     return tuple(after / before if before else 0.0 for before, after in itertools.pairwise(reached))
 
 
+class UnknownAcceptance(InputError):
+    """Nothing was measured of just this draft, or not here. why: just that; known: what is."""
+
+    def __init__(self, flag: str, why: str, remedy: str, known: str = "") -> None:
+        super().__init__(f"{flag}: {why}; {remedy}" + (f"; {known}" if known else ""))
+        self.why, self.remedy, self.known = why, remedy, known
+
+
 def find_acceptance(
     target: str,
     draft: str,
@@ -80,27 +88,30 @@ def find_acceptance(
     """The row measured on exactly this target, draft, method and budget, at this context.
 
     Between two measured contexts the conditional rates are interpolated linearly in log(context), and `source` says
-    so. `rows` are the published ones unless given. Raises InputError where nothing matches and outside the measured
-    contexts: there is no nearest neighbour and no extrapolation.
+    so. `rows` are the published ones unless given. Raises UnknownAcceptance where nothing matches and outside the
+    measured contexts: there is no nearest neighbour and no extrapolation.
     """
     where = (target, draft, kv_name, kv_budget)
     known = published_rows() if rows is None else tuple(rows)
     measured = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
-    remedy = "give --alpha, --tokens-per-iteration or --acceptance FILE"
+    remedy = f"give --draft {draft} with --alpha, --tokens-per-iteration or --acceptance FILE"
     what = f"{target} with draft {draft}, {_spell(kv_name, kv_budget)}"
     if not measured:
         have = sorted({f"{r.target} with draft {r.draft}, {_spell(r.draft_kv, r.kv_budget_tokens)}" for r in known})
         shown = "; ".join(have[:3]) + ("; ..." if len(have) > 3 else "")
-        raise InputError(f"{flag}: no acceptance measured for {what}; {remedy} (measured: {shown or 'none'})")
+        raise UnknownAcceptance(flag, f"no acceptance is known for {what}", f"{remedy} (measured: {shown or 'none'})")
     first, last = measured[0].context_tokens, measured[-1].context_tokens
     if not first <= context <= last:
         span = f"{first:g}" if first == last else f"{first:g} to {last:g}"
-        raise InputError(f"{flag}: acceptance of {what} was measured at {span} tokens, given {context:g}; {remedy}")
+        why = f"acceptance of {what} was measured at {span} tokens, given {context:g}"
+        raise UnknownAcceptance(flag, why, remedy)
     for row in measured:
         if row.context_tokens == context:
             return row
     above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
-    return _between(measured[above - 1], measured[above], context, f"{flag}: {what}")
+    return _between(
+        measured[above - 1], measured[above], context, f"{flag if rows is None else '--acceptance'}: {what}"
+    )
 
 
 def _spell(kv_name: str, kv_budget: int | None) -> str:
@@ -113,7 +124,8 @@ def _between(low: AcceptanceRow, high: AcceptanceRow, context: float, where: str
     two = high.positions if high.alpha is None else (high.alpha,)
     if one is None or two is None or len(one) != len(two) or (low.alpha is None) != (high.alpha is None):
         contexts = f"{low.context_tokens:g} and {high.context_tokens:g}"
-        raise InputError(f"{where}: rows at {contexts} tokens differ in kind or length, so {context:g} has no value")
+        why = f"{where}: rows at {contexts} tokens differ in kind or length, so {context:g} has no value"
+        raise InputError(f"{why}; they are from {low.source}" + (f" and {high.source}" * (low.source != high.source)))
     share = math.log(context / low.context_tokens) / math.log(high.context_tokens / low.context_tokens)
     rates = tuple(a + share * (b - a) for a, b in zip(one, two, strict=True))
     names = low.source if low.source == high.source else f"{low.source}; {high.source}"

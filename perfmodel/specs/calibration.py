@@ -255,12 +255,14 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     for name, place in chosen.items():
         stated = places[place]
         scale = getattr(kernels, name).value if stated.times else 1.0
-        update[name] = Constant(value=scale * stated.value, stderr=scale * stated.stderr, source=stated.source)
+        update[name] = Constant.model_construct(
+            value=scale * stated.value, stderr=scale * stated.stderr, source=stated.source
+        )
     version = version or engine.versions[-1]
     for name, factor in source.drifted(kernels.stack, version).items():
         base = update.get(name, getattr(kernels, name))
         error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
-        update[name] = Constant(value=base.value * factor.value, stderr=error, source=factor.source)
+        update[name] = Constant.model_construct(value=base.value * factor.value, stderr=error, source=factor.source)
     measured = engine.measured.get(kernels.gpu, ())
     update |= {
         "kind": "fitted" if measured else "kernels",

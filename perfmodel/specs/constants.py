@@ -51,7 +51,7 @@ class Constant(Frozen):
         yield self.value
 
 
-ABSENT = Constant(value=0.0, source="not part of this calibration")
+ABSENT = Constant.model_construct(value=0.0, source="not part of this calibration")
 """What a constant is in a calibration that does not state it: no cost."""
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from perfmodel.specs.constants import ABSENT, Constant, Declared, Knots
 from perfmodel.specs.files import Frozen
 
-ONE = Constant(value=1.0, source="not part of this calibration")
+ONE = Constant.model_construct(value=1.0, source="not part of this calibration")
 """What a factor is in a calibration that does not state it."""
 
 
@@ -107,6 +107,16 @@ class EngineConstants(Frozen):
     ] = ABSENT
     latent_layer_s: Annotated[
         Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
+    ] = ABSENT
+    index_bandwidth_fraction: Annotated[
+        Constant,
+        Declared("attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"),
+    ] = ABSENT
+    index_layer_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each layer with an indexer")
+    ] = ABSENT
+    index_token_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each token in each layer with an indexer")
     ] = ABSENT
     state_layer_s: Annotated[Constant, Declared("attention", "fixed", "s", "further time of each recurrent layer")] = (
         ABSENT

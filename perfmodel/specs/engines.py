@@ -137,4 +137,4 @@ def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
     members = [(i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place]
     members.sort()
     rows = tuple(tuple(fit.correlation[i][j] for j, _ in members[: k + 1]) for k, (i, _) in enumerate(members))
-    return StatedFit(parameters=tuple(name for _, name in members), correlation=rows)
+    return StatedFit.model_construct(parameters=tuple(name for _, name in members), correlation=rows)

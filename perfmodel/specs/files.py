@@ -1,6 +1,8 @@
 """Reading YAML and JSON: the only door through which files enter the engine.
 
-Names resolve to bundled files (or aliases); anything with a path separator or a file suffix is a path.
+Names resolve to bundled files (or aliases); anything with a path separator or a file suffix is a path. A bundled file
+is its own, checked before it is shipped: it comes from an index of what was read and checked (`ready.py`) where that is
+of the same text.
 """
 
 import json
@@ -11,41 +13,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from perfmodel.errors import InputError, one_line, unknown_name
-from perfmodel.reading import read_text
+from perfmodel.reading import read_bytes, read_text
 from perfmodel.specs import PACKAGE
+from perfmodel.specs.ready import READY, ready
 
 MAX_FILE_BYTES = 4 * 2**20
-MAX_DEPTH = 50
 INDEX = "names.json"
 Spec = TypeVar("Spec", bound=BaseModel)
-SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Frozen(BaseModel):
     """A mapping of a file: known keys only, never changed. Its validator is built when the first is read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class _StrictLoader(SafeLoader):  # type: ignore[misc]
-    """YAML with plain keys, each given once."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        if not isinstance(node, yaml.MappingNode):
-            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: must be a mapping")
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, (str, int, float)):
-                raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: keys must be plain text or numbers")
-            if key in seen:
-                raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: key {key!r} is given twice")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
 
 
 def data_directory(kind: str) -> Path:
@@ -56,17 +39,14 @@ def data_directory(kind: str) -> Path:
 @cache
 def bundled_names(kind: str) -> tuple[str, ...]:
     """Names of all bundled files of a kind, sorted."""
-    return tuple(sorted(p.stem for p in data_directory(kind).glob("*.yaml")))
+    return tuple(sorted(name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")))
 
 
 def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:
-    """A bundled file by its exact name. It is our own, so that it is not screened before it is read."""
+    """A bundled file by its exact name, from the index of those that were checked if that has this text."""
     path = data_directory(kind) / f"{name}.yaml"
-    try:
-        data = yaml.load(read_text(path), SafeLoader)
-    except yaml.YAMLError:
-        data = read_mapping(path)  # somebody is editing it: say what is wrong
-    return parse(spec, data, str(path))
+    found = ready(spec, data_directory(kind) / READY, name, read_bytes(path, MAX_FILE_BYTES))
+    return parse(spec, read_mapping(path), str(path)) if found is None else found
 
 
 def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
@@ -78,8 +58,7 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     text = read_text(path, MAX_FILE_BYTES)
     try:
         data = _printable(_read_json(text, infinity) if kind == "JSON" else _read_yaml(text))
-    except (ValueError, RecursionError, OverflowError, AttributeError, yaml.YAMLError) as error:
-        # PyYAML lets AttributeError out of a broken "!!timestamp".
+    except (ValueError, RecursionError, OverflowError) as error:
         detail = one_line(str(error))[:200] or type(error).__name__
         raise InputError(f"{path}: must be valid {kind}: {detail}") from None
     if not isinstance(data, dict):
@@ -97,15 +76,9 @@ def _printable(value: Any) -> Any:
 
 
 def _read_yaml(text: str) -> Any:
-    """Look at the flat event stream first: the C loader builds aliases (billion laughs) and crashes on deep nesting."""
-    depth = 0
-    for event in yaml.parse(text, SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("YAML aliases (*name) are not allowed")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise yaml.YAMLError(f"nested deeper than {MAX_DEPTH}")
-    return yaml.load(text, _StrictLoader)
+    from perfmodel.specs.strict_yaml import read_yaml  # no answer from bundled names needs it
+
+    return read_yaml(text)
 
 
 def _read_json(text: str, infinity: bool) -> Any:

@@ -79,7 +79,7 @@ _SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
 _SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128")
 
 PARTS = {
-    "attention": ("qkv", "o", "qkv_down", "q_up"),
+    "attention": ("qkv", "o", "qkv_down", "q_up", "o_down"),
     "indexer": ("index_q",),
     "recurrent": ("state_in", "state_out"),
     "mlp": ("gate_up", "down"),
@@ -88,12 +88,14 @@ PARTS = {
     "router": ("router",),
     "latent": ("absorb_k", "absorb_v"),
     "index_k": ("index_k",),
+    "compress": ("compress",),
+    "streams": ("streams",),
     "lm_head": ("lm_head",),
     "embedding": ("embedding",),
     "mtp": ("mtp",),
 }
 """Part of a model -> its GEMMs, as `perfmodel ops` names them."""
-KEPT = ("router", "latent", "index_k", "lm_head", "embedding")
+KEPT = ("router", "latent", "index_k", "compress", "streams", "lm_head", "embedding")
 """Parts that stay at 16 bits unless they are named: checkpoints leave out router, LM head and embedding, and vLLM
 holds the up-projections of a latent and the keys of an indexer in bf16 whatever they were stored in
 (model_executor/layers/attention/mla_attention.py, models/deepseek_v2.py)."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_text
 from perfmodel.specs import files, units
 
@@ -55,6 +55,10 @@ Flops = Annotated[Quantity, _within(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1
 Multiprocessors = Annotated[Quantity, _within(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True)]
 Clock = Annotated[Quantity, _within(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz")]
 Power = Annotated[Quantity, _within(("W",), 0.1, 1e6, "from 0.1 to 1000000 W")]
+
+
+PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
+"""Generation of a box's PCIe -> nominal GB/s of 16 lanes, one way."""
 
 
 class Link(files.Frozen):
@@ -157,9 +161,16 @@ def load_bundled(name: str) -> GPUSpec:
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     """A device by bundled name, alias (what ``nvidia-smi`` prints is one), or path; of a folder, its newest.
 
-    A calibration that a file names by path lies relative to it. Raises InputError with the nearest names.
+    ``l40s:pcie5`` is the device in a box of that generation. A calibration that a file names by path lies relative to
+    it. Raises InputError with the nearest names.
     """
-    name = parse_text(name, flag)
+    name, _, box = parse_text(name, flag).partition(":pcie")
+    if box:
+        if box not in PCIE:
+            raise refuse(flag, None, f"NAME:pcie followed by one of {', '.join(PCIE)}", f"{name}:pcie{box}")
+        nominal = Quantity(value=PCIE[box], unit="GB/s", source=f"PCIe {box}.0 x16 nominal rate")
+        link = Link(name=f"PCIe {box}.0 x16", per_direction=nominal)
+        return load_gpu(name, flag).model_copy(update={"host_link": link})
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))

@@ -48,13 +48,17 @@ class MoE(Shape):
 
 
 class MLA(Shape):
-    """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer."""
+    """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer.
+
+    unrotated_layers: those without rotary part, which cache the latent alone (Mistral-Large-4).
+    """
 
     q_lora_rank: Size | None = None
     kv_lora_rank: Size
     qk_nope_head_dim: Size
-    qk_rope_head_dim: Size
+    qk_rope_head_dim: int = Field(strict=True, ge=0, le=MAX_SIZE)
     v_head_dim: Size
+    unrotated_layers: Layers = 0
 
     @property
     def latent_dim(self) -> int:
@@ -68,6 +72,8 @@ class Indexer(Shape):
     layers: those with an indexer of their own; the others take the choice of the one before (GLM-5.2), but for the
     `dense_layers`, which attend to everything (MiniMax-M3, whose choice is of whole blocks). The indexer's
     keys are cached beside the latent, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py). arXiv 2512.02556.
+    stride: tokens that one key and what is chosen by it stand for; key_projections: of how many widths one key is made
+    (DeepSeek-V4: 4 and 4).
     """
 
     num_heads: Size
@@ -76,6 +82,8 @@ class Indexer(Shape):
     layers: Layers
     dense_layers: Layers = 0
     head_weights: StrictBool = True
+    stride: Tokens = 1
+    key_projections: Size = 1
 
     def query_params(self, rank: int) -> int:
         """Its query projection, from the latent query of `rank`."""
@@ -84,7 +92,7 @@ class Indexer(Shape):
     @property
     def key_columns(self) -> int:
         """Columns of that GEMM; MiniMax-M3 takes the largest of its heads' scores and has no weights of heads."""
-        return self.head_dim + (self.num_heads if self.head_weights else 0)
+        return self.key_projections * self.head_dim + (self.num_heads if self.head_weights else 0)
 
     def key_params(self, hidden: int) -> int:
         """Its key projection and the weights of its heads, one GEMM; the key's norm left aside."""
@@ -96,17 +104,57 @@ class Indexer(Shape):
         return 2 * self.head_dim
 
 
+class Compressed(Shape):
+    """Layers that attend, beside their window, to one cached entry for each `stride` tokens (DeepSeek-V4).
+
+    chosen: to those entries alone that the indexer scores highest.
+    """
+
+    layers: Annotated[Layers, Field(ge=1)]
+    stride: Tokens
+    chosen: StrictBool = False
+
+
+class LowRank(Shape):
+    """Queries of plain heads behind a projection to `query_rank`, outputs through `output_groups` to `output_rank` each
+    (DeepSeek-V4)."""
+
+    query_rank: Size
+    output_rank: Size
+    output_groups: Size = 1
+
+
+class Projection(Shape):
+    """A dense projection of some layers beside those that every family has, such as a gate of the heads.
+
+    name: its part among `formats.PARTS`, and what may follow. split: cut over the devices by its outputs, its inputs or
+    not at all.
+    """
+
+    name: str
+    layers: Annotated[Layers, Field(ge=1)]
+    inputs: Size
+    outputs: Size
+    split: Literal["outputs", "inputs", "none"] = "none"
+
+    @property
+    def params(self) -> int:
+        """Of all layers."""
+        return self.layers * self.inputs * self.outputs
+
+
 class LinearAttention(Shape):
     """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next), Mamba-2 (Nemotron-H),
-    Kimi's delta attention (a decay for each channel of a key, from a projection of low rank) or a short convolution
-    alone (LFM2: gated inputs and outputs, nothing but the inputs of the convolution is kept).
+    Kimi's delta attention (a decay for each channel of a key, from a projection of low rank), a short convolution
+    alone (LFM2: gated inputs and outputs, nothing but the inputs of the convolution is kept), Mamba-1 (Jamba: a state
+    of `key_head_dim` for each channel) or lightning attention (MiniMax-Text-01: gated, no convolution).
 
     The state holds num_value_heads x key_head_dim x value_head_dim values a layer, and `conv_kernel - 1` inputs of the
     convolution. full_rank_gate: Kimi's gate is one projection, not two. gated_norm: there is a norm before the output
     (Mamba-2). Mamba-2's names for these are heads, state size and head size; its groups are `num_key_heads`.
     """
 
-    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv"]
+    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
     layers: Annotated[Layers, Field(ge=1)]
     num_key_heads: Size
     num_value_heads: Size
@@ -125,7 +173,7 @@ class LinearAttention(Shape):
     @property
     def convolved(self) -> int:
         """Channels of the convolution: values, and two of the width of the keys."""
-        if self.kind == "conv":
+        if self.kind in ("conv", "mamba1"):
             return self.inner
         return self.inner + 2 * self.num_key_heads * self.key_head_dim
 
@@ -137,6 +185,10 @@ class LinearAttention(Shape):
         """
         if self.kind == "conv":
             return 3 * self.inner
+        if self.kind == "mamba1":
+            return 2 * self.inner
+        if self.kind == "lightning":
+            return self.convolved + self.inner
         if self.kind == "kimi_delta":
             gate = self.inner if self.full_rank_gate else self.value_head_dim
             return self.convolved + gate + self.key_head_dim + self.num_value_heads
@@ -147,6 +199,10 @@ class LinearAttention(Shape):
         """Convolution, decay, time step and norm of one layer."""
         if self.kind == "conv":
             return self.convolved * self.conv_kernel
+        if self.kind == "lightning":
+            return self.inner
+        if self.kind == "mamba1":
+            return self.inner * (self.conv_kernel + 1 + self.key_head_dim + 2)
         if self.kind == "kimi_delta":
             up = self.key_head_dim + (0 if self.full_rank_gate else self.value_head_dim)
             heads = self.num_value_heads + self.inner + self.value_head_dim
@@ -170,7 +226,7 @@ class LinearAttention(Shape):
         Delta rule (arXiv 2412.06464): read at the key, outer product, read at the query; Mamba-2 (2405.21060): the
         last two.
         """
-        return 4 if self.kind == "mamba2" else 6
+        return 6 if self.kind.endswith("delta") else 4
 
     def params(self, hidden: int) -> int:
         """All of one layer but its norm before."""
@@ -178,13 +234,15 @@ class LinearAttention(Shape):
 
 
 class AttentionHeads(Shape):
-    """Heads of attention layers. value_head_dim None: as `head_dim`. one_kv_projection: it makes keys and values."""
+    """Heads of attention layers. value_head_dim None: as `head_dim`. one_kv_projection: it makes keys and values, which
+    are the same where they are `cached_once`."""
 
     num_attention_heads: Size
     num_key_value_heads: Size
     head_dim: Size
     value_head_dim: Size | None = None
     one_kv_projection: StrictBool = False
+    cached_once: StrictBool = False
 
     @property
     def value_dim(self) -> int:
@@ -194,7 +252,7 @@ class AttentionHeads(Shape):
     @property
     def kv_values(self) -> int:
         """Cached values per token and layer."""
-        return self.num_key_value_heads * (self.head_dim + self.value_dim)
+        return self.num_key_value_heads * (self.head_dim + (0 if self.cached_once else self.value_dim))
 
     @property
     def kv_columns(self) -> int:

@@ -176,9 +176,9 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 @cache
-def read_published(name: str, row_type: type[Row]) -> tuple[Row, ...]:
-    """The rows of a bundled table ``results/published/<name>.csv``, whose columns are the fields of `row_type`."""
-    return read_rows(PACKAGE / "results" / "published" / f"{name}.csv", row_type)
+def read_published(name: str, row_type: type[Row], **having: str) -> tuple[Row, ...]:
+    """The rows of a bundled table ``results/published/<name>.csv``; arguments as of `reading.read_rows`."""
+    return read_rows(PACKAGE / "results" / "published" / f"{name}.csv", row_type, **having)
 
 
 @cache
@@ -188,3 +188,9 @@ def published_points(*set_names: str) -> tuple[MeasuredPoint, ...]:
         if name not in SETS:
             raise unknown_name("--set", "published set", name, SETS)
     return tuple(row.point() for row in read_published("points", PublishedRow) if not set_names or row.set in set_names)
+
+
+@cache
+def points_of(hardware: str, target: str) -> tuple[MeasuredPoint, ...]:
+    """The points of a model on a device."""
+    return tuple(row.point() for row in read_published("points", PublishedRow, hardware=hardware, target=target))

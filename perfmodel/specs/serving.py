@@ -7,8 +7,6 @@ from pydantic import Field
 from perfmodel.specs import files
 from perfmodel.specs.files import Frozen
 
-FILE = "serving.yaml"
-
 
 class ServedDraft(Frozen):
     """A kind of draft in one engine: what the engine calls it and which of its releases have it.
@@ -49,9 +47,13 @@ class ServingEngine(Frozen):
     dynamic: DynamicMode | None = None
 
 
+class ServingFile(Frozen):
+    """The file. engines: word of ``--engine`` -> what it serves; research stacks are not among them."""
+
+    engines: dict[str, ServingEngine]
+
+
 @cache
 def serving_engines() -> dict[str, ServingEngine]:
     """Word of ``--engine`` -> what it serves; research stacks are not among them."""
-    path = files.data_directory("") / FILE
-    data = files.read_mapping(path)
-    return {word: files.parse(ServingEngine, engine, f"{path}: {word}") for word, engine in data.items()}
+    return files.load_bundled(ServingFile, "", "serving").engines

@@ -8,11 +8,14 @@ from perfmodel.specs.formats import KVName, WeightName
 from perfmodel.specs.parts import (
     MLA,
     AttentionHeads,
+    Compressed,
     Indexer,
     Layers,
     LinearAttention,
+    LowRank,
     MoE,
     Number,
+    Projection,
     Published,
     RopeScaling,
     Shape,
@@ -27,9 +30,11 @@ class ModelSpec(Shape):
     `num_sliding_layers` of the attention layers attend to the last `sliding_window` tokens only, with heads of their
     own where `sliding_heads` says so. attention_layers and mlp_layers: None where every layer has an attention (or a
     recurrent part) and an MLP; a layer of Nemotron-H has one of them. attention_gate: the query projection also makes a
-    gate for the output. wide_qk_norm: the norms of queries and keys span all heads (OLMo-2). weights, kv_dtype: what
-    the checkpoint comes in, as `--weights` and `--kv-dtype` say it. num_nextn_predict_layers: multi-token prediction
-    layers, counted in none of the sums; None: not said.
+    gate for the output. wide_qk_norm: the norms of queries and keys span all heads (OLMo-2). norm_bias: norms shift
+    too. shared_kv_layers, shared_kv_sliding: of the full and of the sliding layers those that read the cache of another
+    (Gemma-3n). residual_streams: hidden states that a layer passes on. table_params: of tables beside the embedding of
+    which a token reads a row. weights, kv_dtype: what the checkpoint comes in, as `--weights` and `--kv-dtype` say it.
+    num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None: not said.
     """
 
     name: str
@@ -44,6 +49,7 @@ class ModelSpec(Shape):
     head_dim: Size
     value_head_dim: Size | None = None
     one_kv_projection: StrictBool = False
+    cached_once: StrictBool = False
     intermediate_size: Size
     vocab_size: Size
     max_position_embeddings: Tokens
@@ -56,6 +62,7 @@ class ModelSpec(Shape):
     wide_qk_norm: StrictBool = False
     attention_gate: StrictBool = False
     norms_per_layer: Size = 2
+    norm_bias: StrictBool = False
     attention_sinks: StrictBool = False
     rms_norm_eps: Number = 1e-5
     rope_theta: Number = 10000.0
@@ -66,10 +73,17 @@ class ModelSpec(Shape):
     sliding_heads: AttentionHeads | None = None
     attention_layers: Layers | None = None
     mlp_layers: Layers | None = None
+    shared_kv_layers: Layers = 0
+    shared_kv_sliding: Layers = 0
+    residual_streams: Size = 1
+    table_params: Annotated[int, Field(strict=True, ge=0, le=2**48)] = 0
     moe: MoE | None = None
     mla: MLA | None = None
     indexer: Indexer | None = None
     linear_attention: LinearAttention | None = None
+    low_rank: LowRank | None = None
+    compressed: tuple[Compressed, ...] = ()
+    projections: tuple[Projection, ...] = ()
     num_nextn_predict_layers: Layers | None = None
     weights: WeightName = "bf16"
     kv_dtype: KVName = "bf16"
@@ -95,8 +109,6 @@ class ModelSpec(Shape):
             raise ValueError(
                 "attention_layers, mlp_layers and linear_attention.layers must be among the layers there are"
             )
-        if self.indexer and self.mla and not self.mla.q_lora_rank:
-            raise ValueError("indexer must stand beside mla with a q_lora_rank, or without mla")
         return self
 
     @property
@@ -137,12 +149,13 @@ class ModelSpec(Shape):
         """Heads of the full or of the sliding layers."""
         if sliding and self.sliding_heads:
             return self.sliding_heads
-        return AttentionHeads(
+        return AttentionHeads.model_construct(
             num_attention_heads=self.num_attention_heads,
             num_key_value_heads=self.num_key_value_heads,
             head_dim=self.head_dim,
             value_head_dim=self.value_head_dim,
             one_kv_projection=self.one_kv_projection,
+            cached_once=self.cached_once,
         )
 
     # Parameters by component; every other count in the engine is a sum of these.
@@ -160,10 +173,20 @@ class ModelSpec(Shape):
             )
         query = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
         output = heads.num_attention_heads * heads.value_dim
+        sinks = heads.num_attention_heads if self.attention_sinks else 0
+        if low := self.low_rank:
+            query = low.query_rank * (hidden + 1 + query)
+            output = low.output_rank * (output + low.output_groups * hidden)
+            return query + hidden * heads.kv_columns + heads.head_dim + output + sinks
         biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
         norms = self._qk_norm_params(heads)
-        sinks = heads.num_attention_heads if self.attention_sinks else 0
         return hidden * (query + heads.kv_columns + output) + biases + norms + sinks
+
+    def _kv_params(self, sliding: bool) -> int:
+        """What a layer that reads the cache of another does without: projections of keys and values, and their norm."""
+        heads = self.heads(sliding)
+        norm = heads.head_dim * (heads.num_key_value_heads if self.wide_qk_norm else 1) if self.qk_norm else 0
+        return heads.kv_columns * (self.hidden_size + self.qkv_bias) + norm
 
     def _qk_norm_params(self, heads: AttentionHeads) -> int:
         """Of one layer: shared by all heads, or each value its own where one norm spans them (`wide_qk_norm`)."""
@@ -181,7 +204,7 @@ class ModelSpec(Shape):
         """The indexers of all layers."""
         if not self.indexer:
             return 0
-        rank = self.mla.q_lora_rank if self.mla else None
+        rank = self.low_rank.query_rank if self.low_rank else self.mla.q_lora_rank if self.mla else None
         one = self.indexer.query_params(rank or self.hidden_size) + self.indexer.key_params(self.hidden_size)
         return self.indexer.layers * (one + self.indexer.norm_params)
 
@@ -224,7 +247,8 @@ class ModelSpec(Shape):
     @property
     def norm_params(self) -> int:
         """All layer norms and the final one."""
-        return self.hidden_size * (self.norms_per_layer * self.num_hidden_layers + 1)
+        both = 2 if self.norm_bias else 1
+        return both * self.hidden_size * (self.norms_per_layer * self.num_hidden_layers + 1)
 
     @property
     def embedding_params(self) -> int:
@@ -241,11 +265,15 @@ class ModelSpec(Shape):
         return (
             (self.num_attention_layers - self.num_sliding_layers) * self.attention_params()
             + self.num_sliding_layers * self.attention_params(sliding=True)
+            - self.shared_kv_layers * self._kv_params(False)
+            - self.shared_kv_sliding * self._kv_params(True)
             + (recurrent.layers * recurrent.params(self.hidden_size) if recurrent else 0)
             + self.indexer_params
             + self.num_dense_layers * self.dense_mlp_params
             + self.num_moe_layers * (moe_layer + experts)
             + self.norm_params
+            + sum(each.params for each in self.projections)
+            + self.table_params
             + embeddings
         )
 
@@ -254,12 +282,17 @@ class ModelSpec(Shape):
         """Parameters one token uses, without the input embedding (a table look-up): P_active of the closed forms."""
         idle = (self.moe.num_experts - self.moe.experts_per_token) * self.expert_params if self.moe else 0
         input_embedding = 0 if self.tie_word_embeddings else self.embedding_params
-        return self.total_params - self.num_moe_layers * idle - input_embedding
+        return self.total_params - self.num_moe_layers * idle - input_embedding - self.table_params
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """KV bytes of one cached token over all layers, on one device without tensor parallelism (kappa)."""
         if self.mla:
-            return self.num_attention_layers * self.mla.latent_dim * bytes_per_value
-        full = self.num_attention_layers - self.num_sliding_layers
-        values = full * self.heads().kv_values + self.num_sliding_layers * self.heads(sliding=True).kv_values
+            values = (self.num_attention_layers - self.shared_kv_layers) * self.mla.latent_dim
+            return (values - self.mla.unrotated_layers * self.mla.qk_rope_head_dim) * bytes_per_value
+        if self.compressed:  # their windows do not grow
+            entries = sum(part.layers / part.stride for part in self.compressed)
+            return entries * self.heads().kv_values * bytes_per_value
+        full = self.num_attention_layers - self.num_sliding_layers - self.shared_kv_layers
+        sliding = self.num_sliding_layers - self.shared_kv_sliding
+        values = full * self.heads().kv_values + sliding * self.heads(sliding=True).kv_values
         return values * bytes_per_value

@@ -5,7 +5,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from perfmodel.costs import Shard, span
+from perfmodel.costs import Shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats
@@ -104,7 +104,7 @@ def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
     """KV bytes per sequence that the draft keeps beside the target's cache, on one device."""
     per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
     return sum(
-        (a.layers * per_layer(drafter.paged(span(context, a.window)), a.layout) for a in drafter.attentions),
+        (a.layers * per_layer(drafter.paged(a.span(context)), a.layout) for a in drafter.attentions),
         start=drafter.states.bytes_per_sequence if drafter.states and not draft.views_target_cache else 0.0,
     )
 

@@ -7,8 +7,9 @@
 All functions broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
 """
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 from perfmodel.costs.roofline import PassTime
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array, Floats, Op, onto
+from perfmodel.operations import Array, Floats, Op, into, onto
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**18
+FIGURES = ("target_s", "draft_s", "verify_s", "overhead_s", "tokens_per_iteration", "speedup_at_gamma_optimal")
+"""Of a prediction, those that are worked out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,11 @@ class Prediction:
     tokens_per_iteration: Array
     gamma_optimal: NDArray[np.int64]
     speedup_at_gamma_optimal: Array
+    iteration_s: Array = field(init=False)
+    """Draft steps, verification and overhead of one iteration."""
 
-    @property
-    def iteration_s(self) -> Array:
-        """Draft steps, verification and overhead of one iteration."""
-        return self.gamma * self.draft_s + self.verify_s + self.overhead_s
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "iteration_s", self.gamma * self.draft_s + self.verify_s + self.overhead_s)
 
     @property
     def speedup(self) -> Array:
@@ -137,7 +140,8 @@ class Passes:
 
 def gained_tokens(scenario: Scenario, batch: Array, gammas: NDArray[np.int64]) -> Array:
     """Tokens per iteration with the gammas on a leading axis."""
-    return np.moveaxis(scenario.tokens_per_iteration(batch, int(gammas.max()))[..., gammas], -1, 0)
+    gained = scenario.tokens_per_iteration(batch, int(gammas.max()))[..., gammas]
+    return gained.transpose(-1, *range(gained.ndim - 1))
 
 
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
@@ -164,11 +168,8 @@ def predict(
     check_draft_length(draft, int(gamma.max()))
     last = max(min(ends), 0)
     deepest = max(last, int(gamma.max()))
-    fields = {
-        name: np.empty(shape)
-        for name in Prediction.__dataclass_fields__
-        if name not in ("batch", "gamma", "gamma_optimal")
-    }
+    figures = np.empty((len(FIGURES), *shape))
+    fields = dict(zip(FIGURES, (figures[i, ...] for i in range(len(FIGURES))), strict=True))
     best = np.empty(shape, dtype=np.int64)
     for block in _blocks(shape, BLOCK_ELEMENTS // (deepest + 1)):
         b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
@@ -178,8 +179,8 @@ def predict(
             part = replace(scenario, acceptance=Acceptance.from_alpha(_within(alpha, block, shape)))
         out = {name: whole[where] for name, whole in fields.items()}
         _fill(part, b, c, None if at_best else g, last, deepest, out, best[where])
-    for name, values in fields.items():
-        if not np.isfinite(values).all():
+    if not np.isfinite(figures.sum()):
+        for name in [name for name, values in fields.items() if not np.isfinite(values).all()]:
             files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
             raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
@@ -204,11 +205,13 @@ def _fill(
     gammas = np.arange(deepest + 1)
     target, draft, verify, overhead = Passes(scenario, batch, context, gammas).times(scenario)
     gained = gained_tokens(scenario, batch, gammas)
-    surface = speedup(gained, target, draft, verify, overhead, gammas)[: last + 1]
-    top = surface.max(axis=0)
-    best[...] = last - np.max((surface == top) * gammas[last::-1].reshape(-1, *(1,) * top.ndim), axis=0)
+    rates = tokens_per_s(gained, draft, verify, overhead, gammas)[: last + 1]
+    rates[0] = 1.0 / target[0]
+    top = rates.max(axis=0)
+    backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
+    best[...] = last - np.max((rates == top) * backwards, axis=0)
     gamma = best if gamma is None else gamma
-    out["speedup_at_gamma_optimal"][...] = top
+    out["speedup_at_gamma_optimal"][...] = np.where(best == 0, 1.0, top * target[0])
     out["target_s"][...] = target[0]
     one = draft.ndim < verify.ndim
     out["draft_s"][...] = draft if one else _at_gamma(draft, gamma)
@@ -221,14 +224,18 @@ def speedup(
     gained: Array, target: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]
 ) -> Array:
     """Over ``[gamma, batch, context]``."""
+    rate = tokens_per_s(gained, draft, verify, overhead, gammas)
+    rate = np.multiply(rate, target, out=into(rate, target))
+    rate[gammas == 0] = 1.0
+    return rate
+
+
+def tokens_per_s(gained: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]) -> Array:
+    """Of one sequence, speculating, over ``[gamma, batch, context]``."""
     iteration = onto(draft * gammas.reshape(-1, *(1,) * (verify.ndim - 1)), overhead)
     iteration = np.asarray(onto(iteration, verify))
     gained = gained.reshape(len(gained), *(1,) * (verify.ndim - gained.ndim), *gained.shape[1:])
-    fits = np.broadcast_shapes(gained.shape, target.shape, iteration.shape) == iteration.shape
-    rate = np.divide(gained, iteration, out=iteration if fits else None)
-    rate = np.multiply(rate, target, out=rate if fits else None)
-    rate[gammas == 0] = 1.0
-    return np.asarray(rate)
+    return np.divide(gained, iteration, out=into(iteration, gained))
 
 
 def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
@@ -243,6 +250,9 @@ def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
     """Cut a grid into blocks of about `limit` points, whole trailing axes first."""
+    if 0 < math.prod(shape) <= limit:
+        yield tuple(slice(0, size) for size in shape)
+        return
     steps, room = [], max(limit, 1)
     for size in reversed(shape):
         steps.append(max(min(size, room), 1))

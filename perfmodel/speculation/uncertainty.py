@@ -7,6 +7,7 @@ length at which it was not measured, what that is off by is a third.
 """
 
 import math
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -66,8 +67,14 @@ def interval_of_speedup(
         return Interval(1.0, 1.0, COVERAGE)
     if ratio_error is None:
         return None
-    ends = interval_of(speedup, ratio_error, float(acceptance_log_error(scenario, gamma)))
-    return Interval(ends.low, max(min(ends.high, most), speedup), COVERAGE)
+    ends = interval_ends(speedup, math.hypot(ratio_error, float(acceptance_log_error(scenario, gamma))), most)
+    return Interval(float(ends[0]), float(ends[1]), COVERAGE)
+
+
+def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
+    """Of speedups with this error of their logarithm; none above the tokens per iteration, `most`."""
+    factor = np.exp(Z * np.asarray(error))
+    return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)
 
 
 def point_passes(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Passes, Array]:
@@ -221,8 +228,8 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
     return changed
 
 
-def with_values(c: Calibration, values: dict[str, float]) -> Calibration:
-    """A calibration with some constants' values exchanged; bounds are the caller's to keep."""
+def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
+    """A calibration with some constants' values exchanged, perhaps by point; bounds are the caller's to keep."""
     return c.model_copy(update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()})
 
 

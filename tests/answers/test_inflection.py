@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.inflection import (
+from perfmodel.answers.query import Query, resolve
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.lengths import (
     SEARCH_TO,
     break_even_context,
     context_lengths,
@@ -15,8 +17,6 @@ from perfmodel.answers.inflection import (
     memory_bound_context,
     without_waves,
 )
-from perfmodel.answers.query import Query, resolve
-from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 
 

@@ -19,7 +19,7 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
-from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
@@ -54,20 +54,6 @@ def test_mixed_acceptances_in_refilled_slots_by_a_simulation() -> None:
     assert closed == pytest.approx(simulate(alphas, shares, gamma, 400, 256, 4000, 11), rel=0.015)
     rates = [float(Acceptance.from_alpha(a).tokens_per_iteration(gamma)) for a in alphas]
     assert min(rates) < closed < np.mean(rates)
-
-
-def test_a_static_batch_waits_for_its_slowest_by_a_simulation() -> None:
-    rng = np.random.default_rng(5)
-    gamma, tokens, batch, runs = 3, 64, 8, 3000
-    rounds = np.zeros((runs, batch))
-    left = np.full((runs, batch), tokens)
-    while np.any(left > 0):
-        run = np.cumprod(rng.random((runs, batch, gamma)) < 0.7, axis=2).sum(2) + 1
-        rounds += left > 0
-        left = left - run
-    simulated = tokens / rounds.max(1).mean()
-    closed = static_batch_tokens_per_iteration(Acceptance.from_alpha(0.7).survival(gamma), float(batch), tokens)
-    assert float(closed) == pytest.approx(simulated, rel=5e-3)
 
 
 def test_throughput_by_a_simulation_of_the_clock() -> None:

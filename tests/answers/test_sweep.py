@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers import sweep, sweep_files
 from perfmodel.answers.sweep import COLUMNS, LABELS, Grid, blocks
@@ -66,6 +68,21 @@ def test_grid_equals_loop(small_blocks: None) -> None:
             assert row[name] == pytest.approx(float(value), rel=1e-12), (name, query)
         for name in set(LABELS) - {"alpha"}:
             assert row[name] == alone["query"][name]
+
+
+def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
+    """As `whatif` says them: with gamma sought, at gamma 0, where it does not fit, where no error is stated."""
+    for calibration in (None, "ideal"):
+        point = {"calibration": calibration, "alpha": 0.8}
+        frame = pm.sweep("llama-3.1-8b", "h100", [2, 16], "4k,64k", ["auto", 0, 3], **point).to_frame()
+        for row in frame.to_dict("records"):
+            at = {"batch": row["batch"], "context": row["context_tokens"], "gamma": row["gamma"]}
+            a = whatif("llama-3.1-8b", "h100", **at, **point)
+            assert row["verdict"] == a.verdict
+            if a.speedup_interval is None:
+                assert np.isnan([row["speedup_low"], row["speedup_high"]]).all()
+            else:
+                assert (row["speedup_low"], row["speedup_high"]) == pytest.approx(a.speedup_interval)
 
 
 def test_an_acceptance_is_looked_up_for_each_context() -> None:
@@ -132,7 +149,7 @@ def test_a_label_is_no_formula() -> None:
         "-1",
         "0.5",
         "",
-        "5%%",
+        "5%",
     ]
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.traffic_query import TrafficQuery
 
 ASK = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": "8k", "output_len": "1k", "draft": "eagle:features=3"}
 ROW = {
@@ -91,10 +92,38 @@ def test_a_table_is_no_slower_than_its_lengths():
     assert told.drafts[-1].table[0][0] == 1
 
 
+def test_a_table_is_replayed_at_the_length_of_each_batch():
+    told = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="3,table", replay=True, num_prompts=1500)
+    by_gamma = {row.gamma: row for row in told.replay}
+    assert by_gamma["table"].tpot_s.mean == pytest.approx(told.rows[-1].tpot_s.mean, rel=0.06)
+    assert by_gamma["table"].tpot_s.mean <= 1.01 * by_gamma[3].tpot_s.mean
+
+
 def test_where_not_one_request_fits():
     row = pm.traffic("llama-3.1-70b", "h100", "8k", "1k", request_rate=1, gamma=0).rows[0]
     assert (row.running_mean, row.saturation_rate, row.ttft_s, row.replicas) == (0, 0, None, None)
     assert "not one request fits" in row.warnings[0]
+
+
+def test_each_data_parallel_group_has_seats_and_a_budget_of_its_own():
+    one, eight = (TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8))
+    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
+
+
+def test_full_seats_are_said():
+    """Ten seats at 85 % of what they serve: requests wait for them, and the replay knows better how long."""
+    ask = {"alpha": 0.6, "gamma": 0, "max_num_seqs": 10}
+    most = rows(**ask, request_rate=0.01)[0].saturation_rate
+    low, high = (rows(**ask, request_rate=share * most)[0] for share in (0.2, 0.85))
+    assert low.warnings == ()
+    assert "full" in high.warnings[0]
+    assert "believe the replay" in high.warnings[0]
+
+
+def test_a_pass_too_short_for_a_draft_is_said():
+    row = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="7", max_num_batched_tokens=4).rows[-1]
+    assert (row.running_mean, row.ttft_s) == (0, None)
+    assert "--max-num-batched-tokens" in row.warnings[0]
 
 
 def test_a_replay_beside_the_closed_form():
@@ -127,7 +156,7 @@ def test_a_picture_of_latency_over_the_rate():
     figure = pm.plots.traffic(found, slo={"tpot": 30})
     left, right = figure.axes
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["baseline", "3 draft tokens"]
-    assert [len(line.get_xdata()) for line in right.get_lines()[:2]] == [3, 3]
+    assert [len(line.get_xdata()) for line in right.get_lines()[:2]] == [2, 2], "3 requests/s have no end"
     with pytest.raises(pm.InputError, match="two loads"):
         pm.plots.traffic(pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="3"))
 
@@ -149,7 +178,6 @@ def test_a_picture_of_latency_over_the_rate():
         ({"request_rate": 1, "alpha": 0.5, "rate": "0.5"}, "only one of them"),
         ({"request_rate": 1, "input_std": 9000}, "input_std"),
         ({"request_rate": 1, "context_std": 5}, "context_std"),
-        ({"request_rate": 1, "gamma": "table", "alpha": 0.5, "replay": True}, "fixed draft lengths"),
     ],
 )
 def test_what_is_refused(more, told):

@@ -2,14 +2,15 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
+from perfmodel.answers.inverse import inverse
 from perfmodel.answers.query import Query
 from perfmodel.answers.whatif import whatif
 from perfmodel.costs.roofline import LIMITERS
 from perfmodel.errors import InputError
-from perfmodel.specs import files
 
 README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 
@@ -20,7 +21,7 @@ CONTRACT: dict[str, set[str] | None] = {
     **dict.fromkeys(("schema_version", "query", "verdict", "reason", "overhead_s", "speedup", "speedup_interval")),
     **dict.fromkeys(("interval_coverage", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s")),
     **dict.fromkeys(("ar_throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal", "draft_setup_s")),
-    **dict.fromkeys(("break_even_new_tokens", "warnings", "measured", "sensitivity", "best")),
+    **dict.fromkeys(("break_even_alpha", "break_even_new_tokens", "warnings", "measured", "sensitivity", "best")),
     **dict.fromkeys(("target_step", "draft_step", "verify_step"), STEP),
     "cost_ratios": {"draft_to_target", "verify_to_target"},
     "acceptance": {"alpha", "tokens_per_iteration", "source"},
@@ -184,16 +185,16 @@ def test_a_device_without_a_calibration_says_so():
     assert ask(calibration="ideal")["calibration"]["kind"] == "ideal"
 
 
-@pytest.mark.parametrize("hardware", ["a100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "l40s-48gb"])
-@pytest.mark.parametrize("model", files.bundled_names("models"))
-def test_every_model_answers(model, hardware):
-    check(whatif(model, hardware, 16, 2048, gamma=None, draft_kv="snapkv:512", alpha=0.8).as_dict())
-
-
 # Refusals of what only Python can give; what can be typed is in tests/cli/test_cli_bad_input.py.
 
 NAN, INF = float("nan"), float("inf")
 BAD = [
+    ({"model": None}, "model: must be text, given None"),
+    ({"draft_kv": 512}, "draft_kv: must be text, given 512"),
+    ({"batch": True}, "batch: must be a positive whole number such as 8 or 32k (32768), given True"),
+    ({"new_tokens": None}, "new_tokens: must be a positive whole number"),
+    ({"alpha": False}, "alpha: must be a finite number, given False"),
+    ({"batch_range": 8}, "batch_range: must be two numbers such as 32..256, given 8"),
     ({"batch": INF}, "batch: must be a positive whole number such as 8 or 32k (32768), given inf"),
     ({"batch": 10**400}, "batch: must be a positive whole number"),
     ({"batch": [1, 2]}, "batch: must be one value here, given 2; `perfmodel sweep` takes lists"),
@@ -257,7 +258,7 @@ def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
     assert here.memory.fits
     assert here.throughput_tokens_per_s == pytest.approx(best.throughput_tokens_per_s, rel=1e-12)
     assert here.speedup == pytest.approx(best.speedup, rel=1e-12)
-    for batch in range(1, best.looked_to + 1, 1 + best.looked_to // 40):
+    for batch in range(1, best.looked_to + 1, 1 + best.looked_to // 10):
         for gamma in range(5):
             other = whatif(**asked | {"batch": batch}, gamma=gamma)
             assert not other.memory.fits or other.throughput_tokens_per_s <= best.throughput_tokens_per_s * (1 + 1e-9)
@@ -271,3 +272,56 @@ def test_a_device_of_another_maker_is_told_apart() -> None:
     assert not any("another maker" in text for text in own.warnings)
     low, high = other.speedup_interval
     assert high / low > own.speedup_interval[1] / own.speedup_interval[0]
+
+
+# Unknown is not no.
+
+UNKNOWN = Query("qwen2.5-7b", "h100", 13, 16_384, draft="eagle3", task=None)
+
+
+@pytest.mark.parametrize("changes", [{}, {"gamma": 3}, {"accounting": "lock-step", "gamma": 2}, {"engine": "sglang"}])
+def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays(changes: dict[str, object]) -> None:
+    asked = replace(UNKNOWN, **changes)
+    a = whatif(asked)
+    assert (a.verdict, a.speedup, a.tpot_s, a.gamma_optimal) == ("unknown_acceptance", None, None, None)
+    assert a.acceptance.tokens_per_iteration is None
+    gamma = a.query.gamma
+    at = whatif(asked, alpha=a.break_even_alpha, gamma=gamma)
+    assert at.speedup == pytest.approx(1)
+    assert (a.ar_tpot_s, a.iteration_s, a.memory) == (at.ar_tpot_s, at.iteration_s, at.memory)
+    if "gamma" not in changes:  # no other draft length needs less
+        assert all(whatif(asked, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9))
+    alpha = f"{a.break_even_alpha:.2f}"
+    why = "no acceptance is known for qwen2.5-7b with draft eagle3, full"
+    assert a.headline() == f"Undecided: {why}; pays from alpha {alpha} (gamma {gamma})"
+    back = inverse(asked)
+    assert (back.speedup, back.smallest_context, back.gamma) == (None, None, gamma)
+    assert back.smallest_alpha == pytest.approx(a.break_even_alpha)
+    assert back.warnings == (why,)
+
+
+def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
+    """At batch 200 four draft steps and the verification take 9 baseline steps, more than the 5 tokens there can be."""
+    a = whatif(UNKNOWN, draft="qwen2.5-3b", batch=200, context=100, gamma=4)
+    assert a.iteration_s > 5 * a.ar_tpot_s
+    assert (a.verdict, a.speedup, a.break_even_alpha) == ("does_not_pay", None, None)
+    assert a.reason.endswith("does not pay at gamma 4, whatever is accepted")
+    full = whatif(UNKNOWN, batch=500)
+    assert (full.verdict, full.speedup) == ("does_not_fit", None)
+    assert full.reason.startswith("would be undecided: at most batch ")
+
+
+def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
+    """Published heads first, MTP before others; EAGLE-3 where none is; self where an acceptance or a view is given."""
+    point = {"hardware": "h200", "batch": 8, "context": 8192, "tp": 8}
+    for model, draft in (
+        ("qwen3-32b", "eagle3"),
+        ("deepseek-r1", "mtp"),
+        ("qwen3-8b", "eagle3"),
+        ("qwen2.5-32b", "eagle3"),
+    ):
+        a = whatif(model=model, **point)
+        assert (a.query.draft, a.runs_in is not None and ">=" in a.runs_in) == (draft, True)
+        assert f"draft was not given: {draft}" in a.warnings
+    for given in ({"alpha": 0.7}, {"draft_kv": "snapkv:512", "alpha": 0.7}, {"engine": "magicdec", "hardware": "h100"}):
+        assert whatif(**{"model": "llama-3.1-8b", **point, **given}).query.draft == "self"

@@ -1,4 +1,4 @@
-"""``python -m tests.attack [inputs] [faults] [mutants]``: all attacks, or some; writes their tables in the page.
+"""``python -m tests.attack [inputs] [gate] [servers] [faults] [mutants]``: all attacks, or some, and their tables.
 
 What `make attack` runs. Exit status 1 where something got through, or too few mutants were killed.
 """
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import faults, mutants, readers, servers, verbs, watch
+from tests.attack import faults, mutants, readers, servers, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 SEED = 18
-READ, TYPED, KILLS, EACH, MUTANTS = 3600, 2400, 100, 4, 60
-"""Files given to readers, command lines, kills, other faults of each kind and job, mutants."""
+READ, TYPED, CHANGED, KILLS, EACH, MUTANTS = 3600, 2400, 150, 100, 4, 60
+"""Files given to readers, command lines, numbers changed, kills, other faults of each kind and job, mutants."""
 LEAST_KILLED = 0.9
 Part = tuple[list[str], bool]
 """Lines of a table, and whether nothing got through."""
@@ -30,15 +30,19 @@ def inputs() -> Part:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         readers.attack(tallies[0], Path(folder), SEED, READ)
         verbs.attack(tallies[1], SEED, TYPED)
-    lines = ["| what was read or asked | inputs | refused in one line | got through |", "| :-- | --: | --: | --: |"]
-    for tally in tallies:
-        for name, tried in tally.tried.items():
-            through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
-            lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
+    lines = ["| what was read or asked | inputs | refused in one line | got through |", *_by_name(*tallies)]
     tried, refused = (sum(sum(getattr(t, name).values()) for t in tallies) for name in ("tried", "refused"))
     found = [fault for tally in tallies for fault in tally.faults]
     lines.append(f"| **all** | **{tried}** | {refused} | **{len(found)}** |")
     return _told(lines, found)
+
+
+def changed() -> Part:
+    """Shipped data with one number changed, by folder."""
+    tally = watch.Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        tampered.attack(tally, Path(folder), SEED, CHANGED)
+    return _told(["| data of | numbers changed | refused | unseen |", *_by_name(tally)], tally.faults)
 
 
 def broken() -> Part:
@@ -69,6 +73,16 @@ def mutated() -> Part:
     return lines, killed >= LEAST_KILLED * tried
 
 
+def _by_name(*tallies: watch.Tally) -> list[str]:
+    """The rows of a table, below its head."""
+    lines = ["| :-- | --: | --: | --: |"]
+    for tally in tallies:
+        for name, tried in tally.tried.items():
+            through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
+            lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
+    return lines
+
+
 def _told(lines: list[str], found: list[str]) -> Part:
     for fault in found:
         print(fault)
@@ -80,14 +94,16 @@ def served() -> Part:
     tally = watch.Tally()
     with tempfile.TemporaryDirectory() as folder:
         servers.attack(tally, Path(folder), SEED)
-    lines = ["| fault in | servers | refused in one line | got through |", "| :-- | --: | --: | --: |"]
-    for name, tried in tally.tried.items():
-        through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
-        lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
-    return _told(lines, tally.faults)
+    return _told(["| fault in | servers | refused in one line | got through |", *_by_name(tally)], tally.faults)
 
 
-PARTS: dict[str, Callable[[], Part]] = {"inputs": inputs, "servers": served, "faults": broken, "mutants": mutated}
+PARTS: dict[str, Callable[[], Part]] = {
+    "inputs": inputs,
+    "gate": changed,
+    "servers": served,
+    "faults": broken,
+    "mutants": mutated,
+}
 
 
 def _write(name: str, lines: list[str]) -> None:

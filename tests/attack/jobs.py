@@ -57,21 +57,10 @@ def _measure(folder: Path, again: bool) -> list[str]:
 
 def _engine(url: str) -> Callable[[Path, bool], list[str]]:
     def arguments(folder: Path, again: bool) -> list[str]:
-        asked = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--calibration", "ideal"]
-        load = [
-            "--batches",
-            "1,2",
-            "--prompts",
-            "8,16",
-            "--new-tokens",
-            "12",
-            "--machine",
-            "t-1",
-            "--results",
-            str(folder),
-        ]
+        asked = "--model llama-68m --hardware h100 --draft ngram --calibration ideal --batches 1,2 --prompts 8,16"
+        load = [*asked.split(), "--new-tokens", "12", "--machine", "t-1", "--results", str(folder)]
         resume = ["--resume"] if again and any(folder.glob("t-1/*.journal")) else []
-        return ["validate", "engine", *asked, *load, "--url", url, *resume]
+        return ["validate", "engine", *load, "--url", url, *resume]
 
     return arguments
 

@@ -1,6 +1,7 @@
 """Every reader of files: what a valid file is, and the call that reads one."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published import PublishedRow
-from perfmodel.specs.published_engines import ServedRow, StepLaw
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
@@ -26,24 +26,12 @@ from perfmodel.validate.harness.journal import Journal, as_record, encode
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record, withdrawn
 from perfmodel.validate.studies import gate, golden, history
+from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_given=False)
-ASK = (
-    "--model",
-    "llama-3.1-8b",
-    "--hardware",
-    "h100",
-    "--batch",
-    "8",
-    "--context",
-    "16k",
-    "--gamma",
-    "3",
-    "--alpha",
-    "0.7",
-)
+ASK = "--model llama-3.1-8b --hardware h100 --batch 8 --context 16k --gamma 3 --alpha 0.7"
 ACCEPTANCE = """schema_version: 1
 source: measured here
 rows:
@@ -105,21 +93,10 @@ def engine_records() -> list[tuple[str, str]]:
         )
         for gamma in (0, 3)
     ]
-    subject = EngineSubject(
-        engine="vllm",
-        engine_version="0.32.0",
-        model="llama-3.1-8b",
-        hardware="h100",
-        tp=1,
-        draft="ngram",
-        draft_kv="full",
-    )
-    return [
-        (
-            as_record(encode(header("cpu-1", subject)), [p.model_dump_json(exclude_defaults=True) for p in points]),
-            ".json",
-        )
-    ]
+    named = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "ngram", "draft_kv": "full"}
+    subject = EngineSubject(engine="vllm", engine_version="0.32.0", tp=1, **named)
+    rows = [p.model_dump_json(exclude_defaults=True) for p in points]
+    return [(as_record(encode(header("cpu-1", subject)), rows), ".json")]
 
 
 def given(*texts: tuple[str, str]) -> Callable[[], list[tuple[str, str]]]:
@@ -133,7 +110,7 @@ def _asked(flag: str, without: str = "") -> Callable[[Path], object]:
     def ask(path: Path) -> object:
         question = [
             part
-            for name, value in zip(ASK[::2], ASK[1::2], strict=True)
+            for name, value in zip(ASK.split()[::2], ASK.split()[1::2], strict=True)
             if name not in (flag, without)
             for part in (name, value)
         ]
@@ -230,8 +207,18 @@ READERS: dict[str, Reader] = {
     "safetensors index": Reader(given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _index),
 }
 BINARY: dict[str, tuple[Callable[[], bytes], str, Callable[[Path], object]]] = {
-    "safetensors": (_tensors, ".safetensors", _weights),
+    "safetensors": (_tensors, ".safetensors", _weights)
 }
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a folder": Path.mkdir,
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+}
+"""What a path can lead to that no reader may wait for, or read without end."""
+MOVED = ("withdrawn list", "safetensors index")
+"""Readers of folders, which a spoiled file is moved into."""
 SHARE = {"accuracy record": 0.1, "golden grid": 0.3}
 """Readers whose files are large get fewer inputs."""
 
@@ -244,6 +231,12 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             rng = Random(f"{seed}:{name}:{number}")
             text, suffix = rng.choice(reader.seeds())
             _try(tally, name, folder, hostile.spoiled(rng, text, suffix), suffix, reader.read, f"seed {seed}, {number}")
+    for name, reader in READERS.items():
+        for kind, place in NO_FILES.items() if name not in MOVED else ():
+            path = folder / f"{name.replace(' ', '-')}-{kind.split()[-1].replace('/', '')}.json"
+            place(path)
+            refused, fault = watch.read(lambda: reader.read(path))  # noqa: B023
+            tally.count(kind, refused, fault and f"{name}: {fault}")
     for name, (make, suffix, read) in BINARY.items():
         for number in range(round(each)):
             data = _spoiled_bytes(Random(f"{seed}:{name}:{number}"), make())

@@ -13,7 +13,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, verbs, watch
+from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, tampered, verbs, watch
 from tests.attack.__main__ import ROOT
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ def test_every_reader_refuses_or_reads(tmp_path: Path) -> None:
     tally = watch.Tally()
     readers.attack(tally, tmp_path, seed=1, count=800)
     assert tally.faults == []
-    assert set(tally.tried) == {*readers.READERS, *readers.BINARY}
+    assert set(tally.tried) == {*readers.READERS, *readers.NO_FILES, *readers.BINARY}
     assert sum(tally.refused.values()) > 0.5 * sum(tally.tried.values())
 
 
@@ -34,6 +34,13 @@ def test_every_command_refuses_or_answers(tmp_path: Path) -> None:
     assert tally.faults == []
     answered = sum(tally.tried.values()) - sum(tally.refused.values())
     assert answered > 50
+
+
+def test_a_changed_number_of_the_shipped_data_is_seen(tmp_path: Path) -> None:
+    tally = watch.Tally()
+    tampered.attack(tally, tmp_path, seed=1, count=20)
+    assert tally.faults == []
+    assert len(tally.tried) >= 4
 
 
 def test_every_fault_of_a_server_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

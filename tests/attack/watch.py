@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from perfmodel import cli
 from perfmodel.errors import InputError
 
-CPU_S = 20.0
-"""The most processor time that one input may take."""
+CPU_S, WALL_S = 20.0, 120.0
+"""The most processor time that one input may take, and the most time at all: waiting for a pipe takes no other."""
 MEMORY_BYTES = 2**30
 """The most that one input may add to the memory of the process."""
 NOT_FINITE = re.compile(r"(?<![\w./:-])[-+]?(?:nan|inf|infinity)(?:[x%]|\b)(?![\w./-])", re.IGNORECASE)
@@ -41,18 +41,21 @@ class Tally:
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """Raise OverrunError beyond `CPU_S` of processor time: wall time would count what others do."""
+    """Raise OverrunError beyond `CPU_S` of processor time, as time at all would count what others do, or `WALL_S`."""
 
     def over(*_: object) -> None:
         raise OverrunError
 
-    before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, CPU_S)
+    timers = ((signal.ITIMER_PROF, signal.SIGPROF, CPU_S), (signal.ITIMER_REAL, signal.SIGALRM, WALL_S))
+    before = [signal.signal(number, over) for _, number, _ in timers]
+    for timer, _, seconds in timers:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        for (timer, number, _), handler in zip(timers, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)
 
 
 def peak_bytes() -> int:

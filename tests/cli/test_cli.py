@@ -1,5 +1,6 @@
 """The command line answers: the contract of the JSON, the panel, tables, edges, and every verb."""
 
+import inspect
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import typer
 
 import perfmodel as pm
 from perfmodel import cli
-from perfmodel.answers.arguments import arguments, required
+from perfmodel.answers.arguments import arguments
 from perfmodel.answers.query import Query
 from perfmodel.cli.examples import EXAMPLES
 from perfmodel.cli.help import HEADING
@@ -65,7 +66,8 @@ def test_flags_are_the_arguments_of_python() -> None:
         assert set(arguments(kind)) <= set(flags), verb
         assert all(f"--{name.replace('_', '-')}" in flags[name] for name in arguments(kind))
         needed = {param.name for param in command.params if param.required}
-        assert needed == {name for name in arguments(kind) if required(kind, name)}, verb
+        parameters = inspect.signature(kind).parameters
+        assert needed == {name for name in arguments(kind) if parameters[name].default is inspect.Parameter.empty}, verb
 
 
 def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..., Any], out: Run) -> None:
@@ -134,30 +136,9 @@ def test_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -
     assert json.loads(out("whatif", *long, *short)) == ask(*POINT, "--gamma", "2")
 
 
-def test_gamma_0_is_plain_decoding(ask: Callable[..., Any], out: Run) -> None:
-    found = ask(*POINT, "--gamma", "0", "--alpha", "0.3")
-    assert found["speedup"] == 1.0
-    assert found["tpot_s"] == found["ar_tpot_s"]
-    assert found["overhead_s"] == 0
-    assert found["memory"]["draft_kv_bytes"] == 0
-    assert ask(*POINT, "--gamma", "0")["speedup"] == 1.0
-    assert "verification" not in out("whatif", *SUBJECT, *POINT, "--gamma", "0", "--verbose")
-
-
-def test_a_context_beyond_the_maximum_is_answered_with_a_warning(ask: Callable[..., Any]) -> None:
-    found = ask("--batch", "1", "--context", "200000", "--gamma", "2", "--alpha", "0.8")
-    assert any("maximum" in note for note in found["warnings"])
-    assert not ask("--batch", "1", "--context", "1000", "--gamma", "2", "--alpha", "0.8")["warnings"]
-
-
-def test_a_budget_above_the_context_is_the_full_cache(ask: Callable[..., Any]) -> None:
-    flags = ["--batch", "8", "--context", "1000", "--gamma", "3", "--alpha", "0.8"]
-    beyond, full = ask(*flags, "--draft-kv", "streamingllm:4k"), ask(*flags, "--draft-kv", "full")
-    for name in ("speedup", "tpot_s", "draft_setup_s", "gamma_optimal"):
-        assert beyond[name] == pytest.approx(full[name], rel=1e-12)
-    for name, value in full["draft_step"].items():
-        assert beyond["draft_step"][name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-12))
-    assert any("budget" in note for note in beyond["warnings"])
+def test_a_budget_above_the_context_is_told(ask: Callable[..., Any]) -> None:
+    found = ask("--batch", "8", "--context", "1000", "--gamma", "3", "--alpha", "0.8", "--draft-kv", "streamingllm:4k")
+    assert any("budget" in note for note in found["warnings"])
 
 
 def test_ops_add_up(out: Run) -> None:
@@ -203,13 +184,6 @@ def test_gamma_zero_says_what_a_draft_would_do(ask: Callable[..., Any], out: Run
     assert short["query"]["gamma"] == 0
     assert "at gamma 1 an iteration saves" in short["reason"]
     assert "of which draft steps" in short["reason"]
-
-
-def test_a_calibration_of_another_device_is_named_in_a_warning(ask: Callable[..., Any]) -> None:
-    found = ask(*POINT, "--gamma", "2", "--calibration", "h100-sxm-80gb.magicdec")
-    assert found["calibration"]["kind"] == "transferred"
-    (note,) = found["warnings"]
-    assert "transferred from h100-sxm-80gb: it was not made for a100-sxm-80gb" in note
 
 
 def test_sensitivity_ranks_what_the_verdict_hangs_on(ask: Callable[..., Any], out: Run) -> None:

@@ -56,7 +56,7 @@ def test_an_engine_is_named_however_it_was_chosen(out: Out) -> None:
 
 
 def test_every_context_has_the_source_of_its_acceptance(out: Out) -> None:
-    asked = "whatif --model llama-3.1-8b --hardware a100 --tp 8 --batch 1 --gamma 2 --context"
+    asked = "whatif --model llama-3.1-8b --hardware a100 --tp 8 --batch 1 --gamma 2 --draft self --context"
     (last,) = [line for line in out(f"{asked} 32000,48000").splitlines() if line.startswith("calibration ")]
     assert last.count("MagicDec project page") == 2
     assert "at context 32000: MagicDec" in last

@@ -1,5 +1,8 @@
 """Sparse attention, recurrent layers, heads that differ between layers: bytes and FLOPs by hand."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from perfmodel.answers.query import Query, resolve
@@ -11,6 +14,7 @@ from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.capacity import memory_of
+from tests.specs.configs import sizes
 
 FULL = parse_kv("full")
 
@@ -191,3 +195,40 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     assert ops["attention (chosen)"].cost.kv_bytes == 57 * 2048 * token
     assert ops["indexer"].cost.kv_bytes == 57 * 100_000 * 132  # 128 values of a byte, and a scale
     assert ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes == 57 * 2 * 6144 * (4 * 128 + 128)
+
+
+def test_compressed_caches_by_hand() -> None:
+    """DeepSeek-V4-Flash: 43 windows of 128; 21 layers choose 512 of S/4 entries, 20 read S/128; 512 values an entry."""
+    p = part("deepseek-v4-flash")
+    ops = count(p, batch=2.0, context=64_000.0)
+    read = {name: op.cost.kv_bytes for name, op in ops.items() if op.cost.kv_bytes}
+    assert read == {
+        "attention (every 4)": 2 * 21 * 512 * 512 * 2,
+        "attention (every 128)": 2 * 20 * 500 * 512 * 2,
+        "attention (window 128)": 2 * 43 * 128 * 512 * 2,
+        "indexer": 2 * 21 * 16_000 * 132,
+    }
+    grows = 21 * (512 * 2 + 132) / 4 + 20 * 512 * 2 / 128
+    assert p.kv_bytes_per_token == grows
+    assert p.stored_kv_bytes(64_000.0) == 64_000 * grows + 43 * 128 * 512 * 2
+    assert sum(op.kernels for name, op in ops.items() if name.startswith("attention")) == 43
+    # outputs: 64 heads of 512 in 8 groups, each to 1024, and these to 4096
+    assert ops["o_down"].cost.weight_bytes == 43 * 2 * 64 * 512 * 1024
+    assert ops["o"].cost.weight_bytes == 43 * 2 * 8 * 1024 * 4096
+
+
+def test_layers_that_read_the_cache_of_another_by_hand() -> None:
+    """12 layers, of which the last 6 (one full) have neither keys nor values of their own, and a table for each."""
+    rows = json.loads((Path(__file__).parents[1] / "specs" / "tiny_configs.json").read_text(encoding="utf-8"))
+    keys = next(row["keys"] for row in rows if row["keys"].get("num_kv_shared_layers") == 6)
+    spec = from_config(sizes(12, 64, 8, 4, 96, 101, 512) | keys | {"model_type": "gemma4_text"}, "c.json")
+    assert (spec.shared_kv_layers, spec.shared_kv_sliding) == (1, 5)
+    assert spec.kv_bytes_per_token() == (5 * 4 * 2 * 16 + 1 * 4 * 2 * 32) * 2
+    p = shard(spec, 1, Precision(weight_format("bf16"), kv_format("bf16"), "fp8"))
+    assert p.kv_bytes_per_token == spec.kv_bytes_per_token()
+    ops = count(p, context=20.0)  # below the window of 32: all layers read
+    assert ops["attention (window 32)"].cost.kv_bytes == 10 * 20 * 4 * 2 * 16 * 2
+    assert ops["qkv (sliding)"].cost.weight_bytes == 5 * 64 * (8 + 2 * 4) * 16 * 2
+    assert ops["qkv (shared) (sliding)"].cost.weight_bytes == 5 * 64 * 8 * 16 * 2
+    assert spec.intermediate_size == 96 * 18 // 12  # the last 6 are twice as wide
+    assert spec.table_params == 12 * 101 * 8

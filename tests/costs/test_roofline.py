@@ -21,7 +21,7 @@ from tests.costs.machines import A100, BW, CALIBRATIONS, HAIR, IDEAL, LINK, F, a
 # The bounds, everywhere.
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     model=st.sampled_from(files.bundled_names("models")),
     hardware=st.sampled_from(files.bundled_names("gpus")),

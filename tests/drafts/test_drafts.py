@@ -301,7 +301,7 @@ def test_no_more_mtp_layers_than_the_checkpoint_has(model: str, draft: str, word
         ("eagle:layers=2", {}, "it takes features, vocab"),
         ("dflash:layers=0", {}, "dflash: layers: must be a whole number from 1 to 64"),
         ("dflash:block=1", {}, "dflash: block: must be a whole number from 2"),
-        ("dspark", {}, "dspark: rank: must be markov_rank of its config.json"),
+        ("dspark:rank=0", {}, "dspark: rank: must be markov_rank of its config.json"),
         ("suffix", {"draft_kv": "quest:512"}, "reads no cache"),
         ("eagle:features=0", {}, "from 1 to 16"),
         ("eagle:vocab=999999", {}, "vocab must be 2 to 128256"),

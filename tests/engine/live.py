@@ -1,7 +1,9 @@
 """A real engine, start to end: ``python -m tests.engine.live FOLDER [MACHINE]`` (what `make test-engine` runs).
 
 vLLM on this CPU is timed by our driver and by its own benchmark; constants are fitted to some points and judged on
-others: a draft length and a batch that no fitted row has. Records, calibration and summary go to results/MACHINE.
+others: a draft length and a batch that no fitted row has. Its benchmark also sends requests at three rates, without a
+draft and with one, which the traffic model predicts from that calibration. Records, calibration and summary go to
+results/MACHINE.
 """
 
 import json
@@ -22,6 +24,8 @@ from perfmodel.validate.engine.timing import Said, Timing
 from tests.engine.install import VERSION
 from tests.engine.install import main as install
 from tests.engine.lines import main as take_lines
+from tests.engine.rates import OUTPUT, RATE_GAMMAS, REQUESTS, rates
+from tests.engine.rates import errors as under_rates
 from tests.engine.servers import environment, served
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +49,8 @@ def collect(engine: Path, folder: Path) -> None:
         config = {"method": "draft_model", "model": str(engine / "models" / "draft"), "num_speculative_tokens": gamma}
         timed = bool(list(folder.glob(f"engine-*-K{gamma}.json")))
         missing = [b for b in BATCHES if b != HELD_OUT_BATCH and not (folder / f"bench-K{gamma}-{b}.json").exists()]
-        if timed and not missing:
+        open_loop = gamma in RATE_GAMMAS and not list(folder.glob(f"rate-K{gamma}-*.json"))
+        if timed and not missing and not open_loop:
             continue
         with served(engine, engine / f"server-K{gamma}.log", config if gamma else None) as url:
             asked = ["validate", "engine", "--url", url, "--model", str(folder / "target.json")]
@@ -56,18 +61,21 @@ def collect(engine: Path, folder: Path) -> None:
             if not timed and perfmodel(asked):
                 raise SystemExit("the driver failed")
             for batch in missing:
-                bench(engine, url, folder, gamma, batch)
+                closed = ["--max-concurrency", str(batch), "--num-prompts", str(batch)]
+                bench(engine, url, folder / f"bench-K{gamma}-{batch}.json", BENCH_TOKENS, closed)
+            for rate in rates(folder / f"bench-K0-{BATCHES[-1]}.json") if open_loop else ():
+                opened = ["--request-rate", str(rate), "--num-prompts", str(REQUESTS)]
+                bench(engine, url, folder / f"rate-K{gamma}-{rate}.json", OUTPUT, opened)
 
 
-def bench(engine: Path, url: str, folder: Path, gamma: int, batch: int) -> None:
+def bench(engine: Path, url: str, path: Path, new_tokens: int, load: list[str]) -> None:
     """One file of ``vllm bench serve``, without texts, paths and more digits than a clock has."""
     words = [engine / "bin" / "vllm", "bench", "serve", "--base-url", url, "--model", "tiny"]
     words += ["--tokenizer", engine / "models" / "target", "--dataset-name", "random", "--temperature", "0"]
-    words += ["--random-input-len", str(PROMPTS[0]), "--random-output-len", str(BENCH_TOKENS), "--ignore-eos"]
-    words += ["--max-concurrency", str(batch), "--num-prompts", str(batch), "--num-warmups", "1", "--save-result"]
-    words += ["--save-detailed", "--result-dir", folder, "--result-filename", f"bench-K{gamma}-{batch}.json"]
+    words += ["--random-input-len", str(PROMPTS[0]), "--random-output-len", str(new_tokens), "--ignore-eos"]
+    words += [*load, "--num-warmups", "1", "--save-result"]
+    words += ["--save-detailed", "--result-dir", path.parent, "--result-filename", path.name]
     subprocess.run(words, check=True, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    path = folder / str(words[-1])
     run = json.loads(path.read_text())
     kept = {key: value for key, value in run.items() if key not in ("generated_texts", "errors", "tokenizer_id")}
     kept["itls"] = [[round(gap, 6) for gap in gaps] for gaps in run["itls"]]
@@ -130,6 +138,9 @@ def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
         errors, told = judge(made, query, held_out, plain)
         print("\n".join([f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *told]))
         yield name, errors
+    for run, off in under_rates(folder, query, made.calibration):  # of the benchmark's own files
+        print(f"{run}: " + ", ".join(f"{figure} {error:+.1%}" for figure, error in off.items()))
+        yield run, off
 
 
 def main(engine: Path, machine: str) -> int:
@@ -148,7 +159,7 @@ def main(engine: Path, machine: str) -> int:
     summary = dict(attempts(folder))
     print(json.dumps(summary, indent=2))
     (folder / "summary.json").write_text(json.dumps({"load_average": load, "errors": summary}, indent=2) + "\n")
-    missed = [f"{n}: {k} {e[k]:.1%}" for n, e in summary.items() for k, most in WANTED.items() if e[k] > most]
+    missed = [f"{n}: {k} {e[k]:.1%}" for n, e in summary.items() for k, most in WANTED.items() if e.get(k, 0.0) > most]
     for line in missed:
         print("above what is wanted: " + line)
     if missed and load > QUIET_LOAD:

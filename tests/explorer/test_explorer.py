@@ -76,6 +76,20 @@ def test_a_published_acceptance_stands_beside_its_pair_only(content: dict[str, A
     assert not any(map(any, (found for pair, found in has.items() if pair != ("llama-3.1-8b", "streamingllm:512"))))
 
 
+def test_measured_speedups_stand_on_the_map_of_their_own_stack_only() -> None:
+    asked = {
+        "model": "llama-3.1-8b",
+        "hardware": "a100",
+        "draft_kv": "streamingllm:512",
+        "batch": 32,
+        "context": "32000",
+    }
+    both = explore.payload(explore.Exploration(**asked), explore.Exploration(**asked, engine="magicdec"))
+    vllm, magicdec = (case["measured"] for case in both["cases"])
+    assert vllm == []
+    assert (32, 32000, 2, 1.22) in magicdec
+
+
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     text = written(tmp_path / "one.html")
     assert "://" not in text

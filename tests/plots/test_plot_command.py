@@ -7,15 +7,18 @@ import pytest
 from perfmodel import cli
 
 MODEL = "--model llama-3.1-8b --hardware a100 --tp 8 --draft-kv streamingllm:512"
+SERVER = "--model llama-3.1-8b --hardware a100 --input-len 2k --output-len 200 --draft eagle --alpha 0.6"
 COMMANDS = {
     "roofline": f"roofline {MODEL} --batch 64 --context 32k --gamma 2",
-    "surface": f"surface {MODEL} --alpha 0.81 --gamma 2 --batch 8..320 --measured",
+    "surface": f"surface {MODEL} --engine magicdec --alpha 0.81 --gamma 2 --batch 8..320 --measured",
     "ratios": f"ratios {MODEL} --gamma 3",
     "ratios over the batch": f"ratios {MODEL} --gamma 3 --over batch --no-ideal",
     "breakdown": f"breakdown {MODEL} --batch 1,64 --context 32k",
     "gamma": f"gamma {MODEL} --alpha 0.8",
     "gamma map": f"gamma {MODEL} --alpha 0.8 --map",
     "pareto": "pareto --model llama-3.1-8b --hardware a100 --tp 8 --context 32k --batch 1,64",
+    "traffic": f"traffic {SERVER} --request-rate 0.2,2 --gamma 2 --slo tpot:30",
+    "traffic of clients": f"traffic {SERVER} --max-concurrency 1,64 --gamma 0",
     "residuals": "residuals --set magicdec",
 }
 
@@ -30,7 +33,7 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline?"),
+        ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline"),
         (f"surface {MODEL} -o x.png", "--alpha: must be given here"),
         (f"surface {MODEL} --alpha 0.8 -o x.pdf", "--output: must be a file name ending in .png or .svg"),
         (
@@ -40,7 +43,7 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
         (f"surface {MODEL} --alpha 0.8 --batch 4 -o x.png", "--batch: must be a span such as 1..256 here, given '4'"),
         (f"surface {MODEL} --alpha 0.8 --gamma 0 -o x.png", "--gamma: must be 1 or more, or auto"),
         (f"surface {MODEL} --alpha 0.8,0.9 -o x.png", "--alpha: must be one value here"),
-        (f"surface {MODEL} --alpha 0.8 --gamma 7 --measured -o x.png", "--measured: nothing was published"),
+        (f"surface {MODEL} --alpha 0.8 --gamma 2 --measured -o x.png", "and --gamma with --engine vllm; leave it out"),
         (f"gamma {MODEL} --alpha 0.8 --context 1..50 -o x.png", "--context: must be at most 8 values here"),
         (f"gamma {MODEL} --alpha 0.8 --batch 1,2,3 -o x.png", "at most 8 lines together, or --map"),
         (f"ratios {MODEL} --gamma auto -o x.png", "--gamma: must be a whole number from 1 on"),
@@ -52,6 +55,7 @@ def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
             "pareto --model llama-3.1-8b --hardware a100 --context 32k --batch 300..301 --rate eagle=0.1 -o x.png",
             "pareto: no batch asked for fits",
         ),
+        (f"traffic {SERVER} --request-rate 1 -o x.png", "--request-rate: must be two loads or more here"),
         ("residuals --set nope -o x.png", "--set: no set of times named 'nope'"),
         ("residuals -o", "requires an argument"),
     ],

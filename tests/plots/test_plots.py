@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 from perfmodel import plots
 from perfmodel.answers.advise import advise
-from perfmodel.answers.inflection import break_even_context
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
@@ -26,6 +25,7 @@ from perfmodel.plots import surfaces as plots_surface
 from perfmodel.plots import theme as plots_style
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.lengths import break_even_context
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import compare
 from tests.plots.asked import ASK, LONG, POINTS, REQUEST, SCENARIO
@@ -176,11 +176,13 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, pass
     figure = plots.roofline(scenario, query.batch, query.context, query.gamma or 0)
     with plots.style():
         figure.draw_without_rendering()
-    axes, gpu = figure.axes[0], scenario.machine.gpu
-    points = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    axes, gpu = figure.axes[-1], scenario.machine.gpu
+    lines = [line for panel in figure.axes for line in panel.lines]
+    points = [line for line in lines if len(line.get_xdata()) == 1]
+    assert len(figure.axes) == passes
     assert len(points) == 3 * passes
-    assert len(axes.lines) - len(points) == len(roofs)
-    top = max(float(line.get_ydata().max()) for line in axes.lines if line not in points)
+    assert len(lines) - len(points) == len(roofs) * passes
+    top = max(float(line.get_ydata().max()) for line in lines if line not in points)
     for line in points:
         roof = min(float(line.get_xdata()[0]) * gpu.memory_bandwidth_bytes_per_s / 1e12, top)
         assert 0 < float(line.get_ydata()[0]) < roof

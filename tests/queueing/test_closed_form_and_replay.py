@@ -11,9 +11,9 @@ from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
-from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.steps import Reading, StepTimes
 
-TPOT, THROUGHPUT, TTFT = 0.04, 0.03, 0.15
+TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
 
 
@@ -62,10 +62,12 @@ def test_open_loop(steps, lengths, draft, utilisation):
     assume(steps.alone_s(lengths) > 8 * steps.prompt_s[0])
     rate = utilisation * capacity(steps, lengths, limits)[0]
     told = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
-    met = inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, seed=1), spread=0.05))
-    assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
-    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=TTFT)
-    assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(np.quantile(met.tpot_s, 0.99), rel=0.20)
+    seeds = (1, 2) if utilisation < 0.7 else (1, 2, 3, 4)  # near saturation two draws of 6,000 are 7 % apart
+    runs = [inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, s), spread=0.05)) for s in seeds]
+    assert told.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
+    assert told.ttft.mean[0] == pytest.approx(np.mean([met.ttft_s for met in runs]), rel=TTFT)
+    tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
+    assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(tail, rel=0.20)
 
 
 @CASES
@@ -75,7 +77,7 @@ def test_closed_loop(steps, lengths, draft, clients):
     # clients that begin together stay in step for a hundred answers of one length: lengths must differ
     lengths = replace(lengths, output_std=0.5 * lengths.output_mean)
     told = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
-    assume(told.requests_per_s[0] < 0.9 * told.saturation_rate)
+    assume(told.requests_per_s[0] < 0.9 * told.saturation_rate and steps.alone_s(lengths) > 8 * steps.prompt_s[0])
     requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
     whole = replay(steps, lengths, limits, requests, clients, spread=0.05)
     met = inside(whole)
@@ -98,6 +100,21 @@ def test_a_replay_by_hand():
     assert met.running == pytest.approx((0.060 + 2 * 0.012 + 0.010) / 0.142)
 
 
+def test_prompts_in_one_pass_pay_for_all_its_tokens():
+    """Up to 100 tokens a pass takes 1 s, then 10 ms a token more; 1 ms for a prompt's own attention.
+
+    Beside 50 tokens a prompt of 50 hides; two take 50 tokens too many. In a replay both come at once, with one token to
+    decode after each: a pass of 1 s, 0.51 s for 51 tokens beyond 100 and 0.15 s of attention, then one of 1 s.
+    """
+    reading = Reading(np.array([1.0, 100.0, 200.0]), np.array([1.0, 1.0, 2.0]), 0.001)
+    np.testing.assert_allclose(reading(50.0, np.array([50.0, 100.0])), [0.05, 0.5 + 0.1])
+    steps = StepTimes(0, 1.0, np.array([1.0, 1.0]), np.array([0.05, 0.05]), 2, 0.1, reading=reading)
+    requests = Arrivals(np.zeros(2), np.array([75, 75]), np.array([2, 2]))
+    met = replay(steps, Lengths(75.0, 2.0), Limits(), requests)
+    np.testing.assert_allclose(met.ttft_s, 1.0 + 0.51 + 0.15)
+    np.testing.assert_allclose(met.e2e_s, 1.0 + 0.51 + 0.15 + 1.0)
+
+
 def test_the_youngest_is_preempted_where_caches_outgrow_the_room():
     """Room for 250 tokens: two prompts of 100 fit, but not their outputs of 60 each."""
     steps = server(0.01, 0.0, 0.05, seats=4, kv_share=130 / 250)
@@ -114,6 +131,12 @@ def test_drawn_iterations_gain_what_was_stated(spread):
     passes = iterations(server(gamma=3, gained=2.2), tokens, spread, seed=2)
     assert tokens.sum() / passes.sum() == pytest.approx(2.2, rel=0.01)
     assert (passes.std() > 20) == (spread > 0)
+
+
+def test_acceptance_by_position_is_drawn_by_position():
+    """The first token always, no other: 2 tokens in every iteration, and none that differ."""
+    steps = server(gamma=3, gained=2.0, survival=np.array([1.0, 1.0, 0.0, 0.0]))
+    assert set(iterations(steps, np.full(50, 401), 0.0, seed=1).tolist()) == {201}
 
 
 def test_the_same_seed_draws_the_same():

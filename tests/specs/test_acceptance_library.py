@@ -98,8 +98,11 @@ def test_a_question_without_a_rate_takes_the_library_s_and_states_it() -> None:
     assert told.acceptance.tokens_per_iteration == pytest.approx(a.acceptance.tokens_per_iteration)
     widths = [high / low for low, high in (a.speedup_interval, told.speedup_interval)]
     assert widths[0] > widths[1]
-    with pytest.raises(InputError, match=r"published for it: eagle3, qwen3-1\.7b"):
-        whatif("qwen3-32b", "h100", batch=8, context=8192, draft="mtp")
+    other = whatif("qwen3-32b", "h100", batch=8, context=8192, draft="mtp", tp=2)
+    assert (other.verdict, other.acceptance.source) == (
+        "unknown_acceptance",
+        "none is known; published for it: eagle3, qwen3-1.7b",
+    )
     with pytest.raises(InputError, match="no task named"):
         whatif("qwen3-32b", "h100", batch=8, context=8192, draft="eagle3", task="poetry")
 

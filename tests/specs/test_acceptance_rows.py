@@ -48,7 +48,7 @@ def test_between_two_contexts_alpha_is_linear_in_the_logarithm_and_says_so():
         ((*SUBJECT, 3999.0), "measured at 4000 to 100000 tokens, given 3999"),
         ((*SUBJECT, 128_000.0), "measured at 4000 to 100000 tokens"),
         ((*SUBJECT, math.nan), "given nan"),
-        (("llama-3.1-8b", "self", "streamingllm", 511, 8000.0), "no acceptance measured for"),
+        (("llama-3.1-8b", "self", "streamingllm", 511, 8000.0), "no acceptance is known for"),
         (("llama-3.1-8b", "self", "snapkv", 512, 8000.0), "snapkv:512"),
         (("llama-3.1-70b", "self", "streamingllm", 512, 8000.0), "llama-3.1-70b"),
         (("llama-3.1-8b", "llama-3.2-1b", "full", None, 8000.0), "draft llama-3.2-1b, full;"),
@@ -78,7 +78,7 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
     between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), found)
     assert between.positions == pytest.approx((0.9, (0.8 + 2 / 3) / 2))
     assert Acceptance.from_row(between).max_gamma == 2
-    with pytest.raises(InputError, match="differ in kind or length"):
+    with pytest.raises(InputError, match=r"^--acceptance: .* differ in kind or length, .* from .*rows\.json"):
         find_acceptance("t", "self", "snapkv", 2049, 1500, found)
 
 

@@ -80,18 +80,13 @@ def refused(load: object, name: str) -> str:
     return message
 
 
-@pytest.mark.parametrize("load", LOADERS)
-@pytest.mark.parametrize("text", YAML.values(), ids=YAML)
-def test_hostile_yaml(tmp_path: Path, load: object, text: str) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text(text)
-    assert str(path) in refused(load, str(path))
-
-
-@pytest.mark.parametrize("load", LOADERS)
-@pytest.mark.parametrize("text", JSON.values(), ids=JSON)
-def test_hostile_json(tmp_path: Path, load: object, text: str) -> None:
-    path = tmp_path / "x.json"
+@pytest.mark.parametrize(
+    ("load", "suffix", "text"),
+    [*((load_gpu, "yaml", text) for text in YAML.values()), *((load_model, "json", text) for text in JSON.values())],
+    ids=[*YAML, *(f"{name} in JSON" for name in JSON)],
+)
+def test_hostile_text(tmp_path: Path, load: object, suffix: str, text: str) -> None:
+    path = tmp_path / f"x.{suffix}"
     path.write_text(text)
     assert str(path) in refused(load, str(path))
 

@@ -45,8 +45,17 @@ def test_only_listed_devices_have_peaks_that_no_page_prints() -> None:
         n for n in NAMES if any(q.evidence not in ("published", "measured") for q in gpu.load_bundled(n).peak.values())
     }
     recalled = {"a10-24gb", "gh200-96gb", "gh200-144gb", "rtx-3090-24gb", "rtx-6000-ada-48gb", "t4-16gb",
-                "v100-sxm-32gb", "mi350x-288gb"}  # fmt: skip
+                "v100-sxm-32gb", "mi350x-288gb", "l20-48gb", "h20-sxm-141gb", "dgx-spark-128gb",
+                "trainium2-96gb"}  # fmt: skip
     assert doubtful == recalled | {"h100-nvl-94gb", "h800-sxm-80gb", "b200-sxm-180gb", "a10g-24gb"}
+
+
+def test_a_box_of_another_generation() -> None:
+    """An L40S comes with PCIe 4.0; two of them without a link of their own talk over the box's."""
+    assert [load_gpu(f"l40s{box}").link_rate(2) for box in ("", ":pcie4", ":pcie5")] == [32e9, 32e9, 64e9]
+    assert load_gpu("l40s:pcie5").name == "l40s-48gb"
+    with pytest.raises(InputError, match="--hardware: must be NAME:pcie followed by one of 3, 4, 5, 6, given"):
+        load_gpu("l40s:pcie9")
 
 
 def device(**changes: Any) -> dict[str, Any]:

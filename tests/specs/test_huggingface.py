@@ -46,6 +46,8 @@ def test_no_key_of_the_table_is_idle(name: str) -> None:
             assert cut != whole, key
 
 
+SMALL = sizes(2, 64, 8, 8, 40, 100, 512)
+ATTENTION, MLP, ENDS = 4 * 64 * 64, 3 * 64 * 40, 5 * 64 + 2 * 100 * 64
 LLAMA_BLOCK = 2 * 8192 * 8192 + 2 * 8192 * 1024
 BY_HAND: dict[str, tuple[Config, int]] = {
     # Nemotron-NAS, two blocks: attention in groups of 8 with an MLP of 28672, and an MLP of 5632 alone
@@ -74,6 +76,31 @@ BY_HAND: dict[str, tuple[Config, int]] = {
          "moe_layers_enum": "1"},
         64 * 8 * (2 * 8 + 2 * 4) + 64 * 8 * (2 * 12 + 2 * 4) + 2 * 16 + 3 * 64 * 40 + 5 * 3 * 64 * 24 + 64 * 4 + 4
         + 5 * 64 + 2 * 100 * 64,
+    ),
+    # ChatGLM: two KV heads by names of its own, with biases
+    "chatglm": (
+        {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "multi_query_group_num": 2, "kv_channels": 8,
+         "ffn_hidden_size": 40, "padded_vocab_size": 100, "seq_length": 512},
+        2 * (64 * 64 * 2 + 65 * 32 + 64 + MLP) + ENDS,
+    ),
+    "qwen": (SMALL | {"intermediate_size": 80}, 2 * (ATTENTION + 3 * 64 + MLP) + ENDS),
+    # DeepSeek of 2024: plain attention, one dense layer, one of 4 experts and a shared one of 24
+    "deepseek": (
+        SMALL | {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 1,
+                 "first_k_dense_replace": 1},
+        2 * ATTENTION + MLP + 5 * 3 * 64 * 24 + 64 * 4 + ENDS,
+    ),
+    "dbrx": (
+        {"n_layers": 2, "d_model": 64, "n_heads": 8, "max_seq_len": 512, "vocab_size": 100,
+         "attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2}},
+        2 * (64 * 64 * 2 + 64 * 32 + 4 * 3 * 64 * 24 + 64 * 4) + ENDS,
+    ),
+    "ministral": (SMALL | {"sliding_window": 32}, 2 * (ATTENTION + MLP) + ENDS),
+    "orion": (SMALL, 2 * (ATTENTION + MLP) + ENDS + 5 * 64),
+    "minicpm": (SMALL, 2 * (ATTENTION + MLP) + ENDS - 100 * 64),
+    "paddleocr_vl_text": (
+        SMALL | {"head_dim": 16, "use_bias": False},
+        2 * (2 * ATTENTION + MLP) + ENDS - 100 * 64,
     ),
     # Llama-3.2-Vision: of three layers one attends to images
     "mllama_text_model": (
@@ -112,6 +139,29 @@ def test_a_file_whose_outer_type_is_not_known_is_read_by_its_language_model() ->
         assert from_config({"model_type": outer, "text_config": text}, "c.json").total_params == 23_572_403_200
     both = {"model_type": "mistral3", "tie_word_embeddings": True, "text_config": text | {"tie_word_embeddings": False}}
     assert not from_config(both, "c.json").tie_word_embeddings
+
+
+def test_language_models_under_other_keys() -> None:
+    """InternVL and Qwen-Omni; LLaVA's file leaves out what Llama's class says, and the notes say so."""
+    text = SMALL | {"model_type": "internlm2"}
+    omni = {"model_type": "qwen2_5_omni_thinker", "text_config": SMALL | {"model_type": "qwen2_5_omni_text"}}
+    for file, count in (
+        ({"model_type": "internvl_chat", "llm_config": text}, 2 * (ATTENTION + MLP) + ENDS),
+        ({"model_type": "qwen2_5_omni", "thinker_config": omni}, 2 * (ATTENTION + 3 * 64 + MLP) + ENDS),
+    ):
+        assert from_config(file, "c.json").total_params == count
+    llava = from_config({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}, "c.json")
+    assert llava.total_params == 6_738_939_904  # Llama-2-7B and 64 tokens more, twice
+    assert "hidden_size 4096" in llava.notes
+
+
+def test_a_size_is_refused_by_the_files_own_name_for_it() -> None:
+    """Of names that stand for one size the first that says something counts."""
+    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 100}
+    spec = from_config(config | {"max_sequence_length": None, "n_inner": None}, "c.json")
+    assert (spec.max_position_embeddings, spec.intermediate_size) == (32, 256)
+    with pytest.raises(InputError, match=r"c\.json: n_embd: must be a whole number from 1"):
+        from_config(config | {"n_embd": -1}, "c.json")
 
 
 def test_every_supported_family_is_tested() -> None:

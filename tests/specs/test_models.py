@@ -74,20 +74,6 @@ def test_counts_without_embeddings_recompute(name: str) -> None:
     assert (spec.total_params - embeddings) / B == pytest.approx(spec.published.nonembedding_b, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("llama-2-7b", 524288),  # 32 layers x 2 x 32 heads x 128 x 2 bytes
-        ("llama-3.1-8b", 131072),  # 32 x 2 x 8 x 128 x 2
-        ("llama-3.1-70b", 327680),  # 80 x 2 x 8 x 128 x 2
-        ("deepseek-v3", 70272),  # 61 x (512 + 64) x 2
-        ("qwen3-30b-a3b", 98304),  # 48 x 2 x 4 x 128 x 2
-    ],
-)
-def test_kv_bytes_a_token(name: str, expected: int) -> None:
-    assert load_model(name).kv_bytes_per_token() == expected
-
-
 def test_another_shape_is_no_alias() -> None:
     with pytest.raises(InputError, match=r"--model: no model named 'llama-3-8b'; did you mean .*llama-3\.1-8b"):
         load_model("llama-3-8b")

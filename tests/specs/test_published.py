@@ -13,7 +13,7 @@ from perfmodel.specs.formats import kv_format, weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published import SETS, PublishedRow, published_points, read_published
-from perfmodel.specs.published_engines import engine_decode, engine_speculation, served, step_law
+from perfmodel.validate.studies.published_engines import engine_decode, engine_speculation, served, step_law
 
 ROWS = read_published("points", PublishedRow)
 HALF_DIGIT = 0.005

@@ -4,20 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy.stats import binom
 
 from perfmodel.errors import InputError
 from perfmodel.speculation import acceptance as acc
 from perfmodel.speculation.acceptance import Acceptance
-
-rates = st.floats(0, 1)
-gammas = st.integers(1, 64)
-positions = st.lists(rates, min_size=1, max_size=12)
-
-
-def summed(gamma: int, alpha: float) -> float:
-    return math.fsum(alpha**j for j in range(gamma + 1))
 
 
 def test_static_batch_agrees_with_simulation():

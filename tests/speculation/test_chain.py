@@ -135,20 +135,6 @@ def test_figures_of_a_prediction_by_hand():
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_speedup_from_its_parts(name):
-    s, batch, context, gamma = SCENARIOS[name], 24.0, 20_000.0, 5
-    p = predict(s, Workload.of(batch, context, gamma))
-    target, verify = s.target_step(batch, context), s.target_step(batch, context, gamma + 1.0)
-    iteration = gamma * s.draft_step(batch, context).predicted_s + verify.predicted_s + s.overhead_s(batch, context)
-    gained = s.tokens_per_iteration(batch, gamma)[gamma]
-    assert p.speedup == pytest.approx(float(gained * target.predicted_s / iteration), rel=1e-12)
-    assert p.tpot_s == pytest.approx(float(iteration / gained), rel=1e-12)
-    assert p.ar_tpot_s == pytest.approx(float(target.predicted_s), rel=1e-12)
-    assert p.throughput_tokens_per_s == pytest.approx(float(batch * gained / iteration), rel=1e-12)
-    assert p.throughput_tokens_per_s / p.ar_throughput_tokens_per_s == pytest.approx(float(p.speedup), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
 def test_gamma_zero_is_plain_decoding(name):
     p = predict(SCENARIOS[name], Workload.of([1.0, 64.0], 32_000.0, 0))
     assert np.all(p.speedup == 1.0)

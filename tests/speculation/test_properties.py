@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.inflection import inflection_context
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.self_draft import SelfDraft
@@ -24,13 +23,14 @@ from perfmodel.specs.model import ModelSpec
 from perfmodel.specs.published import published_points
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
 IDEAL = load_calibration("ideal")
 HAIR = 1e-9
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=50, deadline=None)
 
 devices = st.sampled_from([load_gpu(name) for name in files.bundled_names("gpus") if "bf16" in load_gpu(name).peak])
 alphas = st.floats(0.05, 0.99)

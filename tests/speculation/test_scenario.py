@@ -71,16 +71,6 @@ def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
     assert scenario().longer_tokens(3.0) == 0.0
 
 
-def test_states_that_a_verification_keeps() -> None:
-    """One after every token it may go back to, or the last one alone where accepted tokens are run again."""
-    asked = scenario(model="qwen3-next-80b-a3b", tp=8)
-    assert asked.kept_states(4.0) == 4.0
-    assert replace(asked, state_rollback="replay").kept_states(4.0) == 1.0
-    (kept,) = (op.cost.kv_bytes for op in asked.target_ops(2.0, 100.0, 4.0) if op.cache == "state")
-    (one,) = (op.cost.kv_bytes for op in asked.target_ops(2.0, 100.0) if op.cache == "state")
-    assert kept == one / 2 * 5  # read once and written four times, against once each
-
-
 @pytest.mark.parametrize("draft", ["self", "medusa", "eagle", "dflash", "ngram", "llama-3.2-1b"])
 def test_a_drafted_token_costs_its_share_of_the_passes_that_make_it(draft: str) -> None:
     """One pass a token, one for all of them, or none: tokens x time of each are passes x time of one."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.answers.inflection import inflection_context
 from perfmodel.costs.roofline import LIMITERS
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
+from perfmodel.speculation.lengths import inflection_context
 from perfmodel.validate.accuracy import report_pictures
 from perfmodel.validate.accuracy.compare import (
     LABELS,

@@ -1,8 +1,7 @@
 """``perfmodel validate``: everything that needs a measurement."""
 
-import typer
-
 from perfmodel.cli.catalogue import Verbs
+from perfmodel.cli.options import App
 from perfmodel.validate.cli.acceptance import acceptance
 from perfmodel.validate.cli.accuracy import accuracy, history
 from perfmodel.validate.cli.calibrate import calibrate
@@ -13,10 +12,7 @@ from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.cli.measure import finish, measure, microbench, plans, report
 from perfmodel.validate.cli.run import run
 
-app = typer.Typer(
-    cls=Verbs, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
-    help="Measure, calibrate and compare predictions with measurements.",
-)  # fmt: skip
+app = App(cls=Verbs, no_args_is_help=True, help="Measure, calibrate and compare predictions with measurements.")
 for verb in (
     generate,
     measure,

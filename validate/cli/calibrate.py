@@ -14,7 +14,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
 from perfmodel.validate.records.store import RESULTS
-from perfmodel.writing import Content, write_all
+from perfmodel.writing import Content, destination, write_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +98,9 @@ def _engines(write: bool) -> None:
     from perfmodel.validate.studies.ablations import ablations
     from perfmodel.validate.studies.engines_file import path as place
 
+    places = (place(), engine_make.path())
+    for where in places if write else ():
+        destination(where, flag="--write")
     typer.echo("fitting steps and iterations, whole and without each fold ...", err=True)
     made = engine_make.make()
     found: dict[str, Any] = {}
@@ -106,7 +109,7 @@ def _engines(write: bool) -> None:
         typer.echo(f"{title}: " + ", ".join(f"{by} {100 * error:.1f} %" for by, error in errors.items()), err=True)
     constants, record = engine_make.texts(made, found, datetime.date.today())
     if write:
-        write_all({place(): constants, engine_make.path(): record})
+        write_all(dict(zip(places, (constants, record), strict=True)), "--write")
     else:
         typer.echo(constants, nl=False)
 

@@ -1,7 +1,6 @@
 """``perfmodel validate engine``: a calibration of a serving engine, from its benchmark files or its running server."""
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from perfmodel.answers.arguments import Argument, Question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
+from perfmodel.validate.records.store import RESULTS, machine_folder
 
 if TYPE_CHECKING:
     from perfmodel.answers.query import Query
@@ -58,16 +58,19 @@ class EngineQuestion(Question):
     batches: Annotated[tuple[int, ...], Argument("Concurrencies.", arg.COUNTS)] = (1, 4, 16)
     prompts: Annotated[tuple[int, ...], Argument("Prompt tokens.", arg.COUNTS)] = (512, 4096)
     new_tokens: Annotated[int, Argument("Tokens of each answer.", arg.TOKENS)] = 256
-    draft_path: Annotated[str, Argument("Of --plan: where the engine finds the draft.", "PATH")] = "DRAFT"
+    draft_path: Annotated[
+        str | None,
+        Argument(
+            "Of --plan: where the engine finds the draft.", "PATH", default="the id of --draft or of a published head"
+        ),
+    ] = None
     machine: Machine = "local-1"
     results: ResultsFolder = None
     resume: Resume = False
 
     def check(self) -> None:
         """See `Question.check`."""
-        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", self.machine) or self.machine == "published":
-            allowed = "a label of a-z, 0-9 and -, such as h200-1 (never a host name)"
-            raise refuse("--machine", None, allowed, self.machine)
+        self.results_folder()
         if not self.plan and not (self.source or self.files) and self.url is None:
             raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
 
@@ -80,10 +83,8 @@ class EngineQuestion(Question):
         return Query(self.model, self.hardware, 1, 1, alpha=0.5, **said)
 
     def results_folder(self) -> Path:
-        """Where records of the machine go."""
-        from perfmodel.specs import PACKAGE
-
-        return (self.results or (PACKAGE / "results").resolve()) / self.machine
+        """Where records of the machine go. Raises InputError for a label that is not plain."""
+        return machine_folder(self.machine, self.results or RESULTS)
 
     def folder(self) -> Path:
         """The machine's folder of results, made where it is missing. Raises InputError."""
@@ -180,19 +181,23 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import PlanRequest, commands
 
-    word = query.draft.partition(":")[0]
-    methods = {"eagle": "eagle3" if "features=" in query.draft else "eagle", "ngram": "ngram", "mtp": "mtp"}
+    draft = q.draft or "ngram"
+    word = draft.partition(":")[0]
+    eagle = "eagle3" if "features=" in draft else "eagle"
+    methods = {"eagle": eagle} | {name: name for name in ("eagle3", "dflash", "dspark", "ngram", "mtp")}
     if word not in methods and word in kinds():
-        raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", query.draft)
-    question = ["--model", query.model, "--hardware", query.hardware, "--draft", query.draft]
-    for flag, value in (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype)):
+        raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", draft)
+    question = ["--model", query.model, "--hardware", query.hardware, "--draft", draft]
+    results = None if q.results is None else str(q.results)
+    given = (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype), ("--results", results))
+    for flag, value in given:
         question += [flag, str(value)] if value not in (None, 1) else []
     request = PlanRequest(
         model=hub_id(query.model) or query.model,
         engine=q.engine or "vllm",
         tp=int(query.tp),
         method=methods.get(word, "draft_model"),
-        draft=q.draft_path,
+        draft=q.draft_path or _found(query.model, draft, methods.get(word)),
         gammas=(q.gamma,) if q.gamma else (2, 7),
         batches=q.batches,
         prompts=q.prompts,
@@ -203,3 +208,17 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     )
     for line in commands(request):
         typer.echo(line)
+
+
+def _found(model: str, draft: str, method: str | None) -> str | None:
+    """Where the engine finds a draft: the id of a model, or of the head that was published for the target."""
+    from perfmodel.specs.acceptance_library import find_published, short_name
+    from perfmodel.specs.model import hub_id
+    from perfmodel.validate.engine.plan import OWN
+
+    if method is None:
+        return hub_id(draft, "--draft") or draft
+    head = find_published(short_name(model), method)
+    if method not in OWN and not (head and head.head):
+        raise InputError(f"--draft-path: must say where the engine finds the {method} head")
+    return head.head if head else None

@@ -14,7 +14,6 @@ from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.cli.acceptance import as_text
 from perfmodel.validate.cli.arguments import Decoding
-from perfmodel.validate.cli.predicted import predicted
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 from perfmodel.writing import destination, write
 
@@ -143,13 +142,13 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
             if q.tree is not None:
                 trees = [planned(target, one, q.tree, q.rates, texts, second, q.seed) for one in requests]
                 requests = [one.request for one in trees]
-            plain, runs = compare(target, requests, texts, second, q.seed, q.graphs)
+            baseline, runs = compare(target, requests, texts, second, q.seed, q.graphs)
         except torch.OutOfMemoryError:
             raise InputError(f"{target.device}: out of memory: lower --batch, --context or --new-tokens") from None
         if shard.rank == 0:
-            generated.texts(reader, texts, plain)
+            generated.texts(reader, texts, baseline)
             typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.precision()}")
-            generated.table(plain, runs, [predicted(pair, run, q.hardware) for run in runs])
+            generated.table(baseline, runs, [generated.predicted(pair, run, q.hardware) for run in runs])
             generated.details(runs, trees)
             if out is not None:
                 write(out, as_text(observed(target, second, pair, texts, runs)), "--out")

@@ -1,20 +1,27 @@
 """What ``perfmodel validate generate`` prints: texts, runs measured beside predicted, what trees and levels gained."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import whatif
 from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.tree import TreeAcceptance, expected_tokens
-from perfmodel.speculation.two_levels import inner_rounds
+from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
+from perfmodel.speculation.tree_cost import speedup
+from perfmodel.speculation.tree_shape import widths
+from perfmodel.speculation.two_levels import inner_rounds, predict_two_levels
+from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.decoder.two_levels import LevelCounts
 
 if TYPE_CHECKING:
     from perfmodel.validate.cli.trees import Planned
+    from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.text import Tokenizer
     from perfmodel.validate.harness.side_by_side import Run
 
@@ -27,48 +34,98 @@ class Predicted:
     """The engine's answer for a device: tokens/s of the baseline, and the speedup."""
 
     hardware: str
-    plain_tokens_per_s: float
+    baseline_tokens_per_s: float
     speedup: float
 
 
-def texts(reader: "Tokenizer | None", prompts: list[list[int]], plain: "Run") -> None:
+def predicted(pair: "Pair", run: "Run", hardware: str | None) -> Predicted | None:
+    """Tokens/s of the baseline and the speedup, None where there is nothing to predict with.
+
+    Chains, trees and two levels each by the engine part of that name.
+    """
+    request = run.request
+    if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
+        return None
+    if request.middle_kv is not None:
+        return Predicted(hardware, *_two_levels(pair, run, hardware, request.middle_kv))
+    query = _query(pair, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
+    if request.tree is not None:
+        return Predicted(hardware, *_tree(query, request.tree, run.generation.tokens_per_iteration))
+    told = whatif(query)
+    assert told.speedup is not None  # the query says what was accepted
+    return Predicted(hardware, told.ar_throughput_tokens_per_s, told.speedup)
+
+
+def _query(pair: "Pair", run: "Run", hardware: str, **more: Any) -> Query:
+    request, precision = run.request, pair.precision()
+    asked: dict[str, Any] = {
+        "tp": pair.tp,
+        "draft": pair.draft_model or "self",
+        "draft_tp": pair.draft_tp,
+        "draft_kv": request.draft_kv,
+        "weights": precision,
+        "kv_dtype": precision,
+        "new_tokens": request.new_tokens,
+    }
+    return Query(pair.target, hardware, request.batch, request.context, request.gamma, **asked | more)
+
+
+def _tree(query: Query, parents: tuple[int, ...], tokens_per_iteration: float) -> tuple[float, float]:
+    # acceptance is the tree's, by rank; the chain's is not used, and 0 stands in for it
+    scenario = resolve(replace(query, tokens_per_iteration=None, alpha=0.0))
+    shape = Tree(parents, widths(parents), tokens_per_iteration)
+    baseline_s = float(scenario.target_pass_s(float(query.batch), float(query.context)))
+    return float(query.batch) / baseline_s, float(speedup(scenario, float(query.batch), float(query.context), shape))
+
+
+def _two_levels(pair: "Pair", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:
+    assert isinstance(run.counts, LevelCounts)
+    request, (inner, outer) = run.request, run.counts.alphas
+    small = resolve(_query(pair, run, hardware, alpha=inner))
+    sparse = resolve(_query(pair, run, hardware, alpha=outer, draft="self", draft_tp=None, draft_kv=middle_kv))
+    batch, context = float(request.batch), float(request.context)
+    told = predict_two_levels(small, sparse, batch, context, request.inner_gamma, request.gamma)
+    return batch / float(told.target_s), float(told.speedup)
+
+
+def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run") -> None:
     """The end of every prompt and all of its continuation."""
     if reader is None:
         return
-    for row, (prompt, tokens) in enumerate(zip(prompts, plain.generation.tokens, strict=True)):
+    for row, (prompt, tokens) in enumerate(zip(prompts, baseline.generation.tokens, strict=True)):
         typer.echo(f"--- prompt {row + 1} (its end) ---\n" + reader.decode(prompt[-SHOWN_TOKENS:]))
         typer.echo(f"--- continuation {row + 1} ---\n" + reader.decode(tokens))
     typer.echo("---")
 
 
-def table(plain: "Run", runs: "list[Run]", predicted: list[Predicted | None]) -> None:
+def table(baseline: "Run", runs: "list[Run]", predicted: list[Predicted | None]) -> None:
     """One line for each run, and what is to be said about all of them."""
     request, told = runs[0].request, next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
     typer.echo(
         f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
-        f"draft {request.draft}, {request.sampling}; prefill {plain.prefill_s:.2f} s; "
-        f"baseline {plain.tokens_per_s:.1f} tokens/s"
-        + (f" (predicted for {told.hardware}: {told.plain_tokens_per_s:.1f})" if told else "")
-        + f", T_T {plain.verify_s * 1e3:.2f} ms"
+        f"draft {request.draft}, {request.sampling}; prefill {baseline.prefill_s:.2f} s; "
+        f"baseline {baseline.tokens_per_s:.1f} tokens/s"
+        + (f" (predicted for {told.hardware}: {told.baseline_tokens_per_s:.1f})" if told else "")
+        + f", T_T {baseline.verify_s * 1e3:.2f} ms"
     )
     header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
     most = max(run.request.max_accepted for run in runs)
-    rows = [_row(run, plain, p) for run, p in zip(runs, predicted, strict=True)]
+    rows = [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)]
     show([*header, "tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)], rows)
-    for line in _remarks(plain, runs):
+    for line in _remarks(baseline, runs):
         typer.echo(line)
     parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"
     typer.echo(parts if told else parts + "; predicted: name a device with --hardware")
 
 
-def _row(run: "Run", plain: "Run", predicted: Predicted | None) -> list[str]:
-    ran, alpha = run.timed_iterations and plain.timed_iterations, run.generation.alpha
+def _row(run: "Run", baseline: "Run", predicted: Predicted | None) -> list[str]:
+    ran, alpha = run.timed_iterations and baseline.timed_iterations, run.generation.alpha
     return [
         run.request.cache_name,
         f"{run.tokens_per_s:.1f}" if ran else "-",
-        f"{run.tokens_per_s / plain.tokens_per_s:.2f}" if ran else "-",
-        f"{run.speedup_from_parts(plain):.2f}" if ran else "-",
+        f"{run.tokens_per_s / baseline.tokens_per_s:.2f}" if ran else "-",
+        f"{run.speedup_from_parts(baseline):.2f}" if ran else "-",
         f"{predicted.speedup:.2f}" if predicted else "-",
         f"{run.draft_s * 1e3:.2f}",
         f"{run.verify_s * 1e3:.2f}",
@@ -79,10 +136,10 @@ def _row(run: "Run", plain: "Run", predicted: Predicted | None) -> list[str]:
     ]
 
 
-def _remarks(plain: "Run", runs: "list[Run]") -> list[str]:
-    """Whether greedy outputs are the plain one's, and whether anything was decoded at all."""
+def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
+    """Whether greedy outputs are the baseline's, and whether anything was decoded at all."""
     request = runs[0].request
-    if not plain.timed_iterations:
+    if not baseline.timed_iterations:
         return ["every sequence ended with its first token: there was nothing to speculate on"]
     if not request.sampling.greedy or request.script is not None:
         return []
@@ -106,9 +163,6 @@ def details(runs: "list[Run]", trees: "list[Planned]") -> None:
 
 def tree_lines(planned: "Planned", run: "Run") -> list[str]:
     """What the tree gained beside what was expected of it."""
-    from perfmodel.speculation.tree_shape import widths
-    from perfmodel.validate.decoder.tree import TreeCounts
-
     assert isinstance(run.counts, TreeCounts)
     assert run.request.tree is not None
     parents, measured = run.request.tree, run.counts.rates
@@ -133,8 +187,6 @@ def _listed(rates: Sequence[float]) -> str:
 
 def level_lines(run: "Run") -> list[str]:
     """What each of two levels gained, measured and as the two measured rates make expect; nothing of one level."""
-    from perfmodel.validate.decoder.two_levels import LevelCounts
-
     counts, request = run.counts, run.request
     if not isinstance(counts, LevelCounts):
         return []

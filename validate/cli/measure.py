@@ -11,7 +11,7 @@ from perfmodel.cli.options import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
 from perfmodel.validate.cli import arguments as arg
-from perfmodel.validate.records.store import RESULTS, Record, read_record
+from perfmodel.validate.records.store import RESULTS, Record, machine_folder, read_record
 from perfmodel.validate.records.summary import quiet_line
 from perfmodel.writing import write
 
@@ -108,7 +108,6 @@ def report(
 ) -> int:
     """Write the page of a machine: every figure predicted beside measured, with pictures."""
     from perfmodel.validate.accuracy import report as page
-    from perfmodel.validate.harness.recorder import machine_folder
 
     where = machine_folder(machine, results or RESULTS) / "report.md"
     text = page.text(machine, results or RESULTS, hardware, calibration)
@@ -173,7 +172,6 @@ def time_points(
     """
     from perfmodel.validate.harness.estimate import check, fitting
     from perfmodel.validate.harness.measure import run_plan
-    from perfmodel.validate.harness.recorder import machine_folder
 
     folder, device = machine_folder(machine, results), hardware or plan.hardware
     check(plan.model_copy(update={"hardware": device}), calibration)

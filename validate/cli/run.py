@@ -9,7 +9,7 @@ from perfmodel.answers.arguments import Argument
 from perfmodel.cli.options import flagged
 from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.cli.measure import failed, for_hardware, time_kernels, time_points
-from perfmodel.validate.records.store import RESULTS, Record, latest, records
+from perfmodel.validate.records.store import RESULTS, Record, latest, machine_folder, records
 from perfmodel.validate.records.summary import is_quiet, quiet_line
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def run(
     For a CPU the device file is made too; a GPU is named by --hardware where it is not the plan's.
     """
     from perfmodel.validate.harness.micro.write import destination_of
-    from perfmodel.validate.harness.recorder import machine_folder
 
     chosen, where = for_hardware(plan, hardware, threads, known=hardware is not None), results or RESULTS
     folder = machine_folder(machine, where)
@@ -67,8 +66,6 @@ def _begun(folder: Path, name: str) -> bool:
 
 def _kernels(plan: "Plan", machine: str, resume: bool, results: Path) -> Record | None:
     """Time the kernels, go on with them, or take those that an interrupted run had finished."""
-    from perfmodel.validate.harness.recorder import machine_folder
-
     going = _begun(machine_folder(machine, results), f"{plan.name}-micro")
     if resume and not going:
         mine = (r for r in records(results, machine) if r.data.plan_sha256 == plan.digest)

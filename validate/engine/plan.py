@@ -16,7 +16,10 @@ REPEATS = (
     "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in their place, "
     "such as --dataset-name sharegpt --dataset-path FILE"
 )
-SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
+SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"} | {
+    "dflash": "DFLASH",
+    "dspark": "DSPARK",
+}
 """Method -> --speculative-algorithm."""
 
 
@@ -107,8 +110,11 @@ def _sglang(request: PlanRequest, gamma: int, port: int) -> list[str]:
     if gamma:
         words += ["--speculative-algorithm", SGLANG[request.method]]
         words += [] if request.method in OWN else ["--speculative-draft-model-path", request.draft or "DRAFT"]
-        words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
         words += ["--speculative-num-draft-tokens", str(gamma + 1)]
+        if request.method == "dspark":
+            words += ["--speculative-dspark-block-size", str(gamma)]
+        elif request.method != "dflash":
+            words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
     runs = [
         f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend sglang "
         f"--port {port} --dataset-name random --random-input-len {prompt} --random-output-len {request.new_tokens} "

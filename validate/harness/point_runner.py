@@ -97,8 +97,7 @@ class PhaseRunner:
     def commit(self) -> None:
         """Caches and view take them; periodic work included."""
         self._run(
-            "committed",
-            lambda: self.decoder.commit(self.state, self._results["drafted"][0], self._results["accepted"]),
+            "committed", lambda: self.decoder.commit(self.state, self._results["drafted"][0], self._results["accepted"])
         )
         self.decoder.refresh()
 

@@ -9,17 +9,9 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.validate.harness.environment import fingerprint
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SCHEMA_VERSION
-from perfmodel.validate.records.store import RESULTS
 
 SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
-
-
-def machine_folder(label: str, results: Path = RESULTS) -> Path:
-    """``results/<machine>``. Raises InputError for a label that is not plain."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", label) or label == "published":
-        raise refuse("--machine", None, "a label of a-z, 0-9 and -, such as h200-1 (never a host name)", label)
-    return results / label
 
 
 def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Journal:

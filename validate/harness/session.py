@@ -20,9 +20,10 @@ from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
 from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
-from perfmodel.validate.harness.recorder import machine_folder, open_journal
+from perfmodel.validate.harness.recorder import open_journal
 from perfmodel.validate.records.code_version import commit
 from perfmodel.validate.records.plan import Plan
+from perfmodel.validate.records.store import machine_folder
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]

@@ -46,8 +46,7 @@ class GridBlock(Strict):
         default=None, description="scripted acceptance, at which speculation advances; trees have rates"
     )
     tree: Names | None = Field(
-        default=None,
-        description="token trees: children by level as in `4x2x1`, or `sequoia:NODES`, best for the rates",
+        default=None, description="token trees: children by level as in `4x2x1`, or `sequoia:NODES`, best for the rates"
     )
     rates: tuple[float, ...] | None = Field(
         default=None, description="scripted acceptance of a tree: of a node's 1st, 2nd, ... child"

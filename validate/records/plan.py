@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from perfmodel.errors import unknown_name
+from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
@@ -154,5 +154,8 @@ def load_plan(name: str) -> Plan:
     if not files.looks_like_path(name) and name not in plan_names():
         raise unknown_name("plan", "plan", name, plan_names())
     plan = files.parse(Plan, files.read_mapping(path), str(path))
-    plan.resolved()
+    try:
+        plan.resolved()
+    except InputError as error:
+        raise InputError(f"{path}: grid: {error.as_flags.removeprefix('plan: ')}") from None
     return plan

@@ -2,6 +2,7 @@
 longer.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,13 @@ RESULTS = BUNDLED if IN_CHECKOUT else Path("results")
 installed package is not written to.
 """
 KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
+
+
+def machine_folder(label: str, results: Path = RESULTS) -> Path:
+    """``results/<machine>``. Raises InputError for a label that is not plain."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", label) or label == "published":
+        raise refuse("--machine", None, "a label of a-z, 0-9 and -, such as h200-1 (never a host name)", label)
+    return results / label
 
 
 @dataclass(frozen=True)

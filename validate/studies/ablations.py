@@ -8,12 +8,12 @@ import numpy as np
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
-from perfmodel.specs.published_engines import DecodeRow
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.engines import RATIO_KEYS, RatioFold
 from perfmodel.validate.studies.held_out import KEYS, fit_steps, own_rows, parts, refits, replay
 from perfmodel.validate.studies.iterations import Iterations
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
+from perfmodel.validate.studies.published_engines import DecodeRow
 from perfmodel.validate.studies.robust import Array, Values, fit
 from perfmodel.validate.studies.steps import DecodeRows, group_of
 

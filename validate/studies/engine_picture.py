@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perfmodel.plots.theme import BRIGHT, canvas, styled
+from perfmodel.plots.theme import BRIGHT, canvas, label, styled
 from perfmodel.validate.studies.engine_errors import steps_with_errors
 from perfmodel.validate.studies.parameters import ENGINES
 
@@ -33,5 +33,6 @@ def plot() -> "Figure":
     axes.set_yticks(range(len(lines)), labels, fontsize=7)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set(xlabel="predicted / measured step time - 1, %")
-    axes.set_title("Decode steps of engines, held out by degree (bars: means)", loc="left")
+    named = "a dot is a row, a bar their mean; each model, device and degree was held out of its fit"
+    label(axes, True, "Error of predicted decode steps, by engine, device and model", named)
     return figure

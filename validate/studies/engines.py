@@ -18,7 +18,6 @@ from perfmodel.errors import InputError
 from perfmodel.specs.engines import VERSION, release
 from perfmodel.specs.fits import Relation, Scatter
 from perfmodel.specs.model import load_model
-from perfmodel.specs.published_engines import engine_speculation, served
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
@@ -37,6 +36,7 @@ from perfmodel.validate.studies.held_out import (
 )
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.published_engines import engine_speculation, served
 from perfmodel.validate.studies.robust import FittedValues, Values, fit
 from perfmodel.validate.studies.steps import group_of, version_of
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from perfmodel.specs.engines import architecture_of
 from perfmodel.specs.fits import COVERAGE, Relation, Scatter
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.published_engines import DecodeRow, engine_decode
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import DECODING, Parameter
+from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array, FittedValues, Parts, Spread, Values, fit, parts_of
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 

@@ -34,7 +34,8 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     }
     found["calibrations"] = {name: _values(name) for name in files.bundled_names("calibrations")}
     found["engines"] = {
-        path.name: _content(path) for path in (files.data_directory("") / FILE, BUNDLED / "engines.json")
+        path.name: _content(path)
+        for path in (files.data_directory("") / FILE, BUNDLED / "engines.json", BUNDLED / "requests.json")
     }
     for table in sorted((results / "published").glob("*.csv")):
         found[f"published/{table.name}"] = _rows(table)

@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from perfmodel.answers.query import Query, resolve
 from perfmodel.drafts import kinds
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.published_engines import EngineSpeculationRow, ServedRow, engine_speculation, served, step_law
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
+from perfmodel.validate.studies.published_engines import (
+    EngineSpeculationRow,
+    ServedRow,
+    engine_speculation,
+    served,
+    step_law,
+)
 from perfmodel.validate.studies.robust import Array, Parts, Spread, Values, parts_of
 from perfmodel.validate.studies.steps import FittedConstants, batch_of, version_of
 
@@ -63,7 +69,7 @@ class Iteration:
     @property
     def kind(self) -> str:
         """Of its draft."""
-        word = self.query.draft.partition(":")[0]
+        word = (self.query.draft or "self").partition(":")[0]
         return word if word in kinds() else "model"
 
 

@@ -4,7 +4,7 @@ A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +248,39 @@ def _rows(parts: dict[str, Record]) -> int:
     return max(int(part["rows"]) for part in parts.values())
 
 
+SERVED = {
+    "tpot_mean_ms": "TPOT",
+    "output_tokens_per_s": "throughput",
+    "ttft_mean_ms": "TTFT",
+    "tpot_p99_ms": "TPOT p99",
+    "ttft_p99_ms": "TTFT p99",
+}
+"""Figure of a served run -> head of its column."""
+
+
+def _traffic(found: Record) -> list[str]:
+    """The one screen: by study, its draft length left out."""
+    rows = [_served(name, part, [*SERVED][:4]) for name, part in found["traffic"]["length"]["studies"].items()]
+    head = ["a served run, its draft length left out", "runs", *(f"{name} %" for name in [*SERVED.values()][:4])]
+    return table([*head, "held", "side of 1"], rows)
+
+
+def _served_runs(found: Record) -> list[str]:
+    """All, by study and by what was left out."""
+    rows = [
+        _served(f"{name}; {by} left out", part, SERVED)
+        for by, of in found["traffic"].items()
+        for name, part in {**of["parts"], "all": of["all"]}.items()
+    ]
+    return table(["served runs", "runs", *(f"{head} %" for head in SERVED.values()), "held", "side of 1"], rows)
+
+
+def _served(name: str, part: Record, figures: Iterable[str]) -> list[str]:
+    cells = [_percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures]
+    sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
+    return [name, str(part["rows"]), *cells, f"{part['inside']}", sides]
+
+
 TABLES: dict[str, Callable[[Record], list[str]]] = {
     "expect": _expect,
     "decide": _decide,
@@ -259,5 +292,7 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "other_devices": _to_other_devices,
     "ablations": _ablations,
     "partitions": _partitions,
+    "traffic": _traffic,
+    "served_runs": _served_runs,
     **engine_page.TABLES,
 }

@@ -25,6 +25,7 @@ from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies import engine_errors as engines
+from perfmodel.validate.studies import traffic
 from perfmodel.validate.studies.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
@@ -66,6 +67,7 @@ def record(results: Path = BUNDLED) -> dict[str, Any]:
             "elsewhere": elsewhere(),
             "engines": engines.figures(),
             "systems": systems_figures(),
+            "traffic": traffic.figures(),
             "transferred": [asdict(row) for row in transferred()],
             "ablations": {name: ablations(recipe) for name, recipe in RECIPES.items()},
         }

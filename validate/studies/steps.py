@@ -12,11 +12,11 @@ from perfmodel.specs.calibration import Calibration, read_kernels
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.engines import DRIFT, architecture_of, newest_until
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.published_engines import DecodeRow, EngineSpeculationRow
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow
 from perfmodel.validate.studies.robust import Array, Values
 
 GRAPH_TOKENS = (8, 512)

@@ -17,12 +17,12 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
-from perfmodel.specs.published_engines import ServedRow, served, step_law
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import interval_of, log_error, with_calibration
 from perfmodel.speculation.workload import Workload
+from perfmodel.validate.studies.published_engines import ServedRow, served, step_law
 
 SLACK = 0.05
 """What a row leaves open may move its prediction by this share between its ends."""

@@ -1,15 +1,15 @@
-"""Served runs replayed; ``python -m perfmodel.validate.studies.traffic`` writes the table of docs/accuracy_tables.md.
+"""Served runs replayed: rows of ``results/published/traffic.csv`` that say enough, as they were measured.
 
-Every row of ``results/published/traffic.csv`` whose acceptance is known is served again, request by request as it was
-measured (clients, prompts, start), twice: with the median gap between chunks that was measured as the time of a pass,
-which leaves the traffic model's own error, and with predicted passes. The constants of ``hardware/requests.yaml`` and
-the spread of acceptance below were chosen by hand with these rows in sight, so no row is held out from them; only the
-predicted passes come from fits to other rows. InstructCoder's number of requests and the spread of prompts are assumed.
+Clients, prompts and start are the run's; the pass times are predicted. Nothing that predicts a row has seen it: pass
+times come from constants of engines fitted without its rows, and what a request costs from fits without its study
+(`BY["study"]`), or without its study's runs at that draft length (`BY["length"]`). The acceptance is the measured one;
+of DeepSeek-R1 that of other runs, printed. Assumed: the number of InstructCoder's requests, the spread of prompts.
 """
 
 import csv
+import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,25 +17,32 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.query import Query, resolve
+from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.fits import Z
-from perfmodel.specs.request_costs import request_constants
+from perfmodel.specs.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import log_error, step_log_error
-from perfmodel.validate.accuracy.markdown import table
+from perfmodel.speculation.uncertainty import log_error, step_log_error, with_calibration
+from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.studies.engines import recorded
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.steps import DATED, FittedConstants
 
-PAGE = PACKAGE.parent / "docs" / "accuracy_tables.md"
-BEGIN, END = "<!-- traffic: written by validate/studies/traffic.py -->", "<!-- end of traffic -->"
 FRACTION = 0.9
-"""Of memory: vLLM's default in the releases that were measured."""
+"""Of memory: vLLM's default in the releases that were measured, and near the others'."""
 SPREAD = {"gpt-oss-120b, random tokens": 0.15}
 """Study -> deviation of acceptance between its requests, of random tokens; all others the default of `traffic`."""
 DEFAULT_SPREAD = 0.05
-STUDIES = ("gpt-oss-120b, random tokens", "Qwen3-32B, mt-bench", "Qwen3-32B, InstructCoder")
+DEEPSEEK = "DeepSeek-R1, random tokens"
+LONG_OUTPUT = 4096
+"""Answers of so many tokens say next to nothing of what a request costs."""
+STUDIES = ("gpt-oss-120b, random tokens", "Qwen3-32B, mt-bench", "Qwen3-32B, InstructCoder", DEEPSEEK)
+MAIN_OF_2026_01 = "0.14"
+"""The release of vLLM that followed the commit which ran Qwen3-32B."""
 
 
 class ServedRun:
@@ -57,10 +64,37 @@ class ServedRun:
         return Lengths(self.input_tokens, self.output_tokens, spread, self.output_std or 0.0)
 
     @property
+    def version(self) -> str:
+        """Of its engine: stated, or what ran in its month."""
+        stated = str(self.engine_version or "")
+        if "dev13107" in stated:
+            return MAIN_OF_2026_01
+        return stated.rpartition(":")[2] or DATED.get((self.engine, self.date[:7]), "")
+
+    @property
+    def gained(self) -> float | None:
+        """Tokens an iteration, measured; where none is printed, what chunks of all runs alike carry, the median."""
+        if self.steps == 0 or self.tokens_per_iteration:
+            return None if self.steps == 0 else float(self.tokens_per_iteration)
+        alone = self.data_parallel_attention  # and, as it is, from 256 requests on: prompts are in many gaps
+        alike = [
+            row
+            for row in rows_of(self.study)
+            if (row.output_tokens, row.data_parallel_attention) == (self.output_tokens, alone)
+        ]
+        carried = [_carried(row for row in alike if row.steps == steps) for steps in (0, self.steps)]
+        return carried[1] / carried[0] if all(carried) else None
+
+    def measured(self, name: str) -> float | None:
+        """A figure; of a latency the median where no mean was printed."""
+        value = self.cells[name]
+        return self.cells.get(name.replace("mean", "p50")) if value is None else value
+
+    @property
     def batch(self) -> float:
         """Requests that one which decodes sees decode, itself included."""
-        decoding = self.tpot_mean_ms * self.lengths.decoded
-        return 1.0 + (self.concurrency - 1.0) * decoding / (decoding + self.ttft_mean_ms)
+        decoding = (self.measured("tpot_mean_ms") or 0.0) * self.lengths.decoded
+        return 1.0 + (self.concurrency - 1.0) * decoding / (decoding + (self.measured("ttft_mean_ms") or 0.0))
 
 
 def _read(text: str) -> Any:
@@ -70,12 +104,31 @@ def _read(text: str) -> Any:
         return text or None
 
 
+def _carried(rows: Iterable[ServedRun]) -> float:
+    """Time between chunks over time per token: tokens that a chunk carries."""
+    shares = [row.itl_p50_ms / row.tpot_p50_ms for row in rows if row.itl_p50_ms and row.tpot_p50_ms]
+    return float(np.median(shares)) if shares else 0.0
+
+
+@cache
+def rows_of(study: str) -> tuple[ServedRun, ...]:
+    """All of one study whose device and draft length are stated."""
+    with (PACKAGE / "results" / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
+        rows = [ServedRun(cells) for cells in csv.DictReader(file)]
+    return tuple(r for r in rows if r.study == study and r.requests and r.hardware and r.steps is not None)
+
+
 @cache
 def runs(study: str) -> tuple[ServedRun, ...]:
     """Of one study, those that say all that a replay needs."""
-    with (PACKAGE / "results" / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
-        rows = [ServedRun(cells) for cells in csv.DictReader(file)]
-    return tuple(r for r in rows if r.study == study and r.requests and (r.tokens_per_iteration or r.steps == 0))
+    return tuple(r for r in rows_of(study) if r.steps == 0 or r.gained)
+
+
+BY: dict[str, Callable[[ServedRun], str]] = {
+    "study": lambda run: run.study,
+    "length": lambda run: f"{run.study}, {run.steps} draft tokens",
+}
+"""What is left out together of what a request costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +140,8 @@ class Compared:
     log_error: float
 
 
-def scenario_of(run: ServedRun) -> Scenario:
-    """The run's models and device, at the acceptance that was measured."""
+def shipped(run: ServedRun) -> Scenario:
+    """The run's models and device as any question has them, at the acceptance that was measured."""
     query = Query(
         model=run.target,
         hardware=run.hardware,
@@ -98,45 +151,106 @@ def scenario_of(run: ServedRun) -> Scenario:
         draft=run.draft or "self",
         alpha=0.5,
         tp=run.tensor_parallel,
+        ep=run.expert_parallel,
+        dp=run.tensor_parallel if run.data_parallel_attention else 1,
         weights=run.weights,
+        kv_dtype=run.kv_dtype,
+        engine=f"{run.engine}@{run.version}" if run.version else run.engine,
     )
-    gained = run.tokens_per_iteration
-    return resolve(query, Acceptance.from_tokens_per_iteration(gained, run.steps) if run.steps and gained else None)
+    return resolve(query, Acceptance.from_tokens_per_iteration(run.gained, run.steps) if run.gained else None)
 
 
-def compare(run: ServedRun, measured_steps: bool, seed: int = 1) -> Compared:
-    """Serve a run again, with the passes that were measured or with predicted ones."""
-    lengths, limits, scenario = run.lengths, Limits(memory_fraction=FRACTION), scenario_of(run)
-    steps = step_times(scenario, lengths, limits, [run.steps])[0]
-    if measured_steps:
-        steps = replace(steps, decode_s=_measured(run, steps))
+@cache
+def scenario_of(run: ServedRun, by: str) -> Scenario:
+    """`shipped` with constants of its engine that have not seen the run.
+
+    by "study": without its model's steps and its study's ratios; by "length": without its device's, or that length's.
+    """
+    found, model = recorded(), f"{run.engine} {run.target}"
+    if by == "study":
+        step, ratio = found["step_folds"]["model"].get(model), found["ratio_folds"]["model"].get(_source(run))
+    else:
+        device = f"{run.hardware} {run.tensor_parallel}"
+        step = None if run.steps else found["step_folds"]["seen"].get(f"{model} {device}")
+        group = f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel} {run.draft} gamma {run.steps}"
+        ratio = found["ratio_folds"]["seen"].get(group)
+    constants = FittedConstants.of(run.hardware, run.engine, run.version, (*DECODING, *SPECULATING))
+    values = (step or found["steps"]) | (ratio or found["iteration"])
+    return with_calibration(shipped(run), constants.calibration(values))
+
+
+def _source(run: ServedRun) -> str:
+    return str(run.source).partition(" ")[0].partition("@")[0]
+
+
+Folds = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""What is left out -> engine, or ``common`` -> constants of its requests fitted without it."""
+
+
+@cache
+def folds() -> Folds:
+    """``results/requests.json``."""
+    return dict(json.loads((BUNDLED / "requests.json").read_text(encoding="utf-8")))
+
+
+def held_out(run: ServedRun, by: str) -> EngineRequests:
+    """What a request costs by the other rows."""
+    of = folds()[BY[by](run)]
+    return EngineRequests(**of.get(run.engine, of["common"]))
+
+
+def compare(
+    run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False, seed: int = 1
+) -> Compared:
+    """Serve a run again; costs: of its requests, by default those that have not seen it.
+
+    measured: with the passes that were measured, which leaves what is not known of prompts and queues.
+    """
+    lengths, scenario = run.lengths, scenario_of(run, by)
+    groups = scenario.target_shard.groups
+    limits = Limits(groups * Limits().max_num_seqs, groups * Limits().max_num_batched_tokens, FRACTION)
+    steps = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))[0]
+    if measured:
+        steps = replace(steps, decode_s=_gaps(run, steps))
     requests = arrivals(lengths, run.requests, run.request_rate, 1.0, seed)
-    spread = SPREAD.get(run.study, DEFAULT_SPREAD)
-    met = replay(steps, lengths, limits, requests, run.concurrency, spread, seed)
+    met = replay(steps, lengths, limits, requests, run.concurrency, SPREAD.get(run.study, DEFAULT_SPREAD), seed)
     predicted = {
         "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),
         "output_tokens_per_s": met.output_tokens.sum() / met.duration_s,
-        "ttft_mean_ms": 1e3 * met.ttft_s.mean(),
+        "ttft_mean_ms": 1e3 * (np.mean if run.ttft_mean_ms else np.median)(met.ttft_s),
         "ttft_p99_ms": 1e3 * np.quantile(met.ttft_s, 0.99),
     }
-    ratios = {name: float(value / getattr(run, name)) for name, value in predicted.items() if getattr(run, name)}
-    return Compared(run, ratios, _stated(scenario, run))
+    if (
+        run.data_parallel_attention
+    ):  # TensorRT-LLM holds prompts back until its groups are even, by a setting not stated
+        predicted = {name: value for name, value in predicted.items() if not name.startswith("ttft")}
+    ratios = {name: float(value / given) for name, value in predicted.items() if (given := run.measured(name))}
+    return Compared(run, ratios, _stated(run))
 
 
-def _measured(run: ServedRun, steps: StepTimes) -> np.ndarray:
-    """Median gaps between chunks by running batch, of the runs of this study with this draft."""
-    alike = [r for r in runs(run.study) if (r.draft, r.steps) == (run.draft, run.steps)]
-    # with long drafts and full batches most passes carry prompts, and the median gap is no longer decoding alone
-    pairs = sorted((r.batch, r.itl_p50_ms / 1e3) for r in alike if r.itl_p50_ms and r.itl_p50_ms < 300)
+SERVER = ("study", "engine", "hardware", "tensor_parallel", "expert_parallel", "data_parallel_attention", "weights")
+"""Columns that make two runs those of one server."""
+CROWDED_MS = 300
+"""Gaps of full batches with long drafts: most passes carry prompts, and the median is no longer decoding alone."""
+
+
+def _gaps(run: ServedRun, steps: StepTimes) -> Array:
+    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with this draft."""
+    same = (*SERVER, "draft", "steps")
+    alike = [r for r in runs(run.study) if all(r.cells[n] == run.cells[n] for n in same)]
+    baselines = [run] if run.steps == 0 else [r for r in rows_of(run.study) if (r.engine, r.steps) == (run.engine, 0)]
+    passes = max(round(_carried(baselines), -1), 1.0)  # that a chunk waits for: one, or tens
+    pairs = sorted((r.batch, r.itl_p50_ms / passes / 1e3) for r in alike if r.itl_p50_ms / passes < CROWDED_MS)
     batches, seconds = map(np.array, zip(*pairs, strict=True))
     known = np.interp(steps.batches, batches, seconds)
     slope = (seconds[-1] - seconds[-2]) / (batches[-1] - batches[-2]) if len(pairs) > 1 else 0.0
     return np.asarray(known + np.maximum(steps.batches - batches[-1], 0.0) * max(slope, 0.0))
 
 
-def _stated(scenario: Scenario, run: ServedRun) -> float:
-    context, batch = run.lengths.context, max(round(run.batch), 1)
+@cache
+def _stated(run: ServedRun) -> float:
+    scenario, context, batch = shipped(run), run.lengths.context, max(round(run.batch), 1)
     alone = scenario.target_step(batch, context)
     step = step_log_error(scenario, alone, batch, context)  # type: ignore[arg-type]  # of single numbers
     gammas = np.array([run.steps])
@@ -147,56 +261,56 @@ def _stated(scenario: Scenario, run: ServedRun) -> float:
 
 
 FIGURES = ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms", "tpot_p99_ms", "ttft_p99_ms")
-HEAD = ["served runs", "rows", "TPOT %", "throughput %", "TTFT %", "TPOT p99 %", "TTFT p99 %", "inside", "side of 1"]
 
 
-def rows(found: dict[bool, list[Compared]]) -> list[list[str]]:
-    """The table's: mean distances in percent by study, and with measured or predicted passes."""
-    lines = []
-    for study in STUDIES:
-        for drafted in (False, True):
-            for measured, everything in found.items():
-                part = [c for c in everything if c.run.study == study and bool(c.run.steps) == drafted]
-                words = (
-                    f"{study}, {'drafts' if drafted else 'baseline'}, {'measured' if measured else 'predicted'} passes"
+def figures() -> dict[str, Any]:
+    """What the accuracy record holds: by what was left out and by study, baseline and drafts; every run's ratios."""
+    found: dict[str, Any] = {}
+    for by in BY:
+        everything = [compare(run, by) for study in STUDIES for run in runs(study)]
+        parts = {(c.run.study, bool(c.run.steps)): None for c in everything}
+        found[by] = {
+            "parts": {
+                f"{study}, {'drafts' if drafted else 'baseline'}": _part(
+                    [c for c in everything if (c.run.study, bool(c.run.steps)) == (study, drafted)], everything
                 )
-                means = [_mean(c.ratios.get(name) for c in part) for name in FIGURES]
-                inside = sum(abs(math.log(c.ratios["tpot_mean_ms"])) <= Z * c.log_error for c in part)
-                side = "-" if not drafted else _sides(part, everything)
-                lines.append([words, str(len(part)), *means, "-" if measured else f"{inside} of {len(part)}", side])
-    return lines
+                for study, drafted in parts
+            },
+            "studies": {study: _part([c for c in everything if c.run.study == study], everything) for study in STUDIES},
+            "all": _part(everything, everything),
+            "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
+        }
+    return found
 
 
-def _mean(ratios: Iterable[float | None]) -> str:
+def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str, Any]:
+    right, asked = _sides(some, everything)
+    return {
+        "rows": len(some),
+        "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
+        "inside": sum(abs(math.log(c.ratios["tpot_mean_ms"])) <= Z * c.log_error for c in some),
+        "right": right,
+        "asked": asked,
+    }
+
+
+def _mean(ratios: Iterable[float | None]) -> float | None:
     known = [abs(ratio - 1.0) for ratio in ratios if ratio is not None]
-    return f"{100 * np.mean(known):.1f}" if known else "-"
+    return float(np.mean(known)) if known else None
 
 
-def _sides(drafted: Sequence[Compared], everything: Sequence[Compared]) -> str:
-    """How often the speedup of TPOT is on the side of 1 where it was measured."""
-    base = {(c.run.study, c.run.concurrency): c for c in everything if c.run.steps == 0}
+def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
+    """How often the speedup of TPOT is on the side of 1 where it was measured, and of how many."""
+
+    def place(run: ServedRun) -> tuple[Any, ...]:
+        return (*(run.cells[n] for n in (*SERVER, "concurrency")), round(run.output_tokens, -3))
+
+    base = {place(c.run): c for c in everything if c.run.steps == 0}
     right = asked = 0
-    for c in drafted:
-        alone = base.get((c.run.study, c.run.concurrency))
-        if alone is not None and alone.run.tpot_mean_ms and c.run.tpot_mean_ms:
-            measured = alone.run.tpot_mean_ms / c.run.tpot_mean_ms
+    for c in some:
+        alone = base.get(place(c.run)) if c.run.steps else None
+        if alone is not None:
+            measured = alone.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")  # type: ignore[operator]
             predicted = measured * alone.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"]
             asked, right = asked + 1, right + ((measured > 1) == (predicted > 1))
-    return f"{right} of {asked}"
-
-
-def section() -> str:
-    """The text between the marks on the page."""
-    found = {measured: [compare(r, measured) for study in STUDIES for r in runs(study)] for measured in (True, False)}
-    return "\n".join([BEGIN, *table(HEAD, rows(found)), END])
-
-
-def main() -> None:
-    """Write the section."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + section() + rest.partition(END)[2], encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return right, asked

@@ -4,13 +4,14 @@ A key that decides a size must be in the file, unless transformers derives it fr
 no FLOP (routing groups, soft caps, ...) are not read; one that may, and that the family does not read, is refused.
 """
 
+import difflib
 from pathlib import Path
 from typing import Any, get_args
 
 from perfmodel.errors import one_line
 from perfmodel.specs import files
-from perfmodel.specs.huggingface import layers as layer_readers
-from perfmodel.specs.huggingface.families import FAMILIES, NESTED_DEFAULTS, SUPPORTED, WRAPPERS, Family
+from perfmodel.specs.huggingface import recurrent, sparse
+from perfmodel.specs.huggingface.families import FAMILIES, INNER, NESTED_DEFAULTS, SUPPORTED, WRAPPERS, Family
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
@@ -30,6 +31,7 @@ def from_config(
     Raises InputError naming file and key.
     """
     keys = _language_model(data, where) if family is None else Keys(data, where)
+    keys.usual()
     family = family or FAMILIES[keys.data["model_type"]]
     shape = _shape(keys, family)
     refuse_unread(keys)
@@ -40,12 +42,15 @@ def from_config(
 
 
 def _language_model(data: dict[str, Any], where: str) -> Keys:
-    """The keys of the language model: the file's own, or those under `text_config` of a file with vision beside it."""
+    """The keys of the language model: the file's own, or those under a key of `INNER` where vision stands beside it."""
     outer, model_type = Keys(data, where), data.get("model_type")
-    inner = outer.mapping("text_config")
+    place = next((key for key in INNER if data.get(key) is not None), "text_config")
+    inner = outer.mapping(place)
+    if inner and place == "thinker_config":  # Qwen's Omni: the part that thinks, of which text is a part
+        return _language_model({"model_type": inner.data.get("model_type"), **inner.data}, where)
     inner_type = str(inner.data.get("model_type")) if inner else ""
     if not isinstance(model_type, str) or (model_type not in SUPPORTED and inner_type not in FAMILIES):
-        raise outer.bad("model_type", f"one of {', '.join(SUPPORTED)}")
+        raise outer.bad("model_type", _families(model_type))
     if model_type in FAMILIES and ("num_hidden_layers" in data or inner is None):
         return outer
     if inner is None:
@@ -53,18 +58,25 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     text = {"model_type": WRAPPERS.get(model_type, model_type), **inner.data}
     if "tie_word_embeddings" in data and not (model_type == "mistral3" and "tie_word_embeddings" in text):
         text["tie_word_embeddings"] = data["tie_word_embeddings"]
-    keys = Keys(text, where, "text_config.", NESTED_DEFAULTS.get(model_type))
+    keys = Keys(text, where, f"{place}.", NESTED_DEFAULTS.get(model_type) or NESTED_DEFAULTS.get(text["model_type"]))
     if str(text["model_type"]) not in FAMILIES:
-        raise keys.bad("model_type", f"one of {', '.join(FAMILIES)}")
+        raise keys.bad("model_type", _families(text["model_type"]))
     return keys
+
+
+def _families(given: Any) -> str:
+    """Which there are, the nearest by name."""
+    near = difflib.get_close_matches(str(given).lower(), SUPPORTED, n=3)
+    named = f", such as {', '.join(near)}" if near else ""
+    return f"one of the {len(SUPPORTED)} listed in docs/models.md{named}"
 
 
 def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     """ModelSpec's fields: what all families have, then what the family's own readers find."""
-    layers = layer_readers.depth(keys)
+    layers = recurrent.depth(keys)
     heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(longest, high=MAX_TOKENS)
+    positions = keys.integer(longest, NEEDED if family.positions is None else family.positions, high=MAX_TOKENS)
     own: dict[str, Any] = {}
     for reader in family.readers:
         own |= reader(keys, layers)
@@ -78,14 +90,15 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "num_attention_heads": heads,
         "num_key_value_heads": kv,
         "head_dim": own.get("head_dim") or _head_dim(keys, family, hidden, heads),
-        "intermediate_size": own.get("intermediate_size") or keys.integer("intermediate_size"),
+        "intermediate_size": own.get("intermediate_size")
+        or keys.integer("intermediate_size", family.mlp_ratio * hidden if family.mlp_ratio else NEEDED),
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
         "tie_word_embeddings": keys.flag("tie_word_embeddings", family.tied),
         **_biases(keys, family),
         "rms_norm_eps": keys.number(_eps(keys), family.eps),
         **_rotary(keys, family, positions),
-        "num_nextn_predict_layers": _predicting(keys, family.mtp),
+        "num_nextn_predict_layers": _predicting(keys),
         "source": keys.where,
     }
     if keys.defaulted:
@@ -112,7 +125,7 @@ def _biases(keys: Keys, family: Family) -> dict[str, bool]:
         return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))
     asked = keys.flag("attention_bias", family.bias_default)
     mlp = keys.flag("mlp_bias", False)
-    if family.readers[0] is layer_readers.latent and (asked or mlp):
+    if family.readers[0] is sparse.latent and (asked or mlp):
         raise keys.bad("attention_bias" if asked else "mlp_bias", "false for this architecture")
     qkv = family.bias == "qkv" or (asked and family.bias in ("config", "config_qkv"))
     if keys.data["model_type"] == "qwen2_moe":
@@ -121,9 +134,14 @@ def _biases(keys: Keys, family: Family) -> dict[str, bool]:
     return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and family.mlp_bias}
 
 
-def _predicting(keys: Keys, key: str) -> int | None:
+def _predicting(keys: Keys) -> int | None:
     """Multi-token prediction layers, where the file says."""
-    return None if keys.data.get(key) is None else keys.integer(key, low=0, high=MAX_LAYERS)
+    key = next((key for key in _MTP if keys.data.get(key) is not None), None)
+    keys.ignore(*_MTP)
+    return keys.integer(key, low=0, high=MAX_LAYERS) if key else None
+
+
+_MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers", "_num_mtp_layers")
 
 
 def _eps(keys: Keys) -> str:
@@ -180,7 +198,7 @@ def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
     depth, moe = shape["num_hidden_layers"], shape.get("moe")
     every = list(range(depth))
     if "layers_block_type" in keys.data or "hybrid_override_pattern" in keys.data:
-        kinds = layer_readers.blocks(keys)
+        kinds = recurrent.blocks(keys)
         at = {kind: [i for i in every if kinds[i] == kind] for kind in ("mamba", "attention", "mlp", "moe")}
     else:
         types = keys.data.get("layer_types") if shape.get("linear_attention") else None
@@ -188,7 +206,10 @@ def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
         dense = moe.get("first_dense_layers", 0) if moe else depth
         at = {"mamba": state, "attention": [i for i in every if i not in state]}
         at |= {"mlp": every[:dense], "moe": every[dense:]}
-    found = dict.fromkeys(("qkv_down", "q_up", "o") if shape.get("mla") else ("qkv", "o"), at["attention"])
+    gemms: tuple[str, ...] = ("qkv_down", "q_up", "o") if shape.get("mla") else ("qkv", "o")
+    if shape.get("low_rank"):
+        gemms = ("qkv", "q_up", "o_down", "o")
+    found = dict.fromkeys(gemms, at["attention"])
     found |= dict.fromkeys(("state_in", "state_out"), at["mamba"])
     found |= dict.fromkeys(("gate_up", "down"), at["mlp"])
     if shape.get("indexer"):

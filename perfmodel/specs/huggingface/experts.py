@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
-from perfmodel.specs.huggingface.layers import Fields, blocks
+from perfmodel.specs.huggingface.layers import Fields
+from perfmodel.specs.huggingface.recurrent import blocks
 from perfmodel.specs.parts import MAX_LAYERS
 
 
@@ -57,7 +58,7 @@ def deepseek(keys: Keys, layers: int) -> Fields:
         "n_routed_experts",
         shared_intermediate_size=keys.integer("n_shared_experts", 0, low=0) * width,
         first_dense_layers=_first_dense(keys, "moe_layer_freq", dense),
-        router_bias=keys.data.get("model_type") not in ("deepseek_v2", "mistral4"),
+        router_bias=keys.data.get("model_type") not in ("deepseek", "deepseek_v2", "mistral4"),
     )
 
 
@@ -158,7 +159,8 @@ def of(
 
     def reader(keys: Keys, layers: int) -> Fields:
         count, routed = _one(keys, experts), _one(keys, width)
-        own = _one(keys, shared_width) if shared_width else _one(keys, shared, 0) * routed if shared else 0
+        each = keys.integer("moe_shared_expert_intermediate_size", routed)
+        own = _one(keys, shared_width) if shared_width else _one(keys, shared, 0) * each if shared else 0
         dense = 0
         kinds = keys.data.get("mlp_layer_types")
         if first == "mlp_layer_types" or (first and first not in keys.data and isinstance(kinds, list)):
@@ -184,7 +186,12 @@ def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
 
 def ernie(keys: Keys, layers: int) -> Fields:
     """ERNIE-4.5: experts from one layer on to another."""
-    start, end = keys.integer("moe_layer_start_index", low=0), keys.integer("moe_layer_end_index", layers - 1, low=-1)
+    kinds = keys.data.get("mlp_layer_types")
+    first = kinds.count("dense") if isinstance(kinds, list) else NEEDED
+    start, end = (
+        keys.integer("moe_layer_start_index", first, low=0),
+        keys.integer("moe_layer_end_index", layers - 1, low=-1),
+    )
     if keys.integer("moe_layer_interval", 1) != 1:
         raise keys.bad("moe_layer_interval", "1")
     found = of("moe_num_experts", per_token="moe_k", shared="moe_num_shared_experts", bias=True)(keys, layers)
@@ -228,8 +235,60 @@ def step(keys: Keys, layers: int) -> Fields:
 
 def granite(keys: Keys, layers: int) -> Fields:
     """Granite-4.0: experts beside a shared MLP, or that MLP alone."""
-    shared = keys.integer("shared_intermediate_size", 0, low=0)
+    shared = keys.count("shared_intermediate_size")
     if not keys.data.get("num_local_experts"):
         keys.ignore("num_experts_per_tok")
         return {"intermediate_size": shared} if shared else {}
-    return of("num_local_experts", "intermediate_size", shared_width="shared_intermediate_size")(keys, layers)
+    moe = of("num_local_experts", "intermediate_size")(keys, layers)["moe"]
+    return {"moe": moe | {"shared_intermediate_size": shared}}
+
+
+def jamba(keys: Keys, layers: int) -> Fields:
+    """Jamba: experts in one layer of a period, as wide as the MLPs of the others."""
+    period, offset = keys.integer("expert_layer_period", 1), keys.count("expert_layer_offset")
+    if keys.integer("num_experts") == 1:
+        keys.ignore("num_experts_per_tok")
+        return {}
+    found = of("num_experts", "intermediate_size")(keys, layers)["moe"]
+    return {"moe": found | {"first_dense_layers": layers - len(range(offset, layers, period))}}
+
+
+def longcat(keys: Keys, layers: int) -> Fields:
+    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and experts of which some do nothing.
+
+    The two MLPs are counted as a shared expert, and a token as taking the share of its experts that do something.
+    """
+    idle, own = keys.count("zero_expert_num"), keys.integer("num_experts")
+    keys.ignore("zero_expert_type")
+    taken = round(keys.integer("num_experts_per_tok") * own / (own + idle))
+    sizes = {
+        "num_experts": own,
+        "experts_per_token": taken,
+        "intermediate_size": keys.integer("expert_ffn_hidden_size"),
+    }
+    moe = sizes | {"shared_intermediate_size": 2 * keys.integer("intermediate_size"), "router_bias": True}
+    return {"moe": moe, "num_hidden_layers": 2 * layers, "mlp_layers": layers}
+
+
+def dbrx(keys: Keys, layers: int) -> Fields:
+    """DBRX: sizes of attention and experts under keys of their own."""
+    mlp, attention = keys.mapping("ffn_config"), keys.mapping("attn_config")
+    if mlp is None or attention is None:
+        raise keys.bad("ffn_config", "a mapping, and attn_config another")
+    names = {"num_experts": "moe_num_experts", "experts_per_token": "moe_top_k", "intermediate_size": "ffn_hidden_size"}
+    moe = {field: mlp.integer(key) for field, key in names.items()}
+    keys.ignore("num_key_value_heads")
+    return {"moe": moe, "num_key_value_heads": attention.integer("kv_n_heads"), "intermediate_size": 1}
+
+
+def behind_latent(keys: Keys, layers: int) -> Fields:
+    """Muse: experts read and write a narrower state."""
+    moe = of("num_experts", first="mlp_layer_types")(keys, layers)["moe"]
+    return {"moe": moe | {"latent_size": keys.integer("moe_hidden_size")}}
+
+
+def everywhere(keys: Keys, layers: int) -> Fields:
+    """Every layer has experts and one shared; of DeepSeek-V4 the first ones choose by token, which costs nothing."""
+    moe = of("num_experts", shared="num_shared_experts", bias=True)(keys, layers)["moe"]
+    keys.ignore("first_k_dense_replace", "intermediate_size", "mlp_layer_types")
+    return {"moe": moe, "intermediate_size": moe["intermediate_size"]}

@@ -7,6 +7,19 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.specs.parts import MAX_SIZE
 
 NEEDED: Any = object()
+USUAL = {
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
+    "hidden_size": ("n_embd", "n_embed", "d_model"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "multi_query_group_num"),
+    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "model_max_length", "max_sequence_length"),
+    "intermediate_size": ("n_inner", "ffn_hidden_size", "ffn_dim"),
+    "vocab_size": ("padded_vocab_size",),
+    "num_experts": ("n_routed_experts", "num_local_experts", "moe_num_experts"),
+    "num_experts_per_tok": ("num_experts_per_token", "moe_topk", "moe_k", "moe_top_k"),
+    "num_shared_experts": ("n_shared_experts", "moe_num_shared_experts"),
+}
+"""Key -> what other families call it."""
 
 
 class _Read(Mapping[str, Any]):
@@ -41,11 +54,23 @@ class Keys:
     def __init__(self, data: Mapping[str, Any], where: str, prefix: str = "", defaults: dict[str, int] | None = None):
         self.data, self.where, self.prefix, self.defaults = _Read(data), where, prefix, defaults or {}
         self.defaulted: list[str] = []
+        self._said: dict[str, str] = {}
+
+    def usual(self) -> None:
+        """Take the keys of `USUAL` by their usual names, where the file has none so named; refusals say the file's."""
+        self._said = {
+            usual: next(name for name in others if self.data.get(name) is not None)
+            for usual, others in USUAL.items()
+            if self.data.get(usual) is None and any(self.data.get(name) is not None for name in others)
+        }
+        renamed = {usual: self.data.get(name) for usual, name in self._said.items()}
+        self.data = _Read(dict(self.data.items()) | renamed)
 
     @property
     def read(self) -> set[str]:
-        """Keys that were asked for, whether they are there or not."""
-        return self.data.asked
+        """Keys that were asked for, by either name, whether they are there or not."""
+        asked = self.data.asked
+        return asked.union(*((usual, name) for usual, name in self._said.items() if {usual, name} & asked))
 
     def ignore(self, *keys: str) -> None:
         """Say of keys that they change nothing here."""
@@ -54,7 +79,7 @@ class Keys:
     def bad(self, key: str, allowed: str) -> InputError:
         if key not in self.data:
             return InputError(f"{self.where}: {self.prefix}{key}: must be {allowed}, and it is missing")
-        value = self.data[key]
+        value, key = self.data[key], self._said.get(key, key)
         plain = isinstance(value, (bool, int, float, type(None)))
         shown = value[:200] if isinstance(value, str) else value if plain else type(value).__name__
         return refuse(self.where, self.prefix + key, allowed, shown)
@@ -91,6 +116,10 @@ class Keys:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e15:
             raise self.bad(key, "a number above 0, at most 1e15")
         return float(value)
+
+    def count(self, key: str, default: int = 0, high: int = MAX_SIZE) -> int:
+        """A whole number, 0 included."""
+        return self.integer(key, default, low=0, high=high)
 
     def mapping(self, key: str) -> "Keys | None":
         value = self.data.get(key)

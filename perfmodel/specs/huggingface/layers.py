@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perfmodel.specs.huggingface.keys import NEEDED, Keys
+from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS
 
 Fields = dict[str, Any]
@@ -63,12 +63,17 @@ def gemma4(keys: Keys, layers: int) -> Fields:
     window = keys.integer("sliding_window", high=MAX_TOKENS)
     sliding = _sliding(keys, layers, [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)])
     heads, kv, dim = (keys.integer(name) for name in ("num_attention_heads", "num_key_value_heads", "head_dim"))
-    keys.ignore("vocab_size_per_layer_input")
-    return _windowed(window, sliding) | {
-        **_global_heads(keys, layers - sliding, kv, dim),
-        "one_kv_projection": keys.flag("attention_k_eq_v", False),
-        "sliding_heads": {"num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim},
-    }
+    extra = inputs_of_layers(keys, layers)
+    return (
+        _windowed(window, sliding)
+        | extra
+        | {
+            "norms_per_layer": 5 if extra.get("projections") else 4,
+            **_global_heads(keys, layers - sliding, kv, dim),
+            "one_kv_projection": keys.flag("attention_k_eq_v", False),
+            "sliding_heads": {"num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim},
+        }
+    )
 
 
 def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
@@ -144,82 +149,6 @@ def step(keys: Keys, layers: int) -> Fields:
     return fields | {"num_key_value_heads": kv}
 
 
-def short_convolutions(keys: Keys, layers: int) -> Fields:
-    """LFM2: most layers are a gated convolution of the hidden width; MLPs are cut to two thirds and rounded up."""
-    kinds = ("conv", "full_attention")
-    full = set(keys.integers("full_attn_idxs"))
-    types = layer_types(keys, layers, kinds, [kinds[i in full] for i in range(layers)])
-    hidden = keys.integer("hidden_size")
-    keys.ignore("full_attn_idxs", "conv_dim", "conv_dim_out", "num_heads", "block_dim", "conv_bias")
-    fields: Fields = {}
-    if "moe_intermediate_size" not in keys.data:
-        width = keys.integer("intermediate_size", keys.integer("block_ff_dim", 0, low=0))
-        if keys.flag("block_auto_adjust_ff_dim", True):
-            unit = keys.integer("block_multiple_of", 256)
-            width = -(-int(keys.number("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3)) // unit) * unit
-        fields["intermediate_size"] = width
-    return fields | {
-        "linear_attention": {
-            "kind": "conv",
-            "layers": types.count("conv"),
-            "num_key_heads": 1,
-            "num_value_heads": keys.integer("num_attention_heads"),
-            "key_head_dim": 1,
-            "value_head_dim": hidden // keys.integer("num_attention_heads"),
-            "conv_kernel": keys.integer("conv_L_cache"),
-            "state_dtype": "bf16",
-        }
-    }
-
-
-def kimi_delta(keys: Keys, layers: int) -> Fields:
-    """Kimi-Linear and Kimi-K3: latent attention in some layers, a delta rule in the others."""
-    own = keys.mapping("linear_attn_config")
-    types = keys.data.get("layer_types")
-    if own is None and not isinstance(types, list):
-        raise keys.bad("linear_attn_config", "a mapping with kda_layers, num_heads and head_dim")
-    count = len(own.integers("kda_layers")) if own else sum(kind != "full_attention" for kind in types or ())
-    if own:
-        heads, dim, kernel = (own.integer(name) for name in ("num_heads", "head_dim", "short_conv_kernel_size"))
-    else:
-        heads, dim, kernel = (keys.integer(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim"))
-    keys.ignore("linear_attn_config", "num_key_value_heads")
-    return latent(keys, layers) | {
-        "attention_gate": keys.flag("mla_use_output_gate", False),
-        "linear_attention": {
-            "kind": "kimi_delta",
-            "layers": count,
-            "num_key_heads": heads,
-            "num_value_heads": heads,
-            "key_head_dim": dim,
-            "value_head_dim": dim,
-            "conv_kernel": kernel,
-            "full_rank_gate": own.flag("use_full_rank_gate", False) if own else False,
-        },
-    }
-
-
-def mamba_beside(keys: Keys, layers: int) -> Fields:
-    """Falcon-H1: every layer has attention and Mamba-2 side by side."""
-    norm = {"gated_norm": keys.flag("mamba_rms_norm", False)}
-    return {"attention_layers": layers, "linear_attention": _mamba2(keys, layers) | norm}
-
-
-def granite_hybrid(keys: Keys, layers: int) -> Fields:
-    """Granite-4.0-H: Mamba-2 or attention, each before an MLP or experts."""
-    kinds = ("mamba", "attention", "linear_attention", "full_attention")
-    types = layer_types(keys, layers, kinds, ["attention"] * layers)
-    states = sum(kind in ("mamba", "linear_attention") for kind in types)
-    return {"linear_attention": _mamba2(keys, states)} if states else {}
-
-
-def _mamba2(keys: Keys, layers: int) -> Fields:
-    keys.ignore("mamba_expand", "mamba_d_ssm", "mamba_chunk_size", "mamba_rms_norm", "mamba_norm_before_gate")
-    names = {"num_value_heads": "n_heads", "value_head_dim": "d_head", "num_key_heads": "n_groups",
-             "key_head_dim": "d_state", "conv_kernel": "d_conv"}  # fmt: skip
-    return {"kind": "mamba2", "layers": layers} | {to: keys.integer(f"mamba_{name}") for to, name in names.items()}
-
-
 def block_head(keys: Keys, layers: int) -> Fields:
     """DFlash: layers slide where `layer_types` says so; a width of value heads may be given."""
     keys.ignore("max_window_layers", "sliding_window", "add_swa_attention_sink_bias")
@@ -286,125 +215,128 @@ def all_full(keys: Keys, layers: int) -> Fields:
     return {}
 
 
-def latent(keys: Keys, layers: int) -> Fields:
-    """The `mla` mapping, and the width of a query head."""
-    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    sizes = {name: keys.integer(name) for name in names}
-    keys.ignore("qk_head_dim", "head_dim", "num_key_value_heads")
-    return {
-        "mla": {"q_lora_rank": keys.present_or_null("q_lora_rank"), **sizes},
-        "num_key_value_heads": keys.integer("num_attention_heads"),
-        "head_dim": sizes["qk_nope_head_dim"] + sizes["qk_rope_head_dim"],
+def learned_positions(extra: int = 0) -> Callable[[Keys, int], Fields]:
+    """Reader of families with an embedding of each position, and of `extra` ones."""
+
+    def reader(keys: Keys, layers: int) -> Fields:
+        positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
+        keys.ignore("n_ctx", "word_embed_proj_dim")
+        if (width := keys.integer("word_embed_proj_dim", keys.integer("hidden_size"))) != keys.integer("hidden_size"):
+            raise keys.bad("word_embed_proj_dim", f"hidden_size, given {width}")
+        kv = {"num_key_value_heads": 1} if keys.flag("multi_query", False) else {}
+        keys.ignore("num_key_value_heads")
+        return kv | {"table_params": positions * keys.integer("hidden_size")}
+
+    return reader
+
+
+def gpt_neo(keys: Keys, layers: int) -> Fields:
+    """GPT-Neo: layers by `attention_layers`, or by pairs of a pattern and how often it comes."""
+    kinds = keys.data.get("attention_layers")
+    if not isinstance(kinds, list):
+        kinds = [kind for pattern, times in keys.data.get("attention_types") or () for kind in pattern * times]
+    keys.ignore("attention_types")
+    return learned_positions()(keys, layers) | _windowed(keys.integer("window_size"), kinds.count("local"))
+
+
+def falcon(keys: Keys, layers: int) -> Fields:
+    """Falcon: one KV head, as many as there are heads, or groups; norms by whether blocks run side by side."""
+    grouped, heads = keys.flag("new_decoder_architecture", False), keys.integer("num_attention_heads")
+    kv = keys.integer("num_key_value_heads", heads) if grouped else 1 if keys.flag("multi_query", True) else heads
+    parallel = keys.flag("parallel_attn", True)
+    norms = keys.integer("num_ln_in_parallel_attn", 2) if grouped and parallel else 1 if parallel else 2
+    keys.ignore("num_key_value_heads", "num_kv_heads")
+    flags = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("bias", False))
+    return {"num_key_value_heads": kv, "norms_per_layer": norms, **flags}
+
+
+def mpt(keys: Keys, layers: int) -> Fields:
+    """MPT: linear biases in place of positions, else learned ones."""
+    own, hidden = keys.mapping("attn_config"), keys.integer("hidden_size")
+    heads = keys.integer("num_attention_heads")
+    fields: Fields = {"num_key_value_heads": own.integer("kv_n_heads", heads) if own else heads}
+    if keys.flag("learned_pos_emb", True) and not (own and own.flag("alibi", False)):
+        fields["table_params"] = hidden * keys.integer("max_position_embeddings", high=MAX_TOKENS)
+    keys.ignore("num_key_value_heads")
+    ratio = keys.number("expansion_ratio", 4)
+    return fields | {"intermediate_size": int(ratio * hidden)}
+
+
+def half_width(keys: Keys, layers: int) -> Fields:
+    """Qwen of 2023: `intermediate_size` is that of gate and up together."""
+    return {"intermediate_size": keys.integer("intermediate_size") // 2}
+
+
+def sliding_unless_named(keys: Keys, layers: int) -> Fields:
+    """Ministral: all layers slide, or those that `layer_types` calls so."""
+    window = keys.present_or_null("sliding_window", MAX_TOKENS)
+    return _windowed(window, _sliding(keys, layers, [True] * layers))
+
+
+def named_windows(keys: Keys, layers: int) -> Fields:
+    """Layers that `layer_types` calls sliding."""
+    window = keys.data.get("sliding_window") and keys.integer("sliding_window", high=MAX_TOKENS)
+    keys.ignore("sliding_window", "max_window_layers", "layer_rope_theta", "global_attn_every_n_layers")
+    return _windowed(window or None, _sliding(keys, layers, [False] * layers))
+
+
+def head_gates(keys: Keys, layers: int) -> Fields:
+    """Laguna: one gate for each head; all layers with as many heads."""
+    heads = keys.integer("num_attention_heads")
+    each = keys.integers("num_attention_heads_per_layer") or [heads]
+    if {*each} != {heads}:
+        raise keys.bad("num_attention_heads_per_layer", f"{heads} for every layer")
+    gate = {"name": "gate", "layers": layers, "inputs": keys.integer("hidden_size"), "outputs": heads}
+    return named_windows(keys, layers) | {"projections": [gate] if keys.data.get("gating", True) else []}
+
+
+def inputs_of_layers(keys: Keys, layers: int) -> Fields:
+    """Gemma-3n and Gemma-4 E: each layer has an embedding of its own, and the last ones read the caches of others."""
+    width, hidden = keys.count("hidden_size_per_layer_input"), keys.integer("hidden_size")
+    late, wide = keys.count("num_kv_shared_layers", high=layers), keys.flag("use_double_wide_mlp", False)
+    rule = [_KINDS[1] if (i + 1) % 6 != 0 and i + 1 < layers else _KINDS[0] for i in range(layers)]
+    shared = layer_types(keys, layers, _KINDS, rule)[layers - late :]
+    fields = {"shared_kv_layers": shared.count(_KINDS[0]), "shared_kv_sliding": shared.count(_KINDS[1])}
+    given = keys.data.get("intermediate_size")
+    sizes = [w for w in given if isinstance(w, int)] if isinstance(given, list) else [keys.integer("intermediate_size")]
+    fields["intermediate_size"] = sum(sizes) // max(len(sizes), 1)
+    if wide:
+        fields["intermediate_size"] += fields["intermediate_size"] * late // layers
+    if not width:
+        keys.ignore("vocab_size_per_layer_input")
+        return fields
+    table = keys.integer("vocab_size_per_layer_input", keys.integer("vocab_size"))
+    return fields | {
+        "table_params": table * layers * width,
+        "projections": [
+            {"name": "layer_input", "layers": layers, "inputs": hidden, "outputs": width},
+            {"name": "layer_output", "layers": layers, "inputs": width, "outputs": hidden},
+            {"name": "layer_inputs", "layers": 1, "inputs": hidden, "outputs": layers * width},
+        ],
     }
 
 
-def indexer(keys: Keys, layers: int) -> Fields:
-    """Sparse attention; of GLM-5.2 on only some layers choose, by `indexer_types` or by `index_topk_freq`."""
-    layer_types(keys, layers, ("deepseek_sparse_attention", "indexed_attention"), ())
-    types = keys.data.get("indexer_types")
-    if types is None and keys.data.get("index_topk_pattern"):
-        raise keys.bad("index_topk_pattern", "null, or beside indexer_types")
-    frequency, offset = keys.integer("index_topk_freq", 1), keys.integer("index_skip_topk_offset", 2, low=0)
-    if types is None:
-        types = ["shared" if max(i - offset + 1, 0) % frequency else "full" for i in range(layers)]
-    if not isinstance(types, list) or len(types) != layers or any(t not in ("full", "shared") for t in types):
-        raise keys.bad("indexer_types", f"a list of {layers} entries out of full, shared")
-    keys.ignore("index_share_for_mtp_iteration", "index_topk_pattern", "indexer_rope_interleave")
-    sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
-    topk = keys.integer("index_topk", high=MAX_TOKENS)
-    return {"indexer": {**sizes, "topk": topk, "layers": types.count("full")}}
-
-
-def block_indexer(keys: Keys, layers: int) -> Fields:
-    """MiniMax-M3: a query attends to the blocks of keys that a small indexer scores highest, in all but some layers."""
-    own, kinds = keys.mapping("sparse_attention_config"), keys.data.get("layer_types")
-    keys.ignore("index_local_blocks", "layer_types", "attention_output_gate", "rotary_dim")
-    if own:
-        sparse, names = sum(own.integers("sparse_attention_freq")), ("num_index_heads", "index_dim", "block_size")
-        heads, dim, block = (own.integer(f"sparse_{name}") for name in names)
-        blocks = own.integer("sparse_topk_blocks")
-    else:
-        sparse = sum(kind != "full_attention" for kind in kinds) if isinstance(kinds, list) else layers
-        heads, dim, block = (keys.integer(f"index_{name}") for name in ("n_heads", "head_dim", "block_size"))
-        blocks = keys.integer("index_topk_blocks")
-    sizes = {"num_heads": heads, "head_dim": dim, "topk": blocks * block, "head_weights": False}
-    return {"indexer": sizes | {"layers": sparse, "dense_layers": layers - sparse}} if sparse else {}
-
-
-def gated_delta(keys: Keys, layers: int) -> Fields:
-    """Qwen3-Next and Qwen3.5: every fourth layer has attention, with a gated output; the others a state."""
-    step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
-    kinds = ("linear_attention", "full_attention")
-    types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
-    return {
-        "attention_gate": keys.flag("attn_output_gate", True),
-        "linear_attention": {
-            "kind": "gated_delta",
-            "layers": types.count("linear_attention"),
-            "num_key_heads": keys.integer("linear_num_key_heads"),
-            "num_value_heads": keys.integer("linear_num_value_heads"),
-            "key_head_dim": keys.integer("linear_key_head_dim"),
-            "value_head_dim": keys.integer("linear_value_head_dim"),
-            "conv_kernel": keys.integer("linear_conv_kernel_dim"),
-            "state_dtype": _state_dtype(keys, "mamba_ssm_dtype"),
-        },
+def gemma3n(keys: Keys, layers: int) -> Fields:
+    """Gemma-3n: four hidden states of which a layer runs one, and a way of low rank beside attention."""
+    found, hidden = inputs_of_layers(keys, layers), keys.integer("hidden_size")
+    count, rank = keys.integer("altup_num_inputs"), keys.integer("laurel_rank")
+    keys.ignore("activation_sparsity_pattern")
+    return found | {
+        "residual_streams": count,
+        "projections": [
+            *found.get("projections", ()),
+            {"name": "laurel_in", "layers": layers, "inputs": hidden, "outputs": rank},
+            {"name": "laurel_out", "layers": layers, "inputs": rank, "outputs": hidden},
+            {"name": "streams", "layers": layers, "inputs": hidden, "outputs": count},
+            {"name": "streams ends", "layers": 2 * (count - 1), "inputs": hidden, "outputs": hidden},
+        ],
     }
 
 
-_BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
-_BLOCK_NAMES = {name: name for name in _BLOCKS.values()} | {"linear_attention": "mamba", "full_attention": "attention"}
-"""As Nvidia's files and as transformers 5 call them."""
-
-
-def blocks(keys: Keys) -> list[str]:
-    """Nemotron-H: what each layer is, from a list or from a pattern of letters."""
-    named = keys.data.get("layers_block_type")
-    if named is None:
-        pattern = keys.data.get("hybrid_override_pattern")
-        if not isinstance(pattern, str) or not pattern or {*pattern} - {*_BLOCKS}:
-            raise keys.bad("hybrid_override_pattern", "a pattern of M (mamba), * (attention), - (MLP) and E (experts)")
-        return [_BLOCKS[letter] for letter in pattern]
-    if not isinstance(named, list) or not named or any(str(block) not in _BLOCK_NAMES for block in named):
-        raise keys.bad("layers_block_type", f"a list out of {', '.join(_BLOCK_NAMES)}")
-    return [_BLOCK_NAMES[block] for block in named]
-
-
-def nemotron_h(keys: Keys, layers: int) -> Fields:
-    """Each layer is one block: Mamba-2, attention, an MLP or experts."""
-    kinds = blocks(keys)
-    if len(kinds) != depth(keys):
-        raise keys.bad("num_hidden_layers", f"{len(kinds)}, as many as there are blocks")
-    dim = "head_dim" if "head_dim" in keys.data else "attention_head_dim"
-    keys.ignore("expand", "chunk_size", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "time_step_rank")
-    return {
-        "head_dim": keys.integer(dim),
-        "attention_layers": kinds.count("attention"),
-        "mlp_layers": kinds.count("mlp") + kinds.count("moe"),
-        "gated_mlp": False,
-        "linear_attention": {
-            "kind": "mamba2",
-            "layers": kinds.count("mamba"),
-            "num_key_heads": keys.integer("n_groups"),
-            "num_value_heads": keys.integer("mamba_num_heads"),
-            "key_head_dim": keys.integer("ssm_state_size"),
-            "value_head_dim": keys.integer("mamba_head_dim"),
-            "conv_kernel": keys.integer("conv_kernel"),
-            "state_dtype": _state_dtype(keys, "mamba_ssm_cache_dtype"),
-        },
+def stablelm(keys: Keys, layers: int) -> Fields:
+    """StableLM: biases of queries, keys and values; norms by whether blocks run side by side."""
+    norms = {"qk_norm": keys.flag("qk_layernorm", False)}
+    return norms | {
+        "qkv_bias": keys.flag("use_qkv_bias", False),
+        "norms_per_layer": 2 - keys.flag("use_parallel_residual", False),
     }
-
-
-def _state_dtype(keys: Keys, key: str) -> str:
-    """Format of the recurrent state; fp32 where the file says nothing, as published files of both families say."""
-    known = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16"}
-    value = keys.data.get(key, "float32")
-    if value not in known:
-        raise keys.bad(key, f"one of {', '.join(known)}")
-    return known[value]
-
-
-def depth(keys: Keys) -> int:
-    """`num_hidden_layers`, or of a list of blocks its length."""
-    if keys.data.get("num_hidden_layers") is None and "layers_block_type" in keys.data:
-        return len(blocks(keys))
-    return keys.integer("num_hidden_layers", NEEDED, high=MAX_LAYERS)

@@ -9,7 +9,7 @@ the file names a format for them, as the makers of all these formats but MLX lea
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfmodel.specs.formats import KEPT, PARTS, weight_format
 from perfmodel.specs.huggingface.keys import Keys
@@ -20,6 +20,7 @@ MODULES = {
     "o": ("self_attn.o_proj", "mixer.o_proj"),
     "qkv_down": ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa"),
     "q_up": ("self_attn.q_b_proj",),
+    "o_down": ("self_attn.o_a_proj",),
     "gate_up": ("mlp.gate_proj", "mlp.up_proj", "mlp.gate_up_proj", "feed_forward.gate_proj", "mixer.up_proj"),
     "down": ("mlp.down_proj", "feed_forward.down_proj", "mixer.down_proj"),
     "shared_gate_up": (
@@ -118,6 +119,8 @@ def formats_of(
     found = keys.mapping("quantization_config") or keys.mapping("quantization")
     if sidecar and (inner := sidecar.mapping("quantization")):
         scheme, said = _modelopt(inner), inner
+        if found and scheme.default == "bf16" and found.data.get("quant_method") == "fp8":
+            scheme = replace(scheme, default=_fp8(found), kept=None)  # what it leaves alone stays as it came
     elif found:
         scheme, said = _scheme(found), found
     else:
@@ -127,6 +130,8 @@ def formats_of(
         for gemm, where in layers.items()
         if where and gemm != "mtp"
     }
+    if keys.data.get("expert_dtype") == "fp4" and formats["experts"] == "fp8-block":  # DeepSeek-V4
+        formats["experts"] = "mxfp4"
     formats["lm_head"] = scheme.of("lm_head", scheme.lm_head)
     if scheme.embedding != "bf16":
         formats["embedding"] = scheme.embedding

@@ -15,7 +15,7 @@ _HARMLESS = re.compile(
     r"|pruned_heads|tie_|_norm_eps|_token_|grouped|_input_scale|conv_bias|mamba_kernels|_act$|_proj_bias|mtp_use"
     r"|output_hidden|use_mamba|num_hidden_layers|moe_implementation|no_rope|norm_layers|^rope_|for_llm_compressor"
     r"|shared_moe_mode|_token$|_limits?$|kv_cache_dtype|vision|layer_norm|multipliers?$|_init$|_nope$|norm_min$"
-    r"|expert_bias$|cla_share_factor|per_token_|use_mlp$|^mtp_|combine$"
+    r"|expert_bias$|_factor$|_selection_fn$|kv_channels|^prefix_dense|expert_groups?$|allocate_kv|^add_qkv_bias|_layernorms$|^mla_scale|_strategy$|cla_share_factor|per_token_|use_mlp$|^mtp_|combine$"
 )
 """Of these the ones that move no byte and no FLOP."""
 

@@ -20,180 +20,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
 
-def imported(path: Path, format: str, *more: str, gamma: int = 3) -> Acceptance:
-    out = path.with_name("table.json")
-    arguments = [
-        "--import",
-        str(path),
-        "--format",
-        format,
-        "--target",
-        "llama-3.1-8b",
-        "--draft-kv",
-        "snapkv:512",
-        *more,
-    ]
-    status = run(["validate", "acceptance", *arguments, "--context", "4k", "--gamma", str(gamma), "--out", str(out)])
-    assert status == 0
-    row = find_acceptance("llama-3.1-8b", "self", "snapkv", 512, 4096, read_acceptance(out))
-    return Acceptance.from_row(row)
-
-
-def test_vllm_counters_are_survival_not_conditional(tmp_path: Path) -> None:
-    """100 drafts; 80, 60, 30 accepted at positions 0, 1, 2: a = .8, .75, .5 and Omega = 1 + 1.7."""
-    page = tmp_path / "metrics.txt"
-    page.write_text(
-        "# HELP vllm:spec_decode_num_drafts_total Number of drafts\n"
-        'vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 40\n'
-        'vllm:spec_decode_num_drafts_total{engine="1",model_name="m"} 60\n'
-        'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 80\n'
-        'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="1"} 60\n'
-        'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="2"} 3e1\n'
-    )
-    found = imported(page, "vllm")
-    assert found.prefix == pytest.approx((0.8, 0.75, 0.5))
-    assert found.tokens_per_iteration(3) == pytest.approx(2.7)
-    page.write_text(json.dumps({"num_drafts": 100, "num_accepted_tokens_per_pos": [80, 60, 30]}))
-    assert imported(page, "vllm").prefix == pytest.approx((0.8, 0.75, 0.5))
-    page.write_text(json.dumps({"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}))
-    with pytest.raises(InputError, match="must not rise"):
-        _import(page, "vllm")
-
-
-def test_sglang_lengths_count_the_bonus_token(tmp_path: Path) -> None:
-    """295.2 tokens in 100 passes: Omega 2.952 at gamma 3 is alpha 0.8."""
-    path = tmp_path / "requests.jsonl"
-    lines = [{"meta_info": {"completion_tokens": n, "spec_verify_ct": v}} for n, v in ((95.2, 40), (200, 60))]
-    path.write_text("\n".join(map(json.dumps, lines)))
-    assert imported(path, "sglang").alpha == pytest.approx(0.8, abs=1e-9)
-    path.write_text(json.dumps({"accept_length": 2.952}))
-    assert imported(path, "sglang").alpha == pytest.approx(0.8, abs=1e-9)
-    path.write_text(json.dumps({"accept_length": 4.5}))
-    with pytest.raises(InputError, match=r"gamma \+ 1 = 4"):
-        _import(path, "sglang")
-
-
-def page(last: str) -> str:
-    """A Prometheus page with the value at the last of three positions."""
-    per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    lines = ["vllm:spec_decode_num_drafts_total 100 1700000000", f'{per}{{m="a}}",position="0"}} 74 -1.5']
-    return "\n".join([*lines, f'{per}{{position="1"}} 49', f'{per}{{position="2"}} {last}', ""])
-
-
-def test_a_time_may_follow_a_counter(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.txt"
-    path.write_text(page("27 1700000000"))
-    assert imported(path, "vllm").tokens_per_iteration(3) == pytest.approx(2.5)
-
-
-@pytest.mark.parametrize("last", ["NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2", "many"])
-def test_a_counter_that_cannot_be_read_is_not_dropped(tmp_path: Path, last: str) -> None:
-    path = tmp_path / "metrics.txt"
-    path.write_text(page(last))
-    with pytest.raises(
-        InputError, match=r"metrics.txt: spec_decode_num_acc\w+ position 2: must be a finite count"
-    ) as caught:
-        _import(path, "vllm")
-    assert f"given {last!r}" in str(caught.value)
-
-
-def test_positions_without_number_or_with_gaps_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.txt"
-    for number, says in (('position="7"', "without gaps"), ('other_position="2"', "labelled with its position")):
-        path.write_text(page("27").replace('position="2"', number))
-        with pytest.raises(InputError, match=says):
-            _import(path, "vllm")
+PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+PAGE = "vllm:spec_decode_num_drafts_total 100\n" + "".join(
+    f'{PER_POSITION}{{position="{j}"}} {count}\n' for j, count in enumerate((74, 49, 27))
+)
 
 
 def test_a_gamma_that_the_figures_contradict_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "metrics.txt"
-    path.write_text(page("27"))
-    arguments = [
-        "validate",
-        "acceptance",
-        "--import",
-        str(path),
-        "--format",
-        "vllm",
-        "--target",
-        "t",
-        "--context",
-        "4k",
-    ]
-    assert run([*arguments, "--gamma", "5"]) == 2
+    path, out = tmp_path / "metrics.txt", tmp_path / "table.json"
+    path.write_text(PAGE)
+    asked = ["validate", "acceptance", "--import", str(path), "--target", "t", "--context", "4k", "--out", str(out)]
+    assert run([*asked, "--gamma", "5"]) == 2
     assert f"--gamma: must be 3, the positions in {path}, given 5" in " ".join(capsys.readouterr().err.split())
-    assert run(arguments) == 0, "the default is no statement"
-
-
-def test_a_list_of_requests_may_have_one_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "requests.json"
-    request = json.dumps({"meta_info": {"completion_tokens": 295.2, "spec_verify_ct": 100}})
-    path.write_text(f"[\n{request},\n{request}\n]\n")
-    assert imported(path, "sglang").alpha == pytest.approx(0.8, abs=1e-9)
-
-
-DEEP, HUGE = "[" * 200_000, "9" * 400
-
-
-@pytest.mark.parametrize(
-    ("format", "text", "says"),
-    [
-        (
-            "vllm",
-            '{"num_drafts": Infinity, "num_accepted_tokens_per_pos": [5, 3, 1]}',
-            "must hold spec_decode counters",
-        ),
-        (
-            "vllm",
-            f'{{"num_drafts": {HUGE}, "num_accepted_tokens_per_pos": [5, 3, 1]}}',
-            "must hold spec_decode counters",
-        ),
-        ("vllm", '{"num_drafts": true, "num_accepted_tokens_per_pos": [1, 1, 1]}', "must hold spec_decode counters"),
-        ("vllm", '{"a":' + DEEP, "nested so deeply"),
-        ("sglang", "[1, 2]", "must hold JSON objects"),
-        ("sglang", '"x"', "must hold JSON objects"),
-        ("sglang", "[5]", "must hold JSON objects"),
-        ("sglang", "", "must hold JSON objects"),
-        ("sglang", '{"meta_info": 3}', "must hold accept_length"),
-        ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
-        ("sglang", DEEP, "nested so deeply"),
-        ("sglang", '{"accept_length": true}', "given True"),
-        ("sglang", '{"accept_length": NaN}', "given nan"),
-        ("sglang", f'{{"accept_length": {HUGE}}}', "given 999"),
-        ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
-        (
-            "sglang",
-            f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}',
-            "completion_tokens: must be a finite count",
-        ),
-        (
-            "sglang",
-            '[{"completion_tokens": 1000, "spec_verify_ct": -100}, {"completion_tokens": 1000, "spec_verify_ct": 900}]',
-            "spec_verify_ct: must be a finite count, 0 or more, in each request, given -100",
-        ),
-    ],
-)
-def test_figures_that_are_none_are_refused_in_one_line(tmp_path: Path, format: str, text: str, says: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=says) as caught:
-        _import(path, format)
-    assert "\n" not in str(caught.value)
-    assert "x.json" in str(caught.value)
-
-
-def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path) -> None:
-    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
-
-    path = tmp_path / "metrics.txt"
-    path.write_text(page("27"))
-    for subject, says in (
-        (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
-        (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
-        (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
-    ):
-        with pytest.raises(InputError, match=says):
-            import_file(path, "vllm", subject)
+    assert run(asked) == 0, "the default is no statement"
+    row = find_acceptance("t", "self", "full", None, 4096, read_acceptance(out))
+    assert Acceptance.from_row(row).tokens_per_iteration(3) == pytest.approx(2.5)
 
 
 OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
@@ -248,22 +89,6 @@ def test_held_out_prompts_need_a_seed_from_0() -> None:
 
     with pytest.raises(InputError, match="--seed: must be 0 or more, given -1"):
         data.held_out_prompts(1, 10, -1)
-
-
-@pytest.mark.parametrize(("format", "text"), [("vllm", "{}"), ("sglang", "[]")])
-def test_what_is_not_the_format_is_refused(tmp_path: Path, format: str, text: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=r"x\.json"):
-        _import(path, format)
-    with pytest.raises(InputError, match="--format"):
-        _import(path, "tensorrt")
-
-
-def _import(path: Path, format: str) -> None:
-    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
-
-    import_file(path, format, AcceptanceSubject("t", "self", "full", 4096, 3))
 
 
 def test_observed_acceptance_answers_a_whatif(

@@ -158,7 +158,7 @@ def test_a_tree_is_predicted_by_what_a_tree_costs(folder: str, monkeypatch: pyte
         assert (batch, context) == (2, 80)
         return 1.25
 
-    monkeypatch.setattr("perfmodel.speculation.tree_cost.speedup", speedup)
+    monkeypatch.setattr("perfmodel.validate.cli.generated.speedup", speedup)
     cells = row(output(*asked, "--tree", "3x2"), "full")
     assert cells[4] == "1.25"
     (tree,) = trees
@@ -175,7 +175,7 @@ def test_two_levels_are_predicted(folder: str, monkeypatch: pytest.MonkeyPatch) 
         asked.append(query)
         return inner(query)
 
-    monkeypatch.setattr("perfmodel.answers.query.resolve", spy)
+    monkeypatch.setattr("perfmodel.validate.cli.generated.resolve", spy)
     text = output(
         *("--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:16", "--middle-kv", "snapkv:40"),
         *("--gamma", "3", "--inner-gamma", "2", "--hardware", "h100", "--dtype", "bf16"),
@@ -308,7 +308,7 @@ def test_the_prediction_is_asked_for_what_was_run(folder: str, monkeypatch: pyte
         asked.append(query)
         return SimpleNamespace(ar_throughput_tokens_per_s=1.0, speedup=1.5)
 
-    monkeypatch.setattr("perfmodel.answers.whatif.whatif", answer)
+    monkeypatch.setattr("perfmodel.validate.cli.generated.whatif", answer)
     text = output("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16")
     cells = row(text, "snapkv:40")
     (query,) = asked

@@ -56,19 +56,8 @@ def test_what_reads_a_run_finds_its_calibration(made: Path, capsys: pytest.Captu
     assert "t-1/test-tiny/speedup" in capsys.readouterr().out
     assert run(["validate", "compare", "--set", "t-1", "--json", *folder]) == 0
     assert {row["calibration"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"t-1.micro"}
-    question = [
-        "--model",
-        "llama-3.2-1b",
-        "--batch",
-        "1",
-        "--context",
-        "8k",
-        "--draft-kv",
-        "streamingllm:512",
-        "--alpha",
-        "0.8",
-    ]
-    assert run(["whatif", "--hardware", str(made / "t-1"), *question]) == 0
+    question = "--model llama-3.2-1b --batch 1 --context 8k --draft-kv streamingllm:512 --alpha 0.8"
+    assert run(["whatif", "--hardware", str(made / "t-1"), *question.split()]) == 0
     assert run(["validate", "calibrate", "--from-microbench", "t-1", "--hardware", "h100", *folder]) == 0
 
 

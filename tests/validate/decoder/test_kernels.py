@@ -14,25 +14,24 @@ pytest.importorskip("triton")
 ROOT = Path(__file__).parents[3]
 
 
-def interpreted(what: str) -> str:
-    """Standard output of a part of interpreted.py, which runs on a CPU through Triton's interpreter."""
+def interpreted(*parts: str) -> str:
+    """Standard output of parts of interpreted.py, which runs on a CPU through Triton's interpreter."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.validate.decoder.interpreted", what]
+    command = [sys.executable, "-m", "tests.validate.decoder.interpreted", *parts]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("ok\n"), done.stderr[-2000:]
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "what", ["attention", "selection", "pointwise", "copying", pytest.param("decoding", marks=pytest.mark.slow)]
-)
-def test_kernels_equal_plain_torch(what: str) -> None:
-    interpreted(what)
+@pytest.mark.slow
+def test_decoding_with_kernels_equals_plain_torch() -> None:
+    interpreted("decoding")
 
 
-def test_ten_kernels_a_layer() -> None:
+def test_kernels_equal_plain_torch_and_are_ten_a_layer() -> None:
     """The figures that docs/kernels.md states; two more choose, as many as the engine counts for it."""
-    lines = [line.split()[1:3] for line in interpreted("kernels_per_layer").splitlines()[:-1]]
+    printed = interpreted("attention", "selection", "pointwise", "copying", "kernels_per_layer")
+    lines = [line.split()[1:3] for line in printed.splitlines()[:-1]]
     counts = {method.partition(":")[0]: int(count) for method, count in lines}
     assert counts == {"full": 10, "snapkv": 10, "quest": 12, "topk": 12}
     layout = KVLayout(8, 128, 2 * 2 * 8 * 128, 32, 2)

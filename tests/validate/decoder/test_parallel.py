@@ -1,10 +1,6 @@
 """The same tokens come out of one process and of two (gloo, on a CPU)."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.weights import RandomWeights, build
+from tests.validate import ranks
 from tests.validate.tiny_spec import tiny_spec
 
 CASES: list[dict[str, Any]] = [
@@ -68,24 +65,8 @@ def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
 
 
 def test_two_processes_give_the_tokens_of_one() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     code = WORKER.format(tests=str(Path(__file__).parent), root=str(Path(__file__).parents[3]))
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            env={**os.environ, **shared, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    done = [process.communicate(timeout=500) for process in started]
-    assert [process.returncode for process in started] == [0, 0], done[0][1][-2000:] + done[1][1][-2000:]
-    first, second = (json.loads(out) for out, _ in done)
+    first, second = map(json.loads, ranks.run("-c", code))
     assert first == second, "both ranks must take the same decisions"
     alone = [run(case, RankShard()) for case in CASES]
     for case, ours, theirs in zip(CASES, first, alone, strict=True):

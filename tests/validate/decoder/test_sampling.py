@@ -14,12 +14,7 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import (
-    AcceptedTokens,
-    Sampling,
-    accept_greedy,
-    accept_sampled,
-)
+from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.script import Script, scripted_weights
 from perfmodel.validate.studies.train import causal
 from tests.validate.decoder.methods import watched
@@ -116,15 +111,7 @@ def test_two_levels_are_distributed_as_direct_sampling(
 ) -> None:
     """Rejections at both levels, and as many verified tokens in each sequence as its inner rounds gave."""
     asked = Request(
-        BATCH,
-        len(PROMPT),
-        NEW,
-        gamma,
-        "model",
-        "full",
-        sampling,
-        middle_kv="snapkv:3,window=1",
-        inner_gamma=inner,
+        BATCH, len(PROMPT), NEW, gamma, "model", "full", sampling, middle_kv="snapkv:3,window=1", inner_gamma=inner
     )
     made = make_decoder(models[0], asked, models[1])
     counter = watched(made)

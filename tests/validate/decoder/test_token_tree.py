@@ -48,20 +48,6 @@ def test_a_topology_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "2x", "0", "-1", "2x0x1", "1.5", "four", "32x32", "x".join("1" * 64), "9" * 5000]
-)
-def test_bad_branching(text: str) -> None:
-    with pytest.raises(InputError, match="--tree: must be sequoia:NODES or children by level"):
-        branching(text)
-
-
-@pytest.mark.parametrize("parents", [(-1,), (0, 0), (-1, 0, 2), (-1, 0, 1, 0), (-1, -1, 0), (-1, *[0] * 1024)])
-def test_what_is_no_tree(parents: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="level by level"):
-        Request(1, 1, 1, 1, tree=parents)
-
-
-@pytest.mark.parametrize(
     ("shape", "method"),
     [
         *((shape, method) for shape in TREES for method in METHODS[:2]),

@@ -146,24 +146,85 @@ def test_the_feedback_loop_survives_its_own_schedule(tmp_path: Path, capsys: pyt
     assert again[0]["speedup"] == pytest.approx(first[0]["speedup"], rel=1e-9)
 
 
+def test_vllm_counters_are_survival_not_conditional(tmp_path: Path) -> None:
+    """100 drafts of two engines; 80, 60, 30 accepted at positions 0, 1, 2: a = .8, .75, .5; a time may follow."""
+    path, per = tmp_path / "metrics.txt", "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    lines = [f'vllm:spec_decode_num_drafts_total{{engine="{e}",model_name="m"}} {n}' for e, n in ((0, 40), (1, 60))]
+    lines += [f'{per}{{position="0"}} 80', f'{per}{{position="1"}} 60 1700000000', f'{per}{{position="2"}} 3e1', ""]
+    path.write_text("\n".join(["# HELP vllm:spec_decode_num_drafts_total Number of drafts", *lines]))
+    assert acceptance(path, 3, tmp_path).prefix == pytest.approx((0.8, 0.75, 0.5))
+    path.write_text(json.dumps({"num_drafts": 100, "num_accepted_tokens_per_pos": [80, 60, 30]}))
+    assert acceptance(path, 3, tmp_path).prefix == pytest.approx((0.8, 0.75, 0.5))
+
+
+def test_sglang_lengths_count_the_bonus_token(tmp_path: Path) -> None:
+    """295.2 tokens in 100 passes: Omega 2.952 at gamma 3 is alpha 0.8; one request a line, or a list of them."""
+    path = tmp_path / "requests.jsonl"
+    lines = [{"meta_info": {"completion_tokens": n, "spec_verify_ct": v}} for n, v in ((95.2, 40), (200, 60))]
+    one_a_line = "\n".join(map(json.dumps, lines))
+    for text in (one_a_line, "[\n" + one_a_line.replace("\n", ",\n") + "\n]\n", '{"accept_length": 2.952}'):
+        path.write_text(text)
+        assert acceptance(path, 3, tmp_path).alpha == pytest.approx(0.8, abs=1e-9)
+
+
+def counted(last: str, label: str = 'position="2"') -> str:
+    """A Prometheus page with a value, and a label, at the last of three positions."""
+    per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    return "\n".join([page(100, 300, [74, 49])[:-1], f"{per}{{{label}}} {last}", ""])
+
+
+DEEP, HUGE = "[" * 200_000, "9" * 400
+NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
+
+
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("format", "text", "says"),
     [
-        (
-            '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}',
-            "speculative_adaptive",
-        ),
-        ("Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
-        ('{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
-        ('{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}', "--draft-p-min 0"),
-        ('{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
-        ("sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),
-        ("nothing of the kind", "holds no acceptance figures known here"),
+        (None, '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}', "tive_adaptive"),
+        (None, "Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
+        (None, '{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
+        (None, '{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}', "--draft-p-min 0"),
+        (None, '{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
+        (None, "sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),
+        (None, "nothing of the kind", "holds no acceptance figures known here"),
+        ("tensorrt", "{}", "--format"),
+        *(("vllm", counted(last), NO_COUNT) for last in ("NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2")),
+        ("vllm", counted("27", 'position="7"'), "without gaps"),
+        ("vllm", counted("27", 'other_position="2"'), "labelled with its position"),
+        ("vllm", '{"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}', "must not rise"),
+        *(("vllm", f'{{"num_drafts": {n}, "num_accepted_tokens_per_pos": [1, 1, 1]}}', "must hold spec_decode counters")
+          for n in ("Infinity", HUGE, "true")),
+        ("vllm", '{"a":' + DEEP, "nested so deeply"),
+        *(("sglang", text, "must hold JSON objects") for text in ("[1, 2]", '"x"', "", "[]")),
+        ("sglang", '{"meta_info": 3}', "must hold accept_length"),
+        ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
+        ("sglang", DEEP, "nested so deeply"),
+        ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
+        *(("sglang", f'{{"accept_length": {given}}}', f"given {said}")
+          for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))),
+        ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
+        ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),
+        ("sglang", '[{"completion_tokens": 9, "spec_verify_ct": -1}, {"completion_tokens": 9, "spec_verify_ct": 9}]',
+         "spec_verify_ct: must be a finite count, 0 or more, in each request, given -1"),
     ],
-)
-def test_figures_that_say_nothing_are_refused(tmp_path: Path, text: str, says: str) -> None:
+)  # fmt: skip
+def test_figures_that_say_nothing_are_refused(tmp_path: Path, format: str | None, text: str, says: str) -> None:
     path = tmp_path / "x"
     path.write_text(text)
     with pytest.raises(InputError, match=says) as caught:
-        import_file(path, None, subject(3))
+        import_file(path, format, subject(3))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
+        (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
+        (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
+    ],
+)
+def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path, one: AcceptanceSubject, says: str) -> None:
+    (tmp_path / "metrics.txt").write_text(counted("27"))
+    with pytest.raises(InputError, match=says):
+        import_file(tmp_path / "metrics.txt", "vllm", one)

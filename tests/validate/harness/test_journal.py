@@ -100,7 +100,7 @@ def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", ["", "H200", "../x", "a b", "published", "host.example.org"])
 def test_machine_labels_are_plain(label: str) -> None:
-    from perfmodel.validate.harness.recorder import machine_folder
+    from perfmodel.validate.records.store import machine_folder
 
     with pytest.raises(InputError, match="--machine"):
         machine_folder(label)

@@ -62,7 +62,7 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
         ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
         ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
         ({"grid": TINY["grid"] * 2}, "given twice"),
-        ({"grid": [{**BLOCK, "target": "lama"}]}, "no model named 'lama'"),
+        ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
     ],
 )
 def test_a_bad_plan_is_one_line_with_the_key(tmp_path: Path, changes: dict[str, object], words: str) -> None:

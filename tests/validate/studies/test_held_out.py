@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from perfmodel.specs.published_engines import engine_decode
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.studies.held_out import (
     HeldOutErrors,
@@ -19,6 +18,7 @@ from perfmodel.validate.studies.held_out import (
     rows_of,
 )
 from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.published_engines import engine_decode
 from perfmodel.validate.studies.robust import Spread, parts_of
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.parameters import Parameter, drift
+from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.steps import (
     REMEMBERED,
     DecodeRows,

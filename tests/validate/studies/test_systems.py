@@ -4,9 +4,9 @@ import pytest
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import forward
-from perfmodel.specs.published_engines import served, step_law
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
+from perfmodel.validate.studies.published_engines import served, step_law
 from perfmodel.validate.studies.systems import SLACK, mean_error, systems, transferred
 
 

@@ -5,6 +5,7 @@ Its request latencies are statistics with a unit; the median is taken. Acceptanc
 
 from typing import Any
 
+from perfmodel.answers.llmd_report import PREDICTED
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import number, of_client, optional, positive
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
@@ -22,6 +23,8 @@ def is_format(data: list[dict[str, Any]]) -> bool:
 def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
     """The run's step."""
     report = data[0]
+    if PREDICTED in (report["run"].get("keywords") or () if isinstance(report["run"], dict) else ()):
+        raise refuse(where, "run.keywords", "those of a run", f"{PREDICTED!r}: a prediction is no measurement")
     prompt, output = (number(where, report, f"{_AT}.requests.{of}_length.mean") for of in ("input", "output"))
     tpot = positive(where, "time_per_output_token", _seconds(where, report, "time_per_output_token"))
     batch = needed(where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or said.batch)

@@ -48,11 +48,7 @@ def run_micro(
         maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.weights]), clock_for(device)
         return [(job.key, partial(time_job, maker, job, clock, device, group)) for job in wanted]
 
-    protocol = {
-        "samples": MIN_SAMPLES,
-        "stretch_s": STRETCH_S,
-        "data": "normal random values; buffers take turns",
-    }
+    protocol = {"samples": MIN_SAMPLES, "stretch_s": STRETCH_S, "data": "normal random values; buffers take turns"}
     kinds = {"kinds": sorted({job.kind for job in wanted})}
     return run_rows(plan, "microbench", machine, results, prepare, again, protocol, kinds, resume, minutes)
 

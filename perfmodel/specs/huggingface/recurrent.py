@@ -1,0 +1,264 @@
+"""Layers that keep a state in place of a cache, as fields of ModelSpec."""
+
+from perfmodel.specs.huggingface import sparse
+from perfmodel.specs.huggingface.keys import NEEDED, Keys
+from perfmodel.specs.huggingface.layers import Fields, layer_types
+from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS
+
+
+def short_convolutions(keys: Keys, layers: int) -> Fields:
+    """LFM2: most layers are a gated convolution of the hidden width; MLPs are cut to two thirds and rounded up."""
+    kinds = ("conv", "full_attention")
+    full = set(keys.integers("full_attn_idxs"))
+    types = layer_types(keys, layers, kinds, [kinds[i in full] for i in range(layers)])
+    hidden = keys.integer("hidden_size")
+    keys.ignore("full_attn_idxs", "conv_dim", "conv_dim_out", "num_heads", "block_dim", "conv_bias")
+    fields: Fields = {}
+    if "moe_intermediate_size" not in keys.data:
+        width = keys.integer("intermediate_size", keys.integer("block_ff_dim", 0, low=0))
+        if keys.flag("block_auto_adjust_ff_dim", True):
+            unit = keys.integer("block_multiple_of", 256)
+            width = -(-int(keys.number("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3)) // unit) * unit
+        fields["intermediate_size"] = width
+    return fields | {
+        "linear_attention": {
+            "kind": "conv",
+            "layers": types.count("conv"),
+            "num_key_heads": 1,
+            "num_value_heads": keys.integer("num_attention_heads"),
+            "key_head_dim": 1,
+            "value_head_dim": hidden // keys.integer("num_attention_heads"),
+            "conv_kernel": keys.integer("conv_L_cache"),
+            "state_dtype": "bf16",
+        }
+    }
+
+
+def kimi_delta(keys: Keys, layers: int) -> Fields:
+    """Kimi-Linear and Kimi-K3: latent attention in some layers, a delta rule in the others."""
+    own = keys.mapping("linear_attn_config")
+    types = keys.data.get("layer_types")
+    if own is None and not isinstance(types, list):
+        raise keys.bad("linear_attn_config", "a mapping with kda_layers, num_heads and head_dim")
+    count = (
+        len(own.integers("kda_layers"))
+        if own
+        else sum(kind not in ("full_attention", "indexed_attention") for kind in types or ())
+    )
+    if own:
+        heads, dim, kernel = (own.integer(name) for name in ("num_heads", "head_dim", "short_conv_kernel_size"))
+    else:
+        heads, dim, kernel = (keys.integer(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim"))
+    keys.ignore("linear_attn_config", "num_key_value_heads")
+    return sparse.latent(keys, layers, ranked=own is not None) | {
+        "attention_gate": keys.flag("mla_use_output_gate", False),
+        "linear_attention": {
+            "kind": "kimi_delta",
+            "layers": count,
+            "num_key_heads": heads,
+            "num_value_heads": heads,
+            "key_head_dim": dim,
+            "value_head_dim": dim,
+            "conv_kernel": kernel,
+            "full_rank_gate": own.flag("use_full_rank_gate", False) if own else False,
+        },
+    }
+
+
+def mamba_beside(keys: Keys, layers: int) -> Fields:
+    """Falcon-H1: every layer has attention and Mamba-2 side by side."""
+    norm = {"gated_norm": keys.flag("mamba_rms_norm", False)}
+    return {"attention_layers": layers, "linear_attention": _mamba2(keys, layers) | norm}
+
+
+def granite_hybrid(keys: Keys, layers: int) -> Fields:
+    """Granite-4.0-H: Mamba-2 or attention, each before an MLP or experts."""
+    kinds = ("mamba", "attention", "linear_attention", "full_attention")
+    types = layer_types(keys, layers, kinds, ["attention"] * layers)
+    states = sum(kind in ("mamba", "linear_attention") for kind in types)
+    return {"linear_attention": _mamba2(keys, states)} if states else {}
+
+
+def _mamba2(keys: Keys, layers: int) -> Fields:
+    keys.ignore("mamba_expand", "mamba_d_ssm", "mamba_chunk_size", "mamba_rms_norm", "mamba_norm_before_gate")
+    names = {"num_value_heads": "n_heads", "value_head_dim": "d_head", "num_key_heads": "n_groups",
+             "key_head_dim": "d_state", "conv_kernel": "d_conv"}  # fmt: skip
+    return {"kind": "mamba2", "layers": layers} | {to: keys.integer(f"mamba_{name}") for to, name in names.items()}
+
+
+def gated_delta(keys: Keys, layers: int) -> Fields:
+    """Qwen3-Next and Qwen3.5: every fourth layer has attention, with a gated output; the others a state."""
+    step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
+    kinds = ("linear_attention", "full_attention")
+    types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
+    return {
+        "attention_gate": keys.flag("attn_output_gate", True),
+        "linear_attention": {
+            "kind": "gated_delta",
+            "layers": types.count("linear_attention"),
+            "num_key_heads": keys.integer("linear_num_key_heads"),
+            "num_value_heads": keys.integer("linear_num_value_heads"),
+            "key_head_dim": keys.integer("linear_key_head_dim"),
+            "value_head_dim": keys.integer("linear_value_head_dim"),
+            "conv_kernel": keys.integer("linear_conv_kernel_dim"),
+            "state_dtype": _state_dtype(keys, "mamba_ssm_dtype"),
+        },
+    }
+
+
+_BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+_BLOCK_NAMES = {name: name for name in _BLOCKS.values()} | {"linear_attention": "mamba", "full_attention": "attention"}
+"""As Nvidia's files and as transformers 5 call them."""
+
+
+def blocks(keys: Keys) -> list[str]:
+    """Nemotron-H: what each layer is, from a list or from a pattern of letters."""
+    named = keys.data.get("layers_block_type")
+    if named is None:
+        pattern = keys.data.get("hybrid_override_pattern")
+        if not isinstance(pattern, str) or not pattern or {*pattern} - {*_BLOCKS}:
+            raise keys.bad("hybrid_override_pattern", "a pattern of M (mamba), * (attention), - (MLP) and E (experts)")
+        return [_BLOCKS[letter] for letter in pattern]
+    if not isinstance(named, list) or not named or any(str(block) not in _BLOCK_NAMES for block in named):
+        raise keys.bad("layers_block_type", f"a list out of {', '.join(_BLOCK_NAMES)}")
+    return [_BLOCK_NAMES[block] for block in named]
+
+
+def nemotron_h(keys: Keys, layers: int) -> Fields:
+    """Each layer is one block: Mamba-2, attention, an MLP or experts."""
+    kinds = blocks(keys)
+    if len(kinds) != depth(keys):
+        raise keys.bad("num_hidden_layers", f"{len(kinds)}, as many as there are blocks")
+    dim = "head_dim" if "head_dim" in keys.data else "attention_head_dim"
+    keys.ignore("expand", "chunk_size", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "time_step_rank")
+    return {
+        "head_dim": keys.integer(dim),
+        "attention_layers": kinds.count("attention"),
+        "mlp_layers": kinds.count("mlp") + kinds.count("moe"),
+        "gated_mlp": False,
+        "linear_attention": {
+            "kind": "mamba2",
+            "layers": kinds.count("mamba"),
+            "num_key_heads": keys.integer("n_groups"),
+            "num_value_heads": keys.integer("mamba_num_heads"),
+            "key_head_dim": keys.integer("ssm_state_size"),
+            "value_head_dim": keys.integer("mamba_head_dim"),
+            "conv_kernel": keys.integer("conv_kernel"),
+            "state_dtype": _state_dtype(keys, "mamba_ssm_cache_dtype"),
+        },
+    }
+
+
+def _state_dtype(keys: Keys, key: str) -> str:
+    """Format of the recurrent state; fp32 where the file says nothing, as published files of both families say."""
+    known = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16"}
+    value = keys.data.get(key, "float32")
+    if value not in known:
+        raise keys.bad(key, f"one of {', '.join(known)}")
+    return known[value]
+
+
+def depth(keys: Keys) -> int:
+    """`num_hidden_layers`, or of a list of blocks its length."""
+    if keys.data.get("num_hidden_layers") is None and "layers_block_type" in keys.data:
+        return len(blocks(keys))
+    return keys.integer("num_hidden_layers", NEEDED, high=MAX_LAYERS)
+
+
+def jamba(keys: Keys, layers: int) -> Fields:
+    """Jamba: attention in one layer of a period, Mamba-1 in the others, whose steps come from a projection."""
+    period, offset = keys.integer("attn_layer_period"), keys.count("attn_layer_offset")
+    hidden, state, rank = (keys.integer(name) for name in ("hidden_size", "mamba_d_state", "mamba_dt_rank"))
+    inner, mambas = keys.integer("mamba_expand") * hidden, layers - len(range(offset, layers, period))
+    steps = {"name": "state_steps", "layers": mambas, "inputs": inner, "outputs": rank + 2 * state, "split": "inputs"}
+    rise = {"name": "state_rise", "layers": mambas, "inputs": rank, "outputs": inner, "split": "outputs"}
+    return {
+        "linear_attention": {
+            "kind": "mamba1",
+            "layers": mambas,
+            "num_key_heads": 1,
+            "num_value_heads": keys.integer("num_attention_heads"),
+            "key_head_dim": state,
+            "value_head_dim": inner // keys.integer("num_attention_heads"),
+            "conv_kernel": keys.integer("mamba_d_conv"),
+        },
+        "projections": [steps, rise],
+    }
+
+
+def bamba(keys: Keys, layers: int) -> Fields:
+    """Bamba: Mamba-2, with attention in the layers that a list names."""
+    full, named = keys.integers("attn_layer_indices"), keys.data.get("layers_block_type")
+    keys.ignore("layers_block_type")
+    kinds = named if isinstance(named, list) else ["attention" if i in full else "mamba" for i in range(layers)]
+    return {"linear_attention": _mamba2(keys, sum(kind in ("mamba", "linear_attention") for kind in kinds))}
+
+
+def lightning(keys: Keys, layers: int) -> Fields:
+    """MiniMax-Text-01: lightning attention, a state of key by value, where `attn_type_list` has a 0."""
+    listed, kinds = keys.integers("attn_type_list"), ("linear_attention", "full_attention")
+    types = layer_types(keys, layers, kinds, [kinds[kind] for kind in listed])
+    heads, dim = keys.integer("num_attention_heads"), keys.integer("head_dim", 0, low=0)
+    dim = dim or keys.integer("hidden_size") // heads
+    sizes = {"num_key_heads": heads, "num_value_heads": heads, "key_head_dim": dim, "value_head_dim": dim}
+    part = {"kind": "lightning", "layers": types.count(kinds[0]), "conv_kernel": 1, **sizes}
+    keys.ignore("shared_intermediate_size", "shared_moe_coefficient")
+    return {"linear_attention": part}
+
+
+def ungated_delta(keys: Keys, layers: int) -> Fields:
+    """Olmo-Hybrid: as Qwen3-Next, the output of attention without a gate."""
+    return gated_delta(keys, layers) | {"attention_gate": False}
+
+
+def bailing(keys: Keys, layers: int) -> Fields:
+    """Ling of 2026: Kimi's delta attention with a decay of full rank, and gates of the heads of latent attention."""
+    found, hidden = kimi_delta(keys, layers), keys.integer("hidden_size")
+    part = found["linear_attention"] | {"full_rank_gate": True}
+    width = part["num_key_heads"] * part["key_head_dim"]
+    heads, full = keys.integer("num_attention_heads"), layers - part["layers"]
+    keys.ignore("layer_group_size", "linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
+    return found | {
+        "linear_attention": part,
+        "projections": [
+            {"name": "state_decay", "layers": part["layers"], "inputs": hidden, "outputs": width, "split": "outputs"},
+            {"name": "gate", "layers": full, "inputs": hidden, "outputs": heads},
+        ],
+    }
+
+
+def glm5_next(keys: Keys, layers: int) -> Fields:
+    """GLM-5-Next: Kimi's delta attention or a latent whose indexer has one key for `index_kpool` tokens."""
+    found = kimi_delta(keys, layers) | sparse.streams(keys, layers)
+    sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
+    sizes |= {"topk": keys.integer("index_topk", high=MAX_TOKENS), "stride": keys.integer("index_kpool", 1)}
+    keys.ignore("indexer_types", "index_kpool_always_select_tail", "linear_lower_bound")
+    full = layers - found["linear_attention"]["layers"]
+    return found | {"indexer": {**sizes, "layers": full, "key_projections": 2}}
+
+
+def lfm3(keys: Keys, layers: int) -> Fields:
+    """LFM3: short convolutions, attention to everything and sliding attention, with a gate for each head."""
+    kinds = ("conv", "full_attention", "sliding_attention")
+    types, heads = layer_types(keys, layers, kinds, ()), keys.integer("num_attention_heads")
+    hidden = keys.integer("hidden_size")
+    keys.ignore("use_sandwich_norm", "layer_types")
+    part = {
+        "kind": "conv",
+        "layers": types.count("conv"),
+        "num_key_heads": 1,
+        "num_value_heads": heads,
+        "key_head_dim": 1,
+        "value_head_dim": hidden // heads,
+        "conv_kernel": keys.integer("conv_L_cache"),
+        "state_dtype": "bf16",
+    }
+    full = layers - types.count("conv")
+    gate = {"name": "gate", "layers": full, "inputs": hidden, "outputs": heads}
+    return {
+        "linear_attention": part,
+        "sliding_window": keys.integer("sliding_window", high=MAX_TOKENS),
+        "num_sliding_layers": types.count("sliding_attention"),
+        "norms_per_layer": 4 if keys.flag("use_sandwich_norm", True) else 2,
+        "projections": [gate] if keys.flag("use_attention_gate", True) else [],
+    }

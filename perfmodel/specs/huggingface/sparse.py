@@ -1,0 +1,120 @@
+"""Latent caches, indexers and compressed caches, as fields of ModelSpec."""
+
+from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.layers import Fields, layer_types
+from perfmodel.specs.parts import MAX_TOKENS
+
+
+def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
+    """The `mla` mapping, and the width of a query head. ranked: the file must say the queries' rank, null for none."""
+    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    sizes = {name: keys.integer(name, low=0 if name == "qk_rope_head_dim" else 1) for name in names}
+    keys.ignore("qk_head_dim", "head_dim", "num_key_value_heads")
+    rank = keys.present_or_null("q_lora_rank") if ranked or keys.data.get("q_lora_rank") else None
+    return {
+        "mla": {"q_lora_rank": rank, **sizes},
+        "num_key_value_heads": keys.integer("num_attention_heads"),
+        "head_dim": sizes["qk_nope_head_dim"] + sizes["qk_rope_head_dim"],
+    }
+
+
+def indexer(keys: Keys, layers: int) -> Fields:
+    """Sparse attention; of GLM-5.2 on only some layers choose, by `indexer_types` or by `index_topk_freq`."""
+    layer_types(keys, layers, ("deepseek_sparse_attention", "indexed_attention"), ())
+    types = keys.data.get("indexer_types")
+    if types is None and keys.data.get("index_topk_pattern"):
+        raise keys.bad("index_topk_pattern", "null, or beside indexer_types")
+    frequency, offset = keys.integer("index_topk_freq", 1), keys.integer("index_skip_topk_offset", 2, low=0)
+    if types is None:
+        types = ["shared" if max(i - offset + 1, 0) % frequency else "full" for i in range(layers)]
+    if not isinstance(types, list) or len(types) != layers or any(t not in ("full", "shared") for t in types):
+        raise keys.bad("indexer_types", f"a list of {layers} entries out of full, shared")
+    keys.ignore("index_share_for_mtp_iteration", "index_topk_pattern", "indexer_rope_interleave")
+    sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
+    topk = keys.integer("index_topk", high=MAX_TOKENS)
+    return {"indexer": {**sizes, "topk": topk, "layers": types.count("full")}}
+
+
+def block_indexer(keys: Keys, layers: int) -> Fields:
+    """MiniMax-M3: a query attends to the blocks of keys that a small indexer scores highest, in all but some layers."""
+    own, kinds = keys.mapping("sparse_attention_config"), keys.data.get("layer_types")
+    keys.ignore("index_local_blocks", "layer_types", "attention_output_gate", "rotary_dim")
+    if own:
+        sparse, names = sum(own.integers("sparse_attention_freq")), ("num_index_heads", "index_dim", "block_size")
+        heads, dim, block = (own.integer(f"sparse_{name}") for name in names)
+        blocks = own.integer("sparse_topk_blocks")
+    else:
+        sparse = sum(kind != "full_attention" for kind in kinds) if isinstance(kinds, list) else layers
+        heads, dim, block = (keys.integer(f"index_{name}") for name in ("n_heads", "head_dim", "block_size"))
+        blocks = keys.integer("index_topk_blocks")
+    sizes = {"num_heads": heads, "head_dim": dim, "topk": blocks * block, "head_weights": False}
+    return {"indexer": sizes | {"layers": sparse, "dense_layers": layers - sparse}} if sparse else {}
+
+
+def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
+    """Mistral-Large-4: queries come from the hidden state; some layers do not rotate, and some read another's cache."""
+    found, sources = latent(keys, layers, ranked=False), keys.integers("kv_source_layers")
+    ropes = keys.integers("no_rope_layers") or [1] * layers
+    found["mla"]["unrotated_layers"] = ropes.count(0)
+    return found | {"shared_kv_layers": sum(source != i for i, source in enumerate(sources))}
+
+
+def streams(keys: Keys, layers: int) -> Fields:
+    """Hidden states mixed before and behind each block (hyper-connections): 4, with 24 weights each, in DeepSeek-V4."""
+    count, hidden = keys.integer("hc_mult", 1), keys.integer("hidden_size")
+    keys.ignore("hc_sinkhorn_iters", "hc_eps", "hc_magnitude")
+    mixes = 2 if keys.data["model_type"] == "hy_v4" else 2 + count
+    mix = {"name": "streams", "layers": 2 * layers, "inputs": count * hidden, "outputs": mixes * count}
+    return {"residual_streams": count, "projections": [mix]} if count > 1 else {}
+
+
+def gated_latent(keys: Keys, layers: int) -> Fields:
+    """Hy-v4: as DeepSeek-V3.2, with a gate of the output, sinks and hyper-connections."""
+    found = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers)
+    width = keys.integer("num_attention_heads") * keys.integer("v_head_dim")
+    hidden = keys.integer("hidden_size")
+    gate = {"name": "gate", "layers": layers, "inputs": hidden, "outputs": width, "split": "outputs"}
+    return found | {"projections": [*found.get("projections", ()), gate]}
+
+
+_STRIDES = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
+
+
+def compressed(keys: Keys, layers: int) -> Fields:
+    """DeepSeek-V4: a window, and one entry for 4 tokens, of which an indexer chooses, or for 128, of which it does not.
+
+    An entry of 4 is made of two of its own, and so are the indexer's keys.
+    """
+    rates = keys.mapping("compress_rates")
+    stride = _STRIDES | ({kind: rates.integer(kind) for kind in rates.data} if rates else {})
+    names = {every: kind for kind, every in stride.items()}
+    given = keys.data.get("compress_ratios")
+    if isinstance(given, list) and all(ratio in names for ratio in given) and len(given) >= layers:
+        types = [names[ratio] for ratio in given[:layers]]
+    else:
+        types = layer_types(keys, layers, tuple(stride), ())
+    if not types:
+        raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, names))}")
+    keys.ignore("compress_ratios", "compress_rope_theta", "num_hash_layers", "qk_rope_head_dim", "mlp_layer_types")
+    hidden, dim, chosen = (
+        keys.integer("hidden_size"),
+        keys.integer("head_dim"),
+        types.count("compressed_sparse_attention"),
+    )
+    groups, made = [], streams(keys, layers).get("projections", [])
+    for kind, pieces in (("compressed_sparse_attention", 4), ("heavily_compressed_attention", 2)):
+        if count := types.count(kind):
+            groups.append({"layers": count, "stride": stride[kind], "chosen": pieces == 4})
+            name, outputs = f"compress ({stride[kind]})", pieces * dim
+            made.append({"name": name, "layers": count, "inputs": hidden, "outputs": outputs})
+    sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
+    topk = {"topk": keys.integer("index_topk", high=MAX_TOKENS), "stride": stride["compressed_sparse_attention"]}
+    low = {"query_rank": "q_lora_rank", "output_rank": "o_lora_rank", "output_groups": "o_groups"}
+    return streams(keys, layers) | {
+        "sliding_window": keys.integer("sliding_window", high=MAX_TOKENS),
+        "num_sliding_layers": layers,
+        "low_rank": {field: keys.integer(key) for field, key in low.items()},
+        "compressed": groups,
+        "projections": made,
+        "indexer": {**sizes, **topk, "layers": chosen, "key_projections": 4} if chosen else None,
+    }

@@ -1,0 +1,57 @@
+"""Shipped data with one number changed a little: the gate must name it, or the file be refused."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+from perfmodel.errors import InputError
+from perfmodel.specs import PACKAGE, files
+from perfmodel.validate.studies import gate, record
+from perfmodel.validate.studies.inputs import inputs
+from tests.attack import hostile, watch
+
+FOLDERS = ("hardware", "models", "results")
+PATTERNS = ("hardware/*/*.yaml", "hardware/*.yaml", "models/*.yaml", "results/published/*.csv", "results/cpu-*/*.json")
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator[Path]:
+    """A copy of all shipped data, from which answers are made meanwhile."""
+    for name in FOLDERS:
+        shutil.copytree(PACKAGE / name, folder / name, ignore=shutil.ignore_patterns("*.png", "*.md"))
+    with mock.patch.object(files, "PACKAGE", folder):
+        files.bundled_names.cache_clear()
+        yield folder
+    files.bundled_names.cache_clear()
+
+
+def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
+    """Change a number of one file after the other; which, follows from the seed."""
+    recorded = gate.read(record.path())["inputs"]
+    with copied(folder) as package:
+        paths = [sorted(package.glob(pattern)) for pattern in PATTERNS]
+        for number in range(count):
+            rng = Random(f"{seed}:gate:{number}")
+            path = rng.choice(rng.choice(paths))
+            before = path.read_text(encoding="utf-8")
+            changed = _with_another_number(rng, before)
+            path.write_text(changed, encoding="utf-8")
+            refused, fault = False, None
+            try:
+                now = inputs(package / "results")
+                if not gate.faults({"inputs": recorded}, {"inputs": now}):
+                    fault = f"{path.relative_to(package)} changed unseen (seed {seed}, {number})"
+            except InputError:
+                refused = True
+            path.write_text(before, encoding="utf-8")
+            tally.count(path.parent.relative_to(package).as_posix(), refused, fault)
+
+
+def _with_another_number(rng: Random, text: str) -> str:
+    """One number of the text, comments aside, a thousandth larger, or 1 where it is 0."""
+    seen = [m for m in hostile.NUMBER.finditer(text) if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]]
+    match = rng.choice(seen)
+    return text[: match.start()] + repr(float(match[0]) * 1.001 or 1.0) + text[match.end() :]

@@ -1,0 +1,166 @@
+"""``python -m perfmodel.validate.studies.traffic_fit``: what a request costs, fitted to ``traffic.csv``.
+
+Every run is replayed once at the constants as they are, and once with each of them moved: residuals are then straight
+lines in the constants, and a fit without any rows is a small least-squares problem. Engines are shrunk to what all rows
+say, and that to the constants as they were, so that a second call takes a second step. Writes
+``hardware/requests.yaml`` and, for the accuracy gate, the constants of every fold, ``results/requests.json``.
+"""
+
+import datetime
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.specs import PACKAGE
+from perfmodel.specs.request_costs import EngineRequests, request_constants
+from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import significant
+from perfmodel.validate.studies.traffic import BY, LONG_OUTPUT, STUDIES, ServedRun, compare, runs
+from perfmodel.writing import write_all
+
+WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.15}
+"""Figure -> what its logarithm is off by for reasons other than these constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A constant's scale: its logarithm, or itself from 0 to `most`. step: of a trial; common, engine: spreads."""
+
+    step: float
+    common: float
+    engine: float
+    most: float = math.inf
+    log: bool = False
+
+    def moved(self, value: float, by: float) -> float:
+        """The constant after so much in its scale, within what is allowed."""
+        return value * math.exp(by) if self.log else min(max(value + by, 0.0), self.most)
+
+    def trial(self, value: float) -> float:
+        """The constant a step further, or back where there is no room."""
+        return self.moved(value, self.step if self.log or value + self.step <= self.most else -self.step)
+
+    def between(self, before: float, after: float) -> float:
+        """How far apart they are."""
+        return math.log(after / before) if self.log else after - before
+
+
+SCALES = {
+    "request_s": Scale(5e-3, 10e-3, 10e-3),
+    "prompt_token_s": Scale(2e-6, 4e-6, 4e-6),
+    "prompt_factor": Scale(0.1, 0.3, 0.15, log=True),
+    "passes_ahead": Scale(0.4, 0.5, 0.3, most=1.0),
+    "passes_ahead_model_draft": Scale(0.4, 0.5, 0.3, most=1.0),
+    "reserved_bytes": Scale(0.5, 0.7, 0.3, log=True),
+}
+COUNTS = 30.0
+"""Runs that a study counts as, however many it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class StraightLines:
+    """A run's residuals, and what a unit of each constant's scale adds to them, in units of `WEIGHED`."""
+
+    run: ServedRun
+    off: Array
+    slopes: Array
+
+
+def lines_of(run: ServedRun) -> StraightLines:
+    """Replay a run with the constants as they are, and with each of them moved; passes as they were measured."""
+    known = request_constants().of(run.engine)
+
+    def off(costs: EngineRequests) -> Array:
+        ratios = compare(run, "length", costs, measured=True).ratios
+        return np.array([math.log(ratios[name]) / width if name in ratios else 0.0 for name, width in WEIGHED.items()])
+
+    base, slopes = off(known), []
+    for name, scale in SCALES.items():
+        before = getattr(known, name)
+        after = scale.trial(before)
+        slopes.append((off(known.model_copy(update={name: after})) - base) / scale.between(before, after))
+    return StraightLines(run, base, np.array(slopes).T)
+
+
+def solved(lines: Sequence[StraightLines], spreads: Array, start: Array) -> Array:
+    """Moves of the constants, by least squares with a spread around `start`; a run far off counts less."""
+    off, slopes = (np.concatenate([getattr(line, n) for line in lines]) for n in ("off", "slopes"))
+    runs_of = Counter(line.run.study for line in lines)
+    counted = np.concatenate([np.full(line.off.size, min(COUNTS / runs_of[line.run.study], 1.0)) for line in lines])
+    weights = np.ones(off.size)
+    move = start
+    for _ in range(10):
+        left = (counted * weights)[:, None] * slopes
+        normal = left.T @ slopes + np.diag(spreads**-2.0)
+        move = np.linalg.solve(normal, start / spreads**2 - left.T @ off)
+        weights = 1.0 / (1.0 + ((off + slopes @ move) / 3.0) ** 2)
+    return np.asarray(move)
+
+
+def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
+    """Constants by engine and ``common``, of these runs."""
+    common, engine = (np.array([getattr(s, n) for s in SCALES.values()]) for n in ("common", "engine"))
+    shared = solved(lines, common, np.zeros(len(SCALES)))
+    found = {"common": _moved(request_constants().common, shared)}
+    for name in dict.fromkeys(line.run.engine for line in lines):
+        own = solved([line for line in lines if line.run.engine == name], engine, shared)
+        found[name] = _moved(request_constants().of(name), own)
+    return found
+
+
+def _moved(before: EngineRequests, move: Array) -> EngineRequests:
+    values = {n: s.moved(getattr(before, n), by) for (n, s), by in zip(SCALES.items(), move.tolist(), strict=True)}
+    return EngineRequests(**{name: significant(value, 3) for name, value in values.items()})
+
+
+def without(lines: Sequence[StraightLines], by: Callable[[ServedRun], str]) -> dict[str, dict[str, EngineRequests]]:
+    """What is left out -> constants of the other runs."""
+    names = dict.fromkeys(by(run) for study in STUDIES for run in runs(study))
+    return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}
+
+
+def main() -> None:
+    """Fit, and write both files."""
+    everything = [run for study in STUDIES for run in runs(study)]
+    used = [run for run in everything if run.output_tokens < LONG_OUTPUT and not run.data_parallel_attention]
+    lines = [lines_of(run) for run in used]
+    whole = fitted(lines)
+    left_out = {name: of for by in BY.values() for name, of in without(lines, by).items()}
+    by = BY["study"]
+    costs = {run: left_out[by(run)].get(run.engine, left_out[by(run)]["common"]) for run in used}
+    off = [math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"]) for run, of in costs.items()]
+    log_rms = significant(float(np.sqrt(np.mean(np.square(off)))), 2)
+    text = [
+        "# What a request costs on a serving engine beside the passes of the model: written by",
+        "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv.",
+        "fitted_on: [traffic.csv]",
+        f"date: {datetime.datetime.now(datetime.UTC).date()}",
+        f"common: {_flow(whole.pop('common'))}",
+        "engines:",
+        *(f"  {name}: {_flow(of)}" for name, of in whole.items()),
+        "errors:",
+        f"  tpot: {{log_rms: {log_rms}, rows: {len(off)}, "
+        "source: 'replays of traffic.csv with measured passes, each study left out'}",
+        "",
+    ]
+    folds = {name: {engine: of.model_dump() for engine, of in all_of.items()} for name, all_of in left_out.items()}
+    write_all(
+        {
+            PACKAGE.parent / "hardware" / "requests.yaml": "\n".join(text),
+            BUNDLED / "requests.json": json.dumps(folds, indent=1) + "\n",
+        },
+        "traffic_fit",
+    )
+
+
+def _flow(of: EngineRequests) -> str:
+    return "{" + ", ".join(f"{name}: {value!r}" for name, value in of.model_dump().items()) + "}"
+
+
+if __name__ == "__main__":
+    main()
