@@ -26,7 +26,7 @@ class Parameter:
 
     @property
     def scope(self) -> str:
-        """Where it holds: all, an architecture, a board, an engine, an engine on an architecture or from a version on."""
+        """Where it holds: all, an architecture, a board, an engine, one on an architecture or from a version on."""
         return self.place.rpartition(".")[0]
 
 
