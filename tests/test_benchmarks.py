@@ -30,6 +30,7 @@ def test_the_page_says_what_a_what_if_takes_today() -> None:
         calls, files, passes = (int(cell) for cell in cells[name])
         assert (files, passes) == (now["files"], now["forward passes"]), f"{name}: docs/benchmarks.md is stale"
         assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
+    assert today["first"]["calls"] <= 17000
     assert today["warm"]["forward passes"] <= 16
     assert today["warm"]["calls"] <= 7700
     assert today["warm"]["files"] <= 45

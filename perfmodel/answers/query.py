@@ -195,7 +195,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
 def with_draft(query: Query, named: Named | None = None) -> Query:
     """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
-    if query.draft is not None or query.draft_kv is not None or _given(query):
+    if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or _given(query):
         return query
     found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
     return replace(query, draft=usual_draft(query.model, found.target, engine_of(found.calibration)))

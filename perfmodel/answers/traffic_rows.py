@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.operations import Array
+from perfmodel.queueing.chain import prompts_per_pass
 from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
 from perfmodel.queueing.load import Load
 from perfmodel.queueing.moments import Moments
@@ -25,6 +26,8 @@ NEAR = {True: 0.9, False: 0.97}
 """Of an open loop or not: the share of the saturation rate above which times to the first token may be 20 % apart."""
 CROWDED = 0.05
 """Of the time without room, above which times to the first token may be 50 % apart."""
+SPLIT, BUSY = (1.05, 3.0), 0.6
+"""Prompts that a pass takes, and share of the saturation rate above which the TTFT is told too low."""
 SHORT = 8
 """Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 % apart."""
 
@@ -90,6 +93,8 @@ def rows_of(
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
     served = serve(steps, load, limits, spread)
     low, high = _interval(question, log_off, steps, served, load)
+    per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
+    splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
     shares = _slo_share(question.limits_s, served) if question.limits_s else None
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
@@ -113,7 +118,7 @@ def rows_of(
                 replicas=replicas[i],
                 tpot_interval=None if low is None else (float(low[i]), float(high[i])),
                 tokens_per_iteration=steps.tokens_per_iteration,
-                warnings=_warnings(question, short, served, i, replicas[i]),
+                warnings=_warnings(question, short, splits, served, i, replicas[i]),
             )
         )
     return rows
@@ -208,7 +213,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
 
 
 def _warnings(
-    question: TrafficQuery, short: bool, served: ServedLoad, at: int, replicas: int | None
+    question: TrafficQuery, short: bool, splits: Sequence[bool], served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
     told = []
     if served.saturated[at]:
@@ -218,6 +223,10 @@ def _warnings(
         told.append(f"above {near:.0%} of saturation: believe the replay (--replay) rather than this mean")
     elif question.opens and (full := served.share[at, -1]) > CROWDED:
         told.append(f"seats or caches are full {full:.0%} of the time: believe the replay's (--replay) TTFT")
+    elif question.opens and served.requests_per_s[at] > BUSY * served.saturation_rate and splits[at]:
+        told.append(
+            "prompts share passes and are split among them: believe the replay's (--replay) TTFT, up to 20 % more"
+        )
     elif short:
         told.append(f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean")
     if served.metastable[at]:

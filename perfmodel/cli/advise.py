@@ -94,8 +94,8 @@ def _searched(a: Advice) -> str:
     """What was tried, so that nobody has to know the defaults."""
     q, c = a.query, a.calibration
     batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.degrees))
-    sources = dict.fromkeys(p.acceptance_source for _, p in _picks(a) if p.acceptance_source)
-    accepted = f"; acceptance: {', '.join(sources)}" if sources else ""
+    drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
+    accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
     tried = f"tried: {a.candidates:,} points, batches {batches[0]:g} to {batches[1]:g}, tp {degrees}, gamma to"
     return f"{tried} {q.max_gamma}, {float(q.memory_fraction):.0%} of the memory{accepted}{made}"

@@ -141,6 +141,17 @@ def test_an_interrupted_sweep_leaves_what_was_there(
     assert path.read_text(encoding="utf-8") == "before"
 
 
+def test_figures_are_spelt_to_thirteen_digits_of_the_least() -> None:
+    def spelt(*values: float, whole: bool = False) -> list[str]:
+        return [bytes(row[row != 0]).decode() for row in sweep_files._figures(np.array(values, float), whole)]
+
+    assert spelt(0, 9, 64, 100, whole=True) == ["0", "9", "64", "100"]
+    assert spelt(0, 0.001234, 32.5) == ["0.000000000000000", "0.001234000000000", "32.500000000000000"]
+    assert spelt(0.0, 0.0) == ["0.000000000000", "0.000000000000"]
+    assert spelt(9.99999999999999e-3) == ["0.010000000000000"]  # rounds up
+    assert spelt(1e-5, 1e6) == ["0.00001000000", "1000000.00000000000"]  # 18 digits of the largest at the most
+
+
 def test_a_label_is_no_formula() -> None:
     assert sweep_files._cell("=HYPERLINK(1)") == "'=HYPERLINK(1)"
     assert sweep_files._cell("@x,y") == '"\'@x,y"'

@@ -325,3 +325,7 @@ def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
         assert f"draft was not given: {draft}" in a.warnings
     for given in ({"alpha": 0.7}, {"draft_kv": "snapkv:512", "alpha": 0.7}, {"engine": "magicdec", "hardware": "h100"}):
         assert whatif(**{"model": "llama-3.1-8b", **point, **given}).query.draft == "self"
+    baseline = whatif(model="qwen3-32b", gamma=0, **point)
+    assert (baseline.query.draft, baseline.verdict) == ("eagle3", "does_not_pay")
+    assert baseline.gamma_optimal == whatif(model="qwen3-32b", **point).gamma_optimal > 0
+    assert baseline.sentence == "Baseline (no speculation), as asked"

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.queueing.chain import capacity
+from perfmodel.answers.traffic_rows import BUSY, SPLIT
+from perfmodel.queueing.chain import capacity, prompts_per_pass
 from perfmodel.queueing.closed import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
 from perfmodel.queueing.steps import Reading, StepTimes
 
-TPOT, THROUGHPUT, TTFT = 0.03, 0.03, 0.10
+TPOT, THROUGHPUT, TTFT, CLIENTS_TTFT = 0.03, 0.03, 0.10, 0.12
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
 
 
@@ -65,7 +66,9 @@ def test_open_loop(steps, lengths, draft, utilisation):
     seeds = (1, 2) if utilisation < 0.7 else (1, 2, 3, 4)  # near saturation two draws of 6,000 are 7 % apart
     runs = [inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, s), spread=0.05)) for s in seeds]
     assert told.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
-    assert told.ttft.mean[0] == pytest.approx(np.mean([met.ttft_s for met in runs]), rel=TTFT)
+    per_pass = prompts_per_pass(steps, lengths, limits, told.running)[0]
+    splits = utilisation > BUSY and SPLIT[0] < per_pass < SPLIT[1]  # which an answer warns of
+    assert told.ttft.mean[0] == pytest.approx(np.mean([met.ttft_s for met in runs]), rel=0.20 if splits else TTFT)
     tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
     assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(tail, rel=0.20)
 
@@ -83,7 +86,7 @@ def test_closed_loop(steps, lengths, draft, clients):
     met = inside(whole)
     assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
     assert told.requests_per_s[0] == pytest.approx(requests.at_s.size / whole.duration_s, rel=THROUGHPUT)
-    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=TTFT)
+    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=CLIENTS_TTFT)
 
 
 def test_a_replay_by_hand():

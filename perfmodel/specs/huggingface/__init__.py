@@ -11,10 +11,11 @@ from typing import Any, get_args
 from perfmodel.errors import one_line
 from perfmodel.specs import files
 from perfmodel.specs.huggingface import recurrent, sparse
-from perfmodel.specs.huggingface.families import FAMILIES, INNER, NESTED_DEFAULTS, SUPPORTED, WRAPPERS, Family
+from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, Family
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
+from perfmodel.specs.huggingface.wrappers import INNER, NESTED_DEFAULTS, WRAPPERS
 from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS, RopeType
 from perfmodel.specs.shape import ModelSpec
 

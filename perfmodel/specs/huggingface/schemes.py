@@ -1,0 +1,313 @@
+"""Formats of a checkpoint's modules by the method that quantised it, each with keys of its own."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from perfmodel.specs.huggingface.keys import Keys
+
+_MODELOPT = {
+    "FP8": "fp8",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
+    "FP8_PB_WO": "fp8-block",
+    "MXFP8": "mxfp8",
+    "NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4-wo",
+    "W4A16_AWQ": "int4-g128-sym",
+    "W4A8_AWQ": "int4-g128-sym-a8",
+    "W4A8_NVFP4_FP8": "nvfp4-a8",
+    "W4A8_MXFP4_FP8": "mxfp4-a8",
+    "MXFP4": "mxfp4",
+}
+_TORCHAO = {
+    "int4weightonly": "int4-g{group}",
+    "int8weightonly": "int8-wo",
+    "int8dynamicactivationint8weight": "int8",
+    "int8dynamicactivationint4weight": "int4-g{group}-a8",
+    "float8weightonly": "fp8-wo",
+    "float8dynamicactivationfloat8weight": "fp8",
+    "float8dynamicactivationint4weight": "int4-g{group}-sym-a8",
+}
+"""Class of torchao's configuration, without its ``Config`` and underscores -> format."""
+_MIXED = "MIXED_PRECISION"
+METHODS = (
+    "auto-round", "awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "modelopt", "modelopt_fp4",
+    "modelopt_mixed", "mxfp4", "quark", "torchao",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """`default`: format of a layer's linear modules. named: module -> format. kept: matches what stays at 16 bits.
+
+    matched: pattern of modules -> format. lm_head, embedding: their own, else at 16 bits.
+    """
+
+    default: str
+    named: Mapping[str, str] = field(default_factory=dict)
+    kept: re.Pattern[str] | None = None
+    matched: tuple[tuple[re.Pattern[str], str], ...] = ()
+    lm_head: str = "bf16"
+    embedding: str = "bf16"
+
+    def of(self, module: str, default: str | None = None) -> str:
+        """Format of one module, named without what stands before ``layers``."""
+        if self.kept and self.kept.search(f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"):
+            return "bf16"
+        for owner in (module, *_owners(module)):
+            if owner in self.named:
+                return self.named[owner]
+        spelled = (module, f"model.{module}", f"model.language_model.{module}")
+        for pattern, form in self.matched:
+            if any(map(pattern.match, spelled)):
+                return form
+        return self.default if default is None else default
+
+
+def scheme_of(q: Keys) -> Scheme:
+    """One `quantization_config`, by its method."""
+    method = q.data.get("quant_method", "modelopt" if "quant_algo" in q.data else None)
+    if method is None and "bits" in q.data and "group_size" in q.data:
+        return _mlx(q)
+    kept = _kept(q, "modules_to_not_convert", "ignored_layers", "ignore")
+    if method == "fp8":
+        return Scheme(fp8(q), kept=kept)
+    if method == "fbgemm_fp8":
+        return Scheme("fp8", kept=kept)
+    if method == "mxfp4":
+        return Scheme("mxfp4", kept=kept)
+    if method in ("awq", "gptq"):
+        form = _int4(q, method)
+        return Scheme(form, kept=kept, lm_head=form if q.flag("lm_head", False) else "bf16")
+    if method == "auto-round":
+        return _autoround(q)
+    if method == "bitsandbytes":
+        return _bitsandbytes(q)
+    if method == "torchao":
+        return _torchao(q, kept)
+    if method == "quark":
+        return _quark(q)
+    if method == "compressed-tensors":
+        return _compressed(q)
+    if method in METHODS:
+        return modelopt(q)
+    raise q.bad("quant_method", f"one of {', '.join(METHODS)}")
+
+
+def fp8(q: Keys) -> str:
+    if q.data.get("weight_block_size") is None:
+        return "fp8"
+    if q.data["weight_block_size"] != [128, 128]:
+        raise q.bad("weight_block_size", "[128, 128] or null")
+    return "fp8-block"
+
+
+def _int4(q: Keys, method: str) -> str:
+    bits = q.integer("bits" if "bits" in q.data else "w_bit")
+    if bits not in (4, 8) or (bits == 8 and method == "awq"):
+        raise q.bad("bits", "4" if method == "awq" else "4 or 8")
+    if bits == 8:
+        return "int8-wo"
+    group = q.integer("group_size" if "group_size" in q.data else "q_group_size", low=-1, high=9999)
+    if group < 1:  # one scale a column
+        return "int4"
+    zero = q.flag("zero_point", True) if method == "awq" else not q.flag("sym", True)
+    return f"awq-g{group}" if zero else f"int4-g{group}-sym"
+
+
+def _autoround(q: Keys) -> Scheme:
+    """Intel's AutoRound: as GPTQ; `extra_config` names modules of other bits, 16 among them."""
+    if q.data.get("data_type", "int") != "int":
+        raise q.bad("data_type", "int")
+    form, named = _int4(q, "gptq"), dict[str, str]()
+    extra = q.mapping("extra_config")
+    for module in extra.data if extra else ():
+        own = extra.mapping(module) if extra else None
+        if own and (bits := own.integer("bits", 4)) != q.integer("bits"):
+            named[_short(module)] = "bf16" if bits == 16 else _int4(own, "gptq")
+    return Scheme(form, named, lm_head=form if q.flag("quant_lm_head", False) else "bf16")
+
+
+def _bitsandbytes(q: Keys) -> Scheme:
+    kept = _kept(q, "llm_int8_skip_modules")
+    if not q.flag("load_in_4bit", bool(q.data.get("_load_in_4bit"))):
+        return Scheme("int8", kept=kept)
+    return Scheme("nf4-dq" if q.flag("bnb_4bit_use_double_quant", False) else "nf4", kept=kept)
+
+
+def _torchao(q: Keys, kept: re.Pattern[str] | None) -> Scheme:
+    """torchao: the name of its configuration, or that with its fields under ``default``."""
+    kind, fields = q.data.get("quant_type"), q.mapping("quant_type_kwargs")
+    if isinstance(kind, dict):
+        default = (q.mapping("quant_type") or q).mapping("default")
+        kind, fields = (default.data.get("_type"), default.mapping("_data")) if default else (None, None)
+    key = str(kind).lower().replace("_", "").removesuffix("config")
+    if key not in _TORCHAO:
+        raise q.bad("quant_type", f"one of {', '.join(_TORCHAO)}")
+    group = fields.integer("group_size", 128, high=9999) if fields else 128
+    return Scheme(_TORCHAO[key].format(group=group), kept=kept)
+
+
+def _quark(q: Keys) -> Scheme:
+    """AMD's Quark: one configuration for all linear modules, others by pattern of module."""
+    base, layers = q.mapping("global_quant_config"), q.mapping("layer_quant_config")
+    if base is None:
+        raise q.bad("global_quant_config", "a mapping of weight and input_tensors")
+    own = [(_pattern(name), _quark_format(part)) for name in (layers.data if layers else ())
+           if layers and (part := layers.mapping(name))]  # fmt: skip
+    return Scheme(_quark_format(base), kept=_kept(q, "exclude"), matched=tuple(own))
+
+
+def _quark_format(part: Keys) -> str:
+    weight, inputs = part.mapping("weight"), part.mapping("input_tensors")
+    if weight is None:
+        return "bf16"
+    kind, taken = str(weight.data.get("dtype")), str(inputs.data.get("dtype")) if inputs else None
+    if kind == "fp8_e4m3":
+        return "fp8" if taken == kind else "fp8-wo"
+    if kind in ("int8", "uint8"):
+        return "int8" if taken == "int8" else "int8-wo"
+    if kind in ("fp4", "mxfp4") and weight.integer("group_size", 32) == 32:
+        return {None: "mxfp4", "fp4": "mxfp4-a4", "mxfp4": "mxfp4-a4", "fp8_e4m3": "mxfp4-a8"}.get(taken, "mxfp4-a8")
+    if kind in ("int4", "uint4"):
+        group = weight.integer("group_size", 0, low=-1)
+        form = "int4" if group < 1 else f"int4-g{group}-sym" if kind == "int4" else f"awq-g{group}"
+        return form if taken is None else f"{form}-a8"
+    raise weight.bad("dtype", "fp8_e4m3, int8, int4, uint4, or fp4 in groups of 32")
+
+
+def _mlx(q: Keys) -> Scheme:
+    """MLX quantises embedding and LM head too; modules of their own bits, or none, are keys beside `bits`."""
+
+    def form(part: Keys) -> str:
+        bits, group = part.integer("bits", low=2, high=8), part.integer("group_size", high=9999)
+        mode = part.data.get("mode") or "affine"
+        if (mode, bits, group) in (("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)):
+            return mode if mode == "mxfp4" else f"{mode}-wo"
+        if mode != "affine":
+            raise part.bad("mode", "affine, mxfp4, nvfp4 or mxfp8")
+        return f"int{bits}-g{group}"
+
+    whole = form(q)
+    own = {
+        _short(m): form(part) if (part := q.mapping(m)) else "bf16" for m, v in q.data.items() if isinstance(v, dict)
+    }
+    own |= {_short(m): "bf16" for m, v in q.data.items() if v is False}
+    return Scheme(whole, own, lm_head=whole, embedding=own.get("embed_tokens", whole))
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A module's name in which ``*`` stands for anything."""
+    return re.compile(re.escape(text).replace(r"\*", ".*") + r"(?=\.|$)")
+
+
+def _compressed(q: Keys) -> Scheme:
+    """compressed-tensors: groups of targets, each ``Linear`` or modules by name or ``re:``."""
+    groups = q.mapping("config_groups")
+    if groups is None:
+        raise q.bad("config_groups", "a mapping of groups")
+    default, named, matched = "bf16", dict[str, str](), list[tuple[re.Pattern[str], str]]()
+    for name in groups.data:
+        group = groups.mapping(name)
+        if group is None:
+            continue
+        form = _group(group)
+        for target in group.strings("targets"):
+            if target == "Linear":
+                default = form
+            elif target.startswith("re:"):
+                try:
+                    matched.append((re.compile(target[3:]), form))
+                except re.error:
+                    raise group.bad("targets", "['Linear'], names of modules or regular expressions") from None
+            else:
+                named[_short(target)] = form
+    return Scheme(default, named, _kept(q, "ignore"), tuple(matched))
+
+
+def _group(group: Keys) -> str:
+    """Format of one group of compressed-tensors, from bits and type of weights and inputs."""
+    weights = group.mapping("weights")
+    if weights is None:
+        return "bf16"
+    bits, kind = weights.integer("num_bits"), weights.data.get("type", "int")
+    size = weights.integer("group_size", 0, low=-1)
+    inputs = group.mapping("input_activations")
+    weight_only = inputs is None
+    if (bits, kind) == (8, "float"):
+        name = "mxfp8" if size == 32 else "fp8-block" if weights.data.get("block_structure") else "fp8"
+    elif (bits, kind) == (8, "int"):
+        name = "int8"
+    elif (bits, kind, size) == (4, "float", 16):
+        name = "nvfp4-a8" if inputs and inputs.data.get("num_bits") == 8 else "nvfp4"
+    elif (bits, kind, size) == (4, "float", 32):
+        return "mxfp4" if weight_only else "mxfp4-a8"
+    elif (bits, kind) == (4, "int"):
+        zero = "" if weights.flag("symmetric", True) else "awq"
+        form = "int4" if size < 1 else f"awq-g{size}" if zero else f"int4-g{size}-sym"
+        return form if weight_only else f"{form}-a8"
+    else:
+        raise weights.bad("num_bits", "8 (int, float) or 4 (int, float in groups of 16 or 32)")
+    return f"{name}-wo" if weight_only else name
+
+
+def modelopt(q: Keys) -> Scheme:
+    """ModelOpt, in the form of ``config.json`` or of ``hf_quant_config.json``."""
+    kept = _kept(q, "exclude_modules", "ignore")
+    algorithm = q.data.get("quant_algo")
+    if algorithm == _MIXED:
+        table = q.mapping("quantized_layers")
+        if table is None:
+            raise q.bad("quantized_layers", "a mapping of modules to formats")
+        named = {_short(module): _algorithm(entry) for module in table.data if (entry := table.mapping(module))}
+        return Scheme("bf16", named, kept)
+    return Scheme(_algorithm(q), kept=kept)
+
+
+def _algorithm(q: Keys) -> str:
+    name = str(q.data.get("quant_algo")).upper()
+    if name not in _MODELOPT:
+        raise q.bad("quant_algo", f"one of {', '.join((*_MODELOPT, _MIXED))}")
+    return _MODELOPT[name]
+
+
+def kv_of(q: Keys) -> str | None:
+    """KV format of a checkpoint with scales for it; engines take it by default (vLLM, utils/torch_utils.py)."""
+    name = q.data.get("kv_cache_quant_algo")
+    if isinstance(scheme := q.data.get("kv_cache_scheme"), dict):
+        name = {8: "FP8", 4: "NVFP4"}.get(scheme.get("num_bits", 0)) if scheme.get("type") == "float" else None
+    elif isinstance(scheme, str):
+        name = scheme
+    return {"FP8": "fp8", "NVFP4": "nvfp4"}.get(str(name).upper())
+
+
+def _kept(q: Keys, *lists: str) -> re.Pattern[str] | None:
+    """What matches a module that one of the lists names: by path, by part of a path, with ``*`` or as ``re:``."""
+    ways = []
+    for key, pattern in dict.fromkeys((name, p) for name in lists for p in q.strings(name)):
+        if pattern.startswith("re:"):
+            way = pattern[3:].removeprefix("^")
+        elif pattern.endswith(("norm", "bias")):
+            continue
+        else:
+            short = _short(pattern)
+            start = "^" if short.startswith("layers.") else r"(?:^|\.)"
+            way = start + re.escape(short).replace(r"\*", ".*") + r"(?=\.|$)"
+        try:
+            re.compile(way)
+        except re.error:
+            raise q.bad(key, f"a list of module names or regular expressions, not {pattern[:40]!r}") from None
+        ways.append(way)
+    return re.compile("|".join(ways), re.MULTILINE) if ways else None
+
+
+def _short(module: str) -> str:
+    """A module's path from ``layers`` on."""
+    return re.sub(r"^(?:(?:model|language_model|text_model|transformer|backbone)\.)+", "", module)
+
+
+def _owners(module: str) -> Iterator[str]:
+    """The modules that a module is part of, nearest first."""
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module
