@@ -82,9 +82,10 @@ class DFlash(DraftFields):
         return [into, dense(f"{self.kind} keys and values", part, model.hidden_size, columns, batch, tensor="qkv")]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """Layers, norms, projection, and the LM head where it is its own."""
+        """Layers with all their experts, norms, projection, and the LM head where it is its own."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
         layers = sum(op.weight_bytes for op in part.linears) + part.model.norm_params * part.precision.activation_bytes
+        layers += part.experts.held_bytes if part.experts else 0.0
         return layers + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:

@@ -191,6 +191,25 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
 
 
+def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
+    """Three layers of the target's kind, windows alone: every one of 256 experts and a shared one is held."""
+    config = {
+        "architectures": ["DSparkV4DraftModel"], "block_size": 5, "hidden_size": 4096, "num_hidden_layers": 3,
+        "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "q_lora_rank": 1024, "o_lora_rank": 1024,
+        "o_groups": 8, "sliding_window": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 6,
+        "moe_intermediate_size": 2048, "vocab_size": 129280, "num_target_layers": 43, "rms_norm_eps": 1e-6,
+        "dflash_config": {"markov_rank": 256, "projector_type": "dspark_v4", "target_layer_ids": [40, 41, 42]},
+    }  # fmt: skip
+    s = scenario(head(tmp_path, config), model="deepseek-v4-flash", hardware="b200", tp=1)
+    model = s.draft.model
+    assert (s.draft.name, model.num_sliding_layers, model.compressed, model.indexer) == ("dspark", 3, (), None)
+    attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
+    experts = 4096 * 256 + 256 + 257 * 3 * 4096 * 2048
+    into, transition = 3 * 4096 * 4096, 2 * 256 * 129280
+    own = 2 * (3 * (attention + experts) + 7 * 4096 + into + transition)
+    assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [

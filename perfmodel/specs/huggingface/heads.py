@@ -49,7 +49,7 @@ _DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """Families of an EAGLE head's layer, named in its file; else Llama's."""
 _BLOCK_KEYS = re.compile(
     r"attention_(mode|value_scale|sink_bias)|block_size|causal|confidence_\w+|enable_confidence_head|kv_fake_quant|loss_\w+"
-    r"|markov_\w+|mask_token_id|num_anchors|target_layer_ids"
+    r"|markov_\w+|mask_token_id|moe_bias_update_rate|stage_\w+|num_anchors|target_layer_ids"
 )
 """Keys of `dflash_config` that are read, or move no byte."""
 _MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
@@ -121,6 +121,8 @@ def _read(kind: str, keys: Keys, target: ModelSpec | None) -> Head:
 def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
     """What the reader of its layers sees: no key of the head itself, and none that is left over from the target."""
     left = _LEFT_OVER.pattern if kind == "eagle" else _LEFT_OVER.pattern.replace("|v_head_dim", "")
+    if "o_lora_rank" in inner:
+        left = "num_anchors"
     if "kv_lora_rank" in inner:
         left = left.replace("|v_head_dim", "")
     kept = {key: value for key, value in inner.items() if key not in _OWN and not re.fullmatch(left, key)}
@@ -131,6 +133,8 @@ def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def _family(kind: str, inner: dict[str, Any]) -> Family:
     """Layers of a block (Qwen3's), of a latent cache, or the family that the file names, else Llama's."""
+    if "o_lora_rank" in inner:  # layers of DeepSeek-V4, experts included
+        return FAMILIES["deepseek_v4"]
     if kind != "eagle":
         return HEAD_OF_BLOCKS
     if inner.get("kv_lora_rank"):
@@ -142,7 +146,10 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
     """Positions of a block, and of DSpark the width of its transitions; beside `dflash_config` or in it."""
     flash = keys.mapping("dflash_config") or keys
     for key in flash.data if flash is not keys else ():
-        if not _BLOCK_KEYS.fullmatch(key) and (key, flash.data[key]) not in (("projector_type", kind),):
+        if not _BLOCK_KEYS.fullmatch(key) and (key, flash.data[key]) not in (
+            ("projector_type", kind),
+            ("projector_type", f"{kind}_v4"),
+        ):
             raise flash.bad(key, f"absent for {kind}: what it changes is not modelled")
 
     def stated(key: str, *default: int) -> int:

@@ -92,7 +92,8 @@ def compressed(keys: Keys, layers: int) -> Fields:
     if isinstance(given, list) and all(ratio in names for ratio in given) and len(given) >= layers:
         types = [names[ratio] for ratio in given[:layers]]
     else:
-        types = layer_types(keys, layers, tuple(stride), ())
+        head = "index_topk" not in keys.data  # a drafting head's layers have their window alone
+        types = layer_types(keys, layers, tuple(stride), ["sliding_attention"] * layers if head else ())
     if not types:
         raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, names))}")
     keys.ignore("compress_ratios", "compress_rope_theta", "num_hash_layers", "qk_rope_head_dim", "mlp_layer_types")
@@ -107,8 +108,11 @@ def compressed(keys: Keys, layers: int) -> Fields:
             groups.append({"layers": count, "stride": stride[kind], "chosen": pieces == 4})
             name, outputs = f"compress ({stride[kind]})", pieces * dim
             made.append({"name": name, "layers": count, "inputs": hidden, "outputs": outputs})
-    sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
-    topk = {"topk": keys.integer("index_topk", high=MAX_TOKENS), "stride": stride["compressed_sparse_attention"]}
+    chooses: Fields | None = None
+    if chosen:
+        fields = {"num_heads": "index_n_heads", "head_dim": "index_head_dim", "topk": "index_topk"}
+        chooses = {field: keys.integer(key, high=MAX_TOKENS) for field, key in fields.items()}
+        chooses |= {"layers": chosen, "stride": stride["compressed_sparse_attention"], "key_projections": 4}
     low = {"query_rank": "q_lora_rank", "output_rank": "o_lora_rank", "output_groups": "o_groups"}
     return streams(keys, layers) | {
         "sliding_window": keys.integer("sliding_window", high=MAX_TOKENS),
@@ -116,5 +120,5 @@ def compressed(keys: Keys, layers: int) -> Fields:
         "low_rank": {field: keys.integer(key) for field, key in low.items()},
         "compressed": groups,
         "projections": made,
-        "indexer": {**sizes, **topk, "layers": chosen, "key_projections": 4} if chosen else None,
+        "indexer": chooses,
     }
