@@ -54,8 +54,9 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
     unknown engine, one with nothing of such a device, or one that is not the calibration's.
     """
     if calibration is not None:
-        found = load_calibration(calibration)
-        if engine is not None and engine.partition(DRIFT)[0] != engine_of(found):
+        word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
+        found = load_calibration(calibration, version=version or None)
+        if engine is not None and word != engine_of(found):
             raise refuse("--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine)
         return found
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
