@@ -17,7 +17,10 @@ HEAD = "eagle3"
 
 
 def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | None) -> str:
-    """A value of ``--draft``; ``self`` where the engine is no serving engine. model: the target as it was named; asked: `--engine`."""
+    """A value of ``--draft``; ``self`` where the engine is no serving engine.
+
+    model: the target as it was named. asked: the question's ``--engine``.
+    """
     published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
     for name in (*published, HEAD):
         with suppress(InputError):  # a head of another model's shape
