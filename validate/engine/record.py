@@ -42,7 +42,12 @@ class EngineSubject(Frozen):
     def of(cls, query: Query, engine: str, version: str) -> "EngineSubject":
         """The parts of a question that say what is served."""
         said = {name: getattr(query, name) for name in cls.model_fields if hasattr(query, name)}
-        said |= {"draft_kv": draft_kv(query), "engine": engine, "engine_version": version}
+        said |= {
+            "draft": query.draft or "self",
+            "draft_kv": draft_kv(query),
+            "engine": engine,
+            "engine_version": version,
+        }
         return files.parse(cls, said, "--engine, --version")
 
 
