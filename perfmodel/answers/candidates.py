@@ -241,7 +241,9 @@ def _candidate(
     scenario.draft_pass_s(1.0, 1.0)
     if tree is not None:
         check_draftable(scenario, 2)
-    return Candidate(scenario, tree, runs_in(engine_of(named.calibration), scenario.draft, tree is not None))
+    return Candidate(
+        scenario, tree, runs_in(engine_of(named.calibration), scenario.draft, query.engine, tree is not None)
+    )
 
 
 class _Rates:

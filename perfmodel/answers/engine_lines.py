@@ -6,13 +6,13 @@ Where an engine has no such draft, the answer is None and a note says why: no me
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from perfmodel.answers.acceptance_of import published_head
-from perfmodel.answers.draft_lengths import LengthTable
+from perfmodel.answers.draft_lengths import LengthTable, Range
 from perfmodel.answers.query import CommonOptions
 from perfmodel.answers.runs_in import draft_word
 from perfmodel.drafts.base import Draft
@@ -73,6 +73,8 @@ class ServedTarget:
     """None: not compared with the draft's."""
     lookup: tuple[int, int] = LOOKUP
     """Fewest and most tokens that an n-gram draft matches."""
+    expert_parallel: int = 1
+    data_parallel: int = 1
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario, **more: Any) -> "ServedTarget":
@@ -84,6 +86,8 @@ class ServedTarget:
             "bf16" if question.kv_dtype is None else scenario.precision.kv.name,
             float(question.memory_fraction),
             scenario.target.vocab_size,
+            expert_parallel=scenario.expert_parallel,
+            data_parallel=scenario.data_parallel,
             **more,
         )
 
@@ -113,20 +117,27 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
         return Export(None, None, None, None, ("which checkpoint is served is yours to say: give --model-path",))
     vllm = flags = adaptive = None
     off = table.max_tokens == 0
+    each = _of_one_group(table, served.data_parallel)
+    dealt = served.expert_parallel in (1, served.tensor_parallel)
+    if not dealt:
+        notes.append(f"vLLM deals experts out to all devices or none, not {served.expert_parallel}: no line for it")
     if off:
         notes.append("no range gains from speculation: leave it off")
     else:
-        vllm = _vllm(table, draft, served, draft_path, notes)
+        vllm = _vllm(each, draft, served, draft_path, notes) if dealt else None
         flags, adaptive = _sglang(table, draft, served, draft_path, notes)
     vllm_line = sglang_line = None
-    if off or vllm is not None:
-        words = ["vllm", "serve", served.model_id, *_arguments("vLLM", VLLM_FLAGS, table, served, notes)]
+    if (off and dealt) or vllm is not None:
+        words = ["vllm", "serve", served.model_id, *_arguments("vLLM", VLLM_FLAGS, each, served, notes)]
         vllm_line = shlex.join(words if vllm is None else [*words, "--speculative-config", json.dumps(vllm)])
     if off or flags is not None:
         words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
         sglang_line = shlex.join([*words, *_arguments("SGLang", SGLANG_FLAGS, table, served, notes), *(flags or ())])
     if (vllm_line or sglang_line) and served.weights not in ("bf16", "fp8"):
         notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
+    if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
+        notes.append("lines with --ep or --dp were not given to the engines' parsers")
+        return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
     taken = [f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line]
     if taken:
         notes.append(f"lines of this form were taken by the parsers of {' and '.join(taken)}")
@@ -146,14 +157,30 @@ def _arguments(engine: str, flags: Flags, table: LengthTable, served: ServedTarg
     if served.kv_dtype != "bf16" and served.kv_dtype not in flags.kv:
         notes.append(f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another")
     share = served.memory_fraction
+    devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
+    if engine == "vLLM":
+        devices //= dp
+        groups = ["--data-parallel-size", str(dp)] * (dp > 1) + ["--enable-expert-parallel"] * (ep > 1)
+    else:
+        groups = ["--enable-dp-attention", "--dp", str(dp)] * (dp > 1) + ["--ep", str(ep)] * (ep > 1)
     values = (
-        (flags.tensor_parallel, served.tensor_parallel if served.tensor_parallel > 1 else None),
+        (flags.tensor_parallel, devices if devices > 1 else None),
         (flags.weights, "fp8" if served.weights == "fp8" else None),
         (flags.kv_dtype, flags.kv.get(served.kv_dtype)),
         (flags.memory_fraction, None if share == flags.memory_default else share),
         (flags.most, table.ranges[-1].high),
     )
-    return [word for flag, value in values if value is not None for word in (flag, str(value))]
+    return groups + [word for flag, value in values if value is not None for word in (flag, str(value))]
+
+
+def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
+    """The table by the sequences of one group of data-parallel attention, which is what vLLM counts."""
+    ranges: list[Range] = []
+    for r in table.ranges:
+        low, high = 1 + (ranges[-1].high if ranges else 0), -(-r.high // groups)
+        if low <= high:
+            ranges.append(replace(r, low=low, high=high))
+    return replace(table, ranges=tuple(ranges))
 
 
 def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
@@ -169,7 +196,8 @@ def _vllm(
     method, model = _draft(draft, served, path, notes)
     if method is None:
         return None
-    allowed = {served.tensor_parallel} if method == "draft_model" else {1, served.tensor_parallel}
+    groups = served.data_parallel
+    allowed = {served.tensor_parallel} if method == "draft_model" or groups > 1 else {1, served.tensor_parallel}
     if method not in ("ngram", "mtp") and draft.tensor_parallel not in allowed:
         given = " or ".join(map(str, sorted(allowed)))
         notes.append(f"vLLM runs this draft on {given} devices, not on {draft.tensor_parallel}: no line for it")
@@ -183,7 +211,7 @@ def _vllm(
     if method == "ngram":
         config["prompt_lookup_min"], config["prompt_lookup_max"] = served.lookup
     elif method != "mtp":
-        config["draft_tensor_parallel_size"] = draft.tensor_parallel
+        config["draft_tensor_parallel_size"] = draft.tensor_parallel // groups
     if draft.name.startswith("parallel:"):
         config["parallel_drafting"] = True
     _valid(VLLMConfig, config)

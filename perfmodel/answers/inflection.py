@@ -6,7 +6,7 @@ from typing import Annotated
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, value
-from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.answers.query import Options, Query, resolve, with_draft
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_switch
@@ -68,6 +68,7 @@ class Inflection(Answer):
 
     batch: float
     gamma: int
+    draft: str
     draft_kv: str
     calibration: str
     memory_bound_context: float | None
@@ -92,16 +93,16 @@ def inflection(question: InflectionQuery) -> Inflection:
     speculation is faster than the baseline. inflection_context: from here on a larger batch costs no speedup. Each
     on the calibration in use and, beside it, on the ideal roofline. Raises InputError.
     """
-    query = question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)
+    query = with_draft(question.query(context=DEFAULT_CONTEXT if question.context is None else question.context))
     batch, gamma = float(query.batch), _gamma(query)
-    found, draft_kv = {}, ""
+    found = {}
     for asked in (query, replace(query, engine=None, calibration="ideal")):
         scenario = replace(resolve(asked), core_ops=question.core_ops)
-        name, draft_kv = scenario.machine.calibration.name, scenario.draft.kv.label()
-        found[name] = context_lengths(scenario, batch, gamma, query.ends)
+        found[scenario.machine.calibration.name] = context_lengths(scenario, batch, gamma, query.ends)
     name, here = next(iter(found.items()))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
-    return Inflection(value(query.batch), gamma, draft_kv, name, *lengths, found["ideal"])
+    draft = scenario.draft
+    return Inflection(value(query.batch), gamma, draft.name, draft.kv.label(), name, *lengths, found["ideal"])
 
 
 def _gamma(query: Query) -> int:

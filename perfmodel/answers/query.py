@@ -198,7 +198,7 @@ def with_draft(query: Query, named: Named | None = None) -> Query:
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or _given(query):
         return query
     found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
-    return replace(query, draft=usual_draft(query.model, found.target, engine_of(found.calibration)))
+    return replace(query, draft=usual_draft(query.model, found.target, engine_of(found.calibration), query.engine))
 
 
 def draft_kv(query: Query) -> str:

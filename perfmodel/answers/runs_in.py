@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from perfmodel.drafts.base import Draft
+from perfmodel.specs.engines import DRIFT, release
 from perfmodel.specs.serving import ServedDraft, serving_engines
 
 
@@ -19,13 +20,19 @@ def draft_word(draft: Draft) -> str:
     return draft.name if draft.kind == "eagle" else draft.kind
 
 
-def runs_in(engine: str | None, draft: Draft, tree: bool = False) -> RunsIn | None:
-    """None for what is no serving engine: a research stack, a calibration of none."""
+def runs_in(engine: str | None, draft: Draft, asked: str | None, tree: bool = False) -> RunsIn | None:
+    """None for what is no serving engine: a research stack, a calibration of none.
+
+    asked: the question's ``--engine``; a draft that is newer than the version it names does not run there.
+    """
     engines = serving_engines()
     if engine is None or engine not in engines:
         return None
     own = engines[engine]
     if since := _since(own.drafts.get(draft_word(draft)), draft, tree, own.newest):
+        version = (asked or "").partition(DRIFT)[2]
+        if version and release(version) < release(since):
+            return RunsIn(False, f"{own.title} >= {since}, not in {version}")
         return RunsIn(True, f"{own.title} >= {since}")
     others = {e.title: _since(e.drafts.get(draft_word(draft)), draft, tree, e.newest) for e in engines.values()}
     elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)

@@ -203,7 +203,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     instead = _instead(tables[0], engine, question) if at_one_context else None
     if instead is not None:
         tables = (tables[0].single(),)
-    runs = runs_in(engine, scenario.draft)
+    runs = runs_in(engine, scenario.draft, question.engine)
     served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario, lookup=question.lookup)
     draft_path = question.draft_path or draft_source(query.draft or scenario.draft.name, query.model, scenario)
     missed = int(question.missed)

@@ -120,7 +120,8 @@ def traffic(question: TrafficQuery) -> Traffic:
     """
     if question.draft is None:
         named = Named.of(question.model, question.hardware, question.engine, question.calibration)
-        question = replace(question, draft=usual_draft(question.model, named.target, engine_of(named.calibration)))
+        engine = engine_of(named.calibration)
+        question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
     scenario, known = _scenario(question)
     _check_context(question, scenario)
     choices, times = _choices(question, scenario, known)

@@ -16,12 +16,16 @@ HEAD = "eagle3"
 """Where none is published: the head that all engines run and that is trained for most targets."""
 
 
-def usual_draft(model: str, target: ModelSpec, engine: str | None) -> str:
-    """A value of ``--draft``; ``self`` where the engine is no serving engine. model: the target as it was named."""
+def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | None) -> str:
+    """A value of ``--draft``; ``self`` where the engine is no serving engine.
+
+    model: the target as it was named. asked: the question's ``--engine``.
+    """
     published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
     for name in (*published, HEAD):
         with suppress(InputError):  # a head of another model's shape
-            runs = runs_in(engine, make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full")))
+            draft = make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full"))
+            runs = runs_in(engine, draft, asked)
             if runs is not None and runs.runs:
                 return name
     return "self"

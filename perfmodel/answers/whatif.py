@@ -17,6 +17,7 @@ from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_f
 from perfmodel.costs.roofline import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
+from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
@@ -261,7 +262,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
         memory=room,
         calibration=Calibrated.of(scenario),
-        runs_in=None if not gamma or (runs := runs_in(engine, scenario.draft)) is None else runs.text,
+        runs_in=None if not gamma or (runs := runs_in(engine, scenario.draft, query.engine)) is None else runs.text,
         best=best_batch(scenario, context, int(query.max_gamma), float(query.memory_fraction)),
         warnings=(
             *(assumed(query, scenario) if query.gamma != 0 else ()),
@@ -297,7 +298,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
         kv_dtype=scenario.precision.kv.name,
         draft_kv_dtype=draft.precision.kv.name,
         kv_reread=float(scenario.machine.reread(gamma + 1.0)),
-        engine=engine_of(scenario.machine.calibration),
+        engine=query.engine if DRIFT in (query.engine or "") else engine_of(scenario.machine.calibration),
         calibration=scenario.machine.calibration.name,
     )
 

@@ -33,4 +33,4 @@ def _print(answers: Iterable[Inflection]) -> None:
             rows.append((str(a.batch), str(a.gamma), name, *map(tokens, lengths)))
     calibration = Column("calibration", left=True)
     table(("batch", "gamma", calibration, "memory-bound from", "breaks even at", "inflection at"), rows)
-    say(f"drafted through {answers[0].draft_kv.partition(',')[0]}", "dim")
+    say(f"drafted by {answers[0].draft} through {answers[0].draft_kv.partition(',')[0]}", "dim")

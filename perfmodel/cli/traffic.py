@@ -65,7 +65,7 @@ def _print(a: Traffic) -> None:
         say("replayed, request by request")
         table([*COLUMNS], [_cells(row) for row in a.replay])
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
-    for limits in a.drafts:
+    for limits in (d for d in a.drafts if d.break_even_alpha != ()):
         say(_limits(limits, a.rows[0].concurrency is not None))
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)

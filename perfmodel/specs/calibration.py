@@ -301,10 +301,13 @@ def load_bundled(name: str, version: str | None = None) -> Calibration:
     return with_engine(read_kernels(name), version)
 
 
-def load_calibration(name: str, flag: str = "--calibration") -> Calibration:
-    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; of a folder, its newest."""
+def load_calibration(name: str, flag: str = "--calibration", version: str | None = None) -> Calibration:
+    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; of a folder, its newest.
+
+    version: of the engine of a bundled one, the newest fitted if none is named.
+    """
     name = parse_text(name, flag)
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-calibration.yaml")
         return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))
-    return load_bundled(files.bundled_name("calibrations", "calibration", name, flag))
+    return load_bundled(files.bundled_name("calibrations", "calibration", name, flag), version)

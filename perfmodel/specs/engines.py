@@ -2,8 +2,9 @@
 
 A calibration of kind ``kernels`` states what public kernel tables say of one device under one engine. The engine's own
 constants are declared once for all devices: for every engine, by GPU architecture, by engine, and by engine and
-architecture, the later before the earlier. Each states a constant of the calibration or multiplies the kernels' value.
-What moved with an engine's versions is a factor on that, from a version on.
+architecture, the later before the earlier; what one board alone is off by stands beside the architectures, by its name.
+Each states a constant of the calibration or multiplies the kernels' value. What moved with an engine's versions is a
+factor on that, from a version on.
 """
 
 import datetime

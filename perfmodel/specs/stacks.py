@@ -7,6 +7,7 @@ from typing import Any
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.parse import parse_text
 from perfmodel.specs.calibration import Calibration, load_bundled, load_calibration
+from perfmodel.specs.constants import Constant
 from perfmodel.specs.engines import DRIFT, engines, release
 from perfmodel.specs.files import bundled_names, looks_like_path
 from perfmodel.specs.gpu import GPUSpec, load_gpu
@@ -53,22 +54,32 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
     unknown engine, one with nothing of such a device, or one that is not the calibration's.
     """
     if calibration is not None:
-        found = load_calibration(calibration)
-        if engine is not None and engine.partition(DRIFT)[0] != engine_of(found):
+        word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
+        found = load_calibration(calibration, version=version or None)
+        if engine is not None and word != engine_of(found):
             raise refuse("--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine)
         return found
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
     engine, _, version = parse_engine(engine or DEFAULT).partition(DRIFT)
     if gpu.name in _devices(engine):
-        return load_bundled(_devices(engine)[gpu.name], version or None)
+        return on_board(load_bundled(_devices(engine)[gpu.name], version or None), gpu)
     known = [name for name in _devices(engine) if _alike(gpu, load_gpu(name))]
     if not known:
         usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in _devices(e)))
         where = f"an engine with a calibration of such a device ({usable or 'none; give --calibration'})"
         raise InputError(f"--engine: must be {where}, given {engine} for {gpu.name}")
     nearest = min(known, key=lambda name: _distance(gpu, load_gpu(name)))
-    return load_bundled(_devices(engine)[nearest], version or None)
+    return on_board(load_bundled(_devices(engine)[nearest], version or None), gpu)
+
+
+def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
+    """A calibration of a serving engine with what was fitted of one board alone."""
+    if c.stack not in engines().engines:
+        return c
+    own = engines().architectures.get(gpu.name, {})
+    update = {name: Constant(value=s.value, stderr=s.stderr, source=s.source) for name, s in own.items()}
+    return c.model_copy(update=update) if update else c
 
 
 def engine_of(calibration: Calibration) -> str | None:

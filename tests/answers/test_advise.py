@@ -170,11 +170,23 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
         ("sglang", "parallel:llama-3.2-1b", "full", "not in SGLang; in vLLM >= 0.16"),
         ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
         ("magicdec", "self", "streamingllm:512", None),
+        ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),
+        ("vllm@0.22", "dspark", "full", "vLLM >= 0.28, not in 0.22"),
+        ("sglang@0.5.9", "eagle3", "streamingllm:512", "SGLang >= 0.5.12, not in 0.5.9"),
     ],
 )
 def test_where_a_draft_runs(engine: str, draft: str, kv: str, says: str | None) -> None:
     a = whatif("llama-3.1-8b", "h100", 4, 4096, 2, draft=draft, draft_kv=kv, alpha=0.7, engine=engine)
     assert a.runs_in == says
+
+
+def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
+    """SGLang has dspark, the fastest of Qwen3-8B's heads, from 0.5.18 on, DFlash from 0.5.12, EAGLE-3 from 0.4.6."""
+    asked = {"model": "qwen3-8b", "hardware": "h100", "context": 4096, "batch": (1, 16)}
+    old, new = (advise(AdviseQuery(engine=f"sglang@{v}", **asked)) for v in ("0.5.9", "0.5.18"))
+    assert (old.chosen.draft, new.chosen.draft) == ("eagle3", "dspark")
+    assert (old.not_run.draft, old.not_run.runs_in) == ("dspark", "SGLang >= 0.5.18, not in 0.5.9")
+    assert whatif("deepseek-r1", "h200", 8, 8192, tp=8, engine="vllm@0.10.2").query.draft == "eagle3", "mtp: 0.11.1"
 
 
 def test_the_recommendation_comes_with_its_head_and_its_line() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.answers.inflection import InflectionQuery, inflection
 from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.lengths import (
@@ -131,3 +132,9 @@ def test_root_finders_take_the_first_and_the_last_of_several():
     assert last_where(lambda context: context > 0) is None
     assert first_where(lambda context: context > 0) == 1.0
     assert last_where(lambda context: context < 0) == 1.0
+
+
+def test_the_draft_that_is_not_named_is_the_engines_on_the_ideal_roofline_too() -> None:
+    """Qwen3-32B has a published EAGLE-3 head; `ideal` is no engine and would leave the model to draft for itself."""
+    a = inflection(InflectionQuery("qwen3-32b", "h200", 8, 3, 8192))
+    assert (a.draft, a.draft_kv, a.break_even_context, a.ideal.break_even_context) == ("eagle3", "full", 1, 1)

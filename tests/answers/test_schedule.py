@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.draft_lengths import _table, catch_up, length_table, length_tables
+from perfmodel.answers.draft_lengths import LengthTable, Range, _table, catch_up, length_table, length_tables
 from perfmodel.answers.engine_lines import ServedTarget, export, five_item_rows
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.schedule import schedule
@@ -181,6 +181,26 @@ def test_the_line_serves_what_was_modelled() -> None:
     assert any("int4-g32 weights" in note for note in notes)
     assert any("SGLang has no int8 KV cache" in note for note in notes)
     assert not any("vLLM has no" in note for note in notes), "int8_per_token_head"
+
+
+def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
+    """DeepSeek-R1 on eight devices: vLLM counts devices and sequences of one group, SGLang those of all."""
+    s = scenario(model="deepseek-r1", hardware="h200", tp=8, ep=8, dp=4, draft="mtp")
+    table = LengthTable((Range(1, 8, 4, 1.5), Range(9, 10, 2, 1.5), Range(11, 126, 1, 1.5)), 1, 1, 1.5, 2, 1.4, (1.0,))
+    out = export(table, s.draft, ServedTarget.of(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
+    assert out.vllm_line.startswith(
+        "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 --max-num-seqs 32 "
+    ), "126 sequences in 4 groups: at most 32 in one"
+    assert out.vllm["num_speculative_tokens_per_batch_size"] == [[1, 2, 4], [3, 3, 2], [4, 32, 1]]
+    assert "--enable-dp-attention --dp 4 --ep 8 --tp 8 --mem-fraction-static 0.92 --max-running-requests 126" in (
+        out.sglang_line
+    )
+    assert not any("were taken by the parsers" in note for note in out.notes)
+    split = ServedTarget("org/r1", 8, expert_parallel=2)
+    assert export(table, s.draft, split).vllm_line is None
+    assert "--ep 2 --tp 8" in export(table, s.draft, split).sglang_line
+    head = replace(scenario(tp=8).draft, tensor_parallel=8)
+    assert export(table, head, ServedTarget("x", 8, data_parallel=8), "h").vllm["draft_tensor_parallel_size"] == 1
 
 
 def test_degrees_and_vocabularies_that_no_engine_takes() -> None:

@@ -311,6 +311,15 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     assert full.reason.startswith("would be undecided: at most batch ")
 
 
+def test_the_query_of_an_answer_asks_it_again() -> None:
+    """Also of a version of the engine (0.14 is faster at speculating than 0.22 is), and of boards of their own."""
+    for more in ({"engine": "vllm@0.14"}, {"engine": "sglang"}, {"hardware": "h100-nvl"}, {"hardware": "gb300"}):
+        a = whatif(**{"model": "qwen3-8b", "hardware": "h100", "batch": 8, "context": 4096, **more})
+        again = whatif(a.query)
+        assert (again.calibration.stack, again.ar_tpot_s) == (a.calibration.stack, a.ar_tpot_s)
+        assert again.iteration_s == a.iteration_s
+
+
 def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
     """Published heads first, MTP before others; EAGLE-3 where none is; self where an acceptance or a view is given."""
     point = {"hardware": "h200", "batch": 8, "context": 8192, "tp": 8}

@@ -154,3 +154,11 @@ def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tu
     assert text.startswith("error: ")
     assert text.count("\n") == 1
     assert words in text
+
+
+def test_where_not_one_request_fits_no_break_even_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """405 billion bf16 parameters on eight H100 are 101 GB a device of 73.6."""
+    asked = "traffic -m llama-3.1-405b --hardware h100 --tp 8 --input-len 1k --output-len 200 --request-rate 1"
+    out = run(capsys, *asked.split())
+    assert "not one request fits in memory" in out
+    assert "as fast as the baseline" not in out

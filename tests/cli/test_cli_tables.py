@@ -95,7 +95,7 @@ def test_lengths_at_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: 
         " " + "─" * 77,
         " 16          2   ideal                         1            4,393        4,507",
         "",
-        "drafted through streamingllm:512",
+        "drafted by self through streamingllm:512",
     ]
 
 

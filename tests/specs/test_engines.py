@@ -106,6 +106,15 @@ def test_an_older_version_has_its_own_constants_and_an_unknown_one_is_less_sure(
     assert [c.relation("target_s", "minimax-m2", gpu) for c in (newest, old, unknown)] == ["seen", "seen", "version"]
 
 
+def test_what_one_board_is_off_by_is_of_no_other() -> None:
+    """The 94 GB board takes the 80 GB board's kernels, and computes slower than they do."""
+    own, kernels = (calibration_of(load_gpu(f"h100-sxm-{size}gb")) for size in (94, 80))
+    assert own.gpu == kernels.gpu == "h100-sxm-80gb"
+    assert own.gemm_flops_factor.value == engines().architectures["h100-sxm-94gb"]["gemm_flops_factor"].value < 0.9
+    assert kernels.gemm_flops_factor.value == 1.0
+    assert calibration_of(load_gpu("h100-sxm-94gb"), "magicdec").gemm_flops_factor.value == 1.0
+
+
 def test_a_draft_or_a_context_that_was_not_fitted_is_less_sure() -> None:
     """Nothing for what was; a kind of draft and each e-fold of context add their variances."""
     c = load_bundled("h200-sxm-141gb.vllm")

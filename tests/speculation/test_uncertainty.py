@@ -203,7 +203,7 @@ def test_intervals_by_hand() -> None:
 
 def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
     """Against a difference of its own, of a time (up) and of a share of the bandwidth (down), and of both together."""
-    scenario = resolve(ASKED)
+    scenario = resolve(replace(ASKED, hardware="a100-sxm-80gb", calibration="a100-sxm-80gb.magicdec"))
     c = scenario.machine.calibration
     at = np.asarray(64.0), np.asarray(32000.0), np.array([3])
 

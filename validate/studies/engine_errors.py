@@ -36,19 +36,30 @@ def figures() -> dict[str, Any]:
     record = recorded()
     errors = replayed_from(record)
     return {
-        "steps": {relation: _by_engine(errors.steps[relation]) for relation in RELATIONS},
+        "steps": _steps(errors),
         "cells": _cells(every_step()),
-        "ratios": {by: _by_engine(errors.ratios[by]) for by in RATIOS},
+        "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIOS},
         "sides": sides(errors),
         "ablations": record["ablations"],
     }
 
 
-def _by_engine(errors: HeldOutErrors) -> dict[str, Any]:
+def _steps(errors: HeldOutReplay) -> dict[str, Any]:
+    """By relation; no interval is narrower than where less was new, as in answers (`HeldOutReplay.stated`)."""
+    found: dict[str, Any] = {}
+    least: dict[str, float] = {}
+    for relation in RELATIONS:
+        found[relation] = _by_engine(errors.steps[relation], least)
+        least |= {engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e}
+    return found
+
+
+def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
+    """least: of each engine, the half-width that its intervals have at least."""
     if len(set(errors.groups)) <= FEW:
         return {errors.engines[0]: _errors(errors)}
-    found = {"all": _errors(errors) | _coverage(errors)}
-    inside, width = covered(errors)
+    inside, width = covered(errors, least)
+    found = {"all": _errors(errors) | _share(inside, width)}
     for engine in ENGINES:
         mine = np.array([e == engine for e in errors.engines])
         if mine.any():
@@ -73,10 +84,6 @@ def _errors(errors: HeldOutErrors) -> dict[str, Any]:
 
 def _of(groups: Sequence[Hashable], group: Hashable) -> Array:
     return np.array([g == group for g in groups])
-
-
-def _coverage(errors: HeldOutErrors) -> dict[str, Any]:
-    return _share(*covered(errors))
 
 
 def _share(inside: Array, width: Array) -> dict[str, Any]:

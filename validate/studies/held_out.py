@@ -180,13 +180,16 @@ def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
     return float(values[order][np.searchsorted(share, level * share[-1] * (1 - 1e-12))])
 
 
-def covered(errors: HeldOutErrors) -> tuple[Array, Array]:
-    """For each row: whether the interval that the other groups give holds it, and that interval's half-width."""
+def covered(errors: HeldOutErrors, least: Mapping[str, float] | None = None) -> tuple[Array, Array]:
+    """For each row: whether the interval that the other groups give holds it, and that interval's half-width.
+
+    least: half-width that the intervals of an engine have at least.
+    """
     inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
     for group in dict.fromkeys(errors.groups):
         mine = np.array([g == group for g in errors.groups])
         engine = errors.engines[int(np.flatnonzero(mine)[0])]
         stated = errors.without([name_of(group)]).scatter(engine, "rows of the other groups")
-        width[mine] = stated.log_within
+        width[mine] = max(stated.log_within or 0.0, (least or {}).get(engine, 0.0))
         inside[mine] = np.abs(errors.off[mine]) <= width[mine]
     return inside, width

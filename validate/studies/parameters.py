@@ -26,7 +26,7 @@ class Parameter:
 
     @property
     def scope(self) -> str:
-        """Where it holds: all, an architecture, an engine, an engine on an architecture or from a version on."""
+        """Where it holds: all, an architecture, a board, an engine, one on an architecture or from a version on."""
         return self.place.rpartition(".")[0]
 
 
@@ -50,6 +50,7 @@ DECODING = (
     Parameter("all.gemm_factor", 0.95, 0.08),
     *(Parameter(f"{a}.gemm_factor_fp8", 1.1, 0.1) for a in ARCHITECTURES),
     Parameter("all.expert_factor", 1.05, 0.12),
+    *(Parameter(f"sglang.{a}.expert_factor", 0.9, 0.2) for a in ARCHITECTURES),
     Parameter("all.expert_popularity", 1.0, 0.4),
     *(Parameter(f"{a}.attention_bandwidth_fraction", 0.85, 0.15, times=True) for a in ARCHITECTURES),
     Parameter(
@@ -70,5 +71,5 @@ SPECULATING = (
     drift("sglang", "0.5.9", "iteration_fixed_s", 1.0),
     Parameter("all.drafted_token_s", 1.5e-5, 1.0),
     drift("vllm", "0.22", "drafted_token_s", 0.8),
-    drift("vllm", "0.14", "gemm_flops_factor", 0.15),
+    Parameter("h100-sxm-94gb.gemm_flops_factor", 1.0, 0.15),
 )

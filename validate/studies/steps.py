@@ -75,7 +75,7 @@ class FittedConstants:
         """kernels_of: another device whose kernels stand in for this one's."""
         known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
         kernels = load_kernels(calibration_of(known, engine).name)
-        scopes = ("all", architecture_of(hardware), engine, f"{engine}.{architecture_of(hardware)}")
+        scopes = ("all", architecture_of(hardware), hardware, engine, f"{engine}.{architecture_of(hardware)}")
         chosen = {p.name: p for scope in scopes for p in parameters if p.scope == scope}
         dated: dict[str, dict[str, Parameter]] = {}
         for p in parameters:
