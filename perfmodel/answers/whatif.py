@@ -5,6 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.best import Best, best_batch
@@ -152,7 +155,7 @@ def whatif(query: Query) -> WhatIf:
     if scenario.acceptance.source == NO_ACCEPTANCE:
         with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
             scenario = resolve(replace(query, gamma=None))
-    prediction = predict(scenario, workload, int(query.max_gamma), at_best=query.gamma is None)
+    prediction = predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
     answer = _assemble(query, scenario, prediction)
     beside = measured(
         answer.query, scenario.draft.kv, query.gamma is None, _figures(answer), answer.calibration.fitted_on
@@ -192,6 +195,16 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         best=None,
         warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
     )
+
+
+def _longest(query: Query, scenario: Scenario) -> int:
+    """The longest draft to try: where verification keeps a state for each token, one that fits if any does."""
+    most = int(query.max_gamma)
+    if scenario.target_shard.states is None or not most:
+        return most
+    batch, context = float(arg.value(query.batch)), float(arg.value(query.context))
+    fits = memory_of(scenario, batch, context, np.arange(1.0, most + 1.0), float(query.memory_fraction)).fits
+    return int(np.sum(fits)) or most
 
 
 def _break_even(query: Query, p: Prediction, gamma: int) -> float | None:

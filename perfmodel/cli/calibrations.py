@@ -83,6 +83,7 @@ def import_(
     out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout")] = None,
 ) -> None:
     """Distil public kernel tables of one device and engine into a calibration, with the errors of the fits."""
+    from perfmodel.validate.fit.indexers import with_indexer
     from perfmodel.validate.fit.kernels import distil
     from perfmodel.validate.fit.kernels_file import render
     from perfmodel.validate.fit.tables import ENGINES, Tables
@@ -92,7 +93,9 @@ def import_(
     if engine not in ENGINES:
         raise unknown_name("--engine", "engine", engine, ENGINES)
     device = load_gpu(gpu, "--gpu")
-    text = render(distil(Tables.of(path, device.name), device, engine, version), device, engine)
+    tables = Tables.of(path, device.name)
+    found = with_indexer(distil(tables, device, engine, version), tables, device, engine, version)
+    text = render(found, device, engine)
     if out is None:
         typer.echo(text, nl=False)
     elif out.exists():

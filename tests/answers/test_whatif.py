@@ -311,6 +311,16 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     assert full.reason.startswith("would be undecided: at most batch ")
 
 
+def test_the_best_length_is_one_whose_states_fit() -> None:
+    """Nemotron-H-56B keeps gamma + 1 Mamba states a sequence: at gamma 4 6 sequences fit, at gamma 3 all 8."""
+    point = {"hardware": "h100", "tp": 2, "batch": 8, "context": 4096, "alpha": 0.7, "draft": "eagle3"}
+    best, longer = whatif(model="nemotron-h-56b", **point), whatif(model="nemotron-h-56b", gamma=4, **point)
+    assert (best.query.gamma, best.verdict, best.memory.max_batch) == (3, "pays", 8)
+    assert (longer.verdict, longer.memory.max_batch, longer.gamma_optimal) == ("does_not_fit", 6, 3)
+    none = whatif(model="nemotron-h-56b", **point | {"batch": 31})
+    assert none.verdict == "does_not_fit", "not even gamma 1: told of the length that would be best"
+
+
 def test_the_query_of_an_answer_asks_it_again() -> None:
     """Also of a version of the engine (0.14 is faster at speculating than 0.22 is), and of boards of their own."""
     for more in ({"engine": "vllm@0.14"}, {"engine": "sglang"}, {"hardware": "h100-nvl"}, {"hardware": "gb300"}):

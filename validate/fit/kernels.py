@@ -72,6 +72,7 @@ class Kernels:
     attention: dict[str, TableFit]
     latent: dict[str, TableFit]
     allreduce: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    index: TableFit | None = None
 
 
 def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:

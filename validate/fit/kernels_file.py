@@ -10,6 +10,7 @@ from perfmodel.validate.solving import yaml_number
 HEADER = "# Written by `perfmodel calibrations import aiconfigurator` from public kernel tables (Apache-2.0)."
 COPY = "device copy, ai-dynamo/aiconfigurator@095f58a5 kernel tables, as on H100: no figure of this device"
 ENGINES_FILE = "hardware/engines.yaml states it"
+INDEX = ("index_bandwidth_fraction", "index_layer_s", "index_token_s")
 
 
 def render(kernels: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> str:
@@ -90,6 +91,9 @@ def _attention(k: Kernels) -> Iterator[str]:
         yield _constant("attention_flops_fraction", latent.values[2], f"of a latent cache: {_kernel(latent)}")
     else:
         yield _constant("attention_flops_fraction", k.gemm["bf16"].values[-1], "no figure for attention: the GEMM one")
+    if k.index:
+        source = f"sparse-attention modules less the GEMMs and attention priced here: {_kernel(k.index)}"
+        yield from (_constant(name, value, source) for name, value in zip(INDEX, k.index.values, strict=True) if value)
     yield _constant("attention_fixed_s", wide.values[0], _kernel(wide))
 
 

@@ -1,0 +1,73 @@
+"""Constants of an indexer, from public tables of modules of sparse attention: a layer's GEMMs, indexer and attention.
+
+What such a module takes beyond its kernels as a calibration prices them, the indexer's at the full bandwidth, is
+``layer + tokens * token + (1/f - 1) * bytes / BW``, bytes those of keys and scores: least squares of relative errors,
+nothing below zero.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.costs import forward, shard
+from perfmodel.costs.roofline import Machine
+from perfmodel.kv import parse_kv
+from perfmodel.operations import Op
+from perfmodel.specs.calibration import Calibration, with_engine
+from perfmodel.specs.constants import Constant
+from perfmodel.specs.files import parse
+from perfmodel.specs.gpu import GPUSpec
+from perfmodel.specs.model import load_model, precision_of
+from perfmodel.specs.strict_yaml import read_yaml
+from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
+from perfmodel.validate.fit.kernels_file import INDEX, render
+from perfmodel.validate.fit.tables import Tables, where
+from perfmodel.validate.solving import nonnegative
+
+MODEL = "deepseek-v3.2"
+NAME = "dsa_generation_module_perf"
+DEGREES = (8, 4)
+"""Devices that share the heads of a module."""
+SHORTEST_TOKENS, LEAST_ROWS = 64, 60
+HELPS = 0.9
+"""Share of the median error without these constants that must not be left with them."""
+PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", "rope", "kv append")
+
+
+def with_indexer(found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
+    """The same with `index`, where the tables have these modules and it brings their median error down by a tenth."""
+    versions, model = tables.versions("sparse_attention", engine, NAME), load_model(MODEL)
+    if not versions:
+        return found
+    newest = version if version in versions else versions[-1]
+    table = tables.read("sparse_attention", engine, newest, NAME)
+    kept = (table["gemm_type"] == "fp8_block") & (table["kv_cache_dtype"] == "fp8") & (table["model"] == model.hf_id)
+    table = where(table, kept & (table["step"] >= SHORTEST_TOKENS))
+    rows, ops = [], list[list[Op]]()
+    for degree in DEGREES:
+        rows.append(where(table, table["num_heads"] * degree == model.num_attention_heads))
+        part = shard(model, degree, precision_of(model, gpu.peak, kv_dtype="fp8"))
+        batch, context = (rows[-1][name].astype(float) for name in ("batch_size", "step"))
+        every = forward(part, batch, 1.0, context, parse_kv("full"))
+        ops.append([op for op in every if op.name in PARTS or op.kind == "attention"])
+    seconds, tokens = (np.concatenate([part[name] for part in rows]) for name in ("seconds", "batch_size"))
+    if len(seconds) < LEAST_ROWS:
+        return found
+    layers = model.num_hidden_layers
+
+    def priced(*index: float) -> Array:
+        stated = {name: Constant(value=value, source=NAME) for name, value in zip(INDEX, index, strict=True)}
+        machine = Machine(gpu, plain.model_copy(update=stated))
+        return np.concatenate([sum(machine.op_predicted_s(op) for op in part) for part in ops]) / layers
+
+    def error(*index: float) -> float:
+        return float(np.median(np.abs(np.log(priced(*index) / seconds))))
+
+    plain = with_engine(parse(Calibration, read_yaml(render(found, gpu, engine)), tables.path))
+    moved = [op.cost.kv_bytes + op.cost.activation_bytes for part in ops for op in part if op.cache == "index"]
+    ideal = np.concatenate(moved) / layers / gpu.memory_bandwidth_bytes_per_s
+    columns = np.stack([ideal, np.ones(len(seconds)), tokens], 1)
+    slower, layer, token = nonnegative(columns / seconds[:, None], 1.0 - priced(1.0, 0.0, 0.0) / seconds)[0].tolist()
+    values = 1.0 / (1.0 + slower), layer, token
+    fitted = TableFit(values, error(*values), len(seconds), f"{engine} {newest}")
+    return replace(found, index=fitted) if fitted.median_error < HELPS * error(0.0, 0.0, 0.0) else found
