@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 
-
 TIMED = [["run"], ["measure"], ["microbench"], ["generate"], ["acceptance"]]
 """Verbs of ``validate`` that run the decoder, with the threads of its plan."""
 

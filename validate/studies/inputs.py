@@ -12,7 +12,6 @@ from typing import Any
 from perfmodel.reading import csv_lines, read_bytes
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.engines import FILE
 from perfmodel.specs.units import FACTORS
 from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records.store import BUNDLED, RESULTS
@@ -35,7 +34,11 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     found["calibrations"] = {name: _values(name) for name in files.bundled_names("calibrations")}
     found["engines"] = {
         path.name: _content(path)
-        for path in (files.data_directory("") / FILE, BUNDLED / "engines.json", BUNDLED / "requests.json")
+        for path in (
+            *sorted(files.data_directory("").glob("*.yaml")),
+            BUNDLED / "engines.json",
+            BUNDLED / "requests.json",
+        )
     }
     for table in sorted((results / "published").glob("*.csv")):
         found[f"published/{table.name}"] = _rows(table)
