@@ -183,3 +183,9 @@ def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
                 said = str(error)
             assert "\n" not in said
             assert len(said) < 800
+
+
+def test_a_draft_that_a_question_leaves_open_is_the_default_of_each_verb() -> None:
+    query = pm.Query("llama-3.1-8b", "a100", batch=8, context=32000, tp=8, alpha=0.8)
+    assert query.draft is None
+    assert pm.tree(query, rates=[0.8, 0.1]) == pm.tree(query, rates=[0.8, 0.1], draft="self")

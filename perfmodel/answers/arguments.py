@@ -448,8 +448,9 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
                 given, *more = args
                 if more:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
-                shared = {f.name: getattr(given, f.name) for f in fields(kind) if hasattr(given, f.name)}
-                args, kwargs = (), shared | kwargs
+                shared = {name: getattr(given, name) for name in arguments(kind) if hasattr(given, name)}
+                left_open = {name for name in shared if shared[name] is None and not arguments(kind)[name].optional}
+                args, kwargs = (), {name: shared[name] for name in shared.keys() - left_open} | kwargs
             for name in kwargs.keys() - arguments(kind).keys():
                 raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(kind))
             question: Any = kind(*args, **kwargs)
