@@ -13,7 +13,7 @@ from perfmodel.specs.model import ModelSpec
 ORDER = ("mtp", "eagle3", "dflash", "dspark")
 """Of several published drafts: what comes with the target before heads of their own, and these before other models."""
 HEAD = "eagle3"
-"""Where none is published: the head that all engines run and that is trained for most targets."""
+"""Where none is published and the target brings none: the head that all engines run and most targets have."""
 
 
 def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | None) -> str:
@@ -22,7 +22,8 @@ def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | 
     model: the target as it was named. asked: the question's ``--engine``.
     """
     published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
-    for name in (*published, HEAD):
+    own = ("mtp",) if target.num_nextn_predict_layers else ()
+    for name in (*published, *own, HEAD):
         with suppress(InputError):  # a head of another model's shape
             draft = make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full"))
             runs = runs_in(engine, draft, asked)

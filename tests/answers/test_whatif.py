@@ -331,13 +331,14 @@ def test_the_query_of_an_answer_asks_it_again() -> None:
 
 
 def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
-    """Published heads first, MTP before others; EAGLE-3 where none is; self where an acceptance or a view is given."""
+    """Published heads first, MTP before others; else an MTP module of its own; self where a view or rate is given."""
     point = {"hardware": "h200", "batch": 8, "context": 8192, "tp": 8}
     for model, draft in (
         ("qwen3-32b", "eagle3"),
         ("deepseek-r1", "mtp"),
         ("qwen3-8b", "eagle3"),
         ("qwen2.5-32b", "eagle3"),
+        ("glm-4.5-air", "mtp"),
     ):
         a = whatif(model=model, **point)
         assert (a.query.draft, a.runs_in is not None and ">=" in a.runs_in) == (draft, True)
