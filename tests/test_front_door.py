@@ -147,6 +147,7 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
         (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
         (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
         (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),

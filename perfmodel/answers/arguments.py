@@ -393,7 +393,8 @@ class Question:
         known = [f for f in fields(cls) if f.init]
         for name in kwargs.keys() - {f.name for f in known}:
             raise unknown_name(f"{cls.__name__}()", "argument", name, [f.name for f in known])
-        for f in [f for f in known if not f.kw_only][len(args) :] if args or kwargs else ():  # a copy is made of none
+        placed = [f for f in known if not f.kw_only]
+        for f in (*placed[len(args) :], *(f for f in known if f.kw_only)) if args or kwargs else ():  # a copy has none
             if f.name not in kwargs and f.default is MISSING and f.default_factory is MISSING:
                 raise InputError(f"{flag(f.name)}: must be given")
         return super().__new__(cls)

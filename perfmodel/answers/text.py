@@ -16,6 +16,11 @@ def seconds(value: float | None) -> str:
     return f"{value:.2f} s" if value < 1e3 else f"{value:,.0f} s"
 
 
+def clients(number: int) -> str:
+    """1 client, 8 clients."""
+    return f"{number} client{'s' * (number != 1)}"
+
+
 def size(value: float) -> str:
     """Bytes with a decimal unit."""
     for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

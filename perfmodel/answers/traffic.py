@@ -12,7 +12,7 @@ from perfmodel.answers.arguments import asks
 from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.sweep import pandas
-from perfmodel.answers.text import devices
+from perfmodel.answers.text import clients, devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_replay import replayed
 from perfmodel.answers.traffic_rows import TrafficRow, flat, log_errors, rows_of
@@ -303,7 +303,7 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
             float(question.price) * int(question.tp) * groups / 3600.0 * 1e6 / tokens if groups and tokens else None
         )
     speedup = baseline.tpot_s.mean / best.tpot_s.mean
-    place = f"{best.request_rate:g} requests/s" if best.concurrency is None else f"{best.concurrency} clients"
+    place = f"{best.request_rate:g} requests/s" if best.concurrency is None else clients(best.concurrency)
     if best.running_mean == 0:
         reason = f"{place}: not one request fits in memory"
     elif not known:

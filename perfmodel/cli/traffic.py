@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.llmd_report import llmd_report
-from perfmodel.answers.text import NONE, devices, seconds
+from perfmodel.answers.text import NONE, clients, devices, seconds
 from perfmodel.answers.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
@@ -91,7 +91,7 @@ def _cells(row: TrafficRow) -> tuple[str, ...]:
 
 
 def _load(row: TrafficRow) -> str:
-    return f"{row.request_rate:.4g}/s" if row.concurrency is None else f"{row.concurrency} clients"
+    return f"{row.request_rate:.4g}/s" if row.concurrency is None else clients(row.concurrency)
 
 
 def _time(times: Percentiles | None, name: str) -> str:
