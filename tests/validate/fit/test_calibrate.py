@@ -37,7 +37,6 @@ def test_literature_files_state_the_error_that_they_show(name: str) -> None:
 def test_known_constants_are_found_again() -> None:
     """Measurements made by the model itself are fitted without error, from another starting point."""
     truth = {
-        "attention_bandwidth_fraction": 0.7,
         "small_kernel_s": 8e-6,
         "allreduce_multiplier": 2.5,
         "iteration_fixed_s": 1e-3,
