@@ -64,13 +64,17 @@ def _engine(q: TrafficQuery, a: Traffic, row: TrafficRow, metadata: dict[str, st
 
 
 def _load(q: TrafficQuery, row: TrafficRow) -> dict[str, Any]:
-    length = {"distribution": "fixed"}
+    def length(mean: float, std: float) -> dict[str, Any]:
+        ends = {"min": round(mean - 3**0.5 * std), "max": round(mean + 3**0.5 * std)}  # as the replay draws them
+        return {"value": round(mean), **({"distribution": "uniform", **ends} if std else {"distribution": "fixed"})}
+
+    of = q.lengths
     return {
         "tool": "perfmodel",
         "tool_version": version("perfmodel"),
         "source": "unknown",
-        "input_seq_len": length | {"value": round(q.lengths.input_mean)},
-        "output_seq_len": length | {"value": round(q.lengths.output_mean)},
+        "input_seq_len": length(of.input_mean, of.input_std),
+        "output_seq_len": length(of.output_mean, of.output_std),
         **({"rate_qps": row.request_rate} if row.concurrency is None else {"concurrency": row.concurrency}),
     }
 

@@ -59,13 +59,17 @@ def _csv(path: Path, rows: Iterator[Block]) -> None:
 
 
 def _figures(values: NDArray[np.float64], whole: bool) -> NDArray[np.uint8]:
-    """A column of numbers from 0 on as characters, 0 where there is none, with as many decimals as the least needs.
+    """A column of numbers as characters, 0 where there is none, with as many decimals as the least needs.
 
-    Digit by digit of all at once: Python's own formatting takes most of a sweep.
+    Digit by digit of all at once, for Python's own formatting takes most of a sweep. What that cannot spell, numbers
+    too far apart, below 0 or not finite, Python does.
     """
     ends = values.max(), values.min(where=values > 0, initial=math.inf)
     high, low = (math.floor(math.log10(end)) if 0 < end < math.inf else 0 for end in ends)
-    decimals = 0 if whole else max(min(DIGITS - 1 - low, MOST_DIGITS - 1 - high), 1)
+    decimals = 0 if whole else max(DIGITS - 1 - low, 1)
+    if not (np.isfinite(values).all() and values.min() >= 0 and decimals + high < MOST_DIGITS):
+        each = np.array([f"{value:.{DIGITS}g}" for value in values.tolist()], "S")
+        return each.view(np.uint8).reshape(values.size, each.itemsize)
     left = np.rint(values * 10.0**decimals).astype(np.int64)
     ahead = max(len(str(left.max())) - decimals, 1)
     text = np.full((values.size, ahead + decimals + (decimals > 0)), ord("."), np.uint8)

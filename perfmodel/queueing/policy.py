@@ -18,6 +18,8 @@ from perfmodel.queueing.steps import StepTimes
 
 PASSES_OF_A_CHANGE = 1.0
 """Assumed: after a change one pass is lost, for graphs are other ones and a draft has to catch up with its cache."""
+LEAST_DECODING = 0.02
+"""Share of a pass that decoding keeps beside the prompts, at the least; no rate that needs more is sustained."""
 ROUNDS = 8
 SELDOM = 1e-3
 """Share of the largest share of time that every batch counts with, so that rare ones are chosen for too."""
@@ -53,7 +55,7 @@ def by_batch(times: Sequence[StepTimes], lengths: Lengths, rate: float) -> tuple
     n = np.arange(1.0, seats + 1)
     gains = np.array([t.tokens_per_iteration for t in times])
     decode, prompt = (np.stack([getattr(t, name)[:seats] for t in times], 1) for name in ("decode_s", "prompt_s"))
-    leave = n[:, None] * gains / (lengths.decoded * decode) * np.maximum(1.0 - rate * prompt, 0.02)
+    leave = n[:, None] * gains / (lengths.decoded * decode) * np.maximum(1.0 - rate * prompt, LEAST_DECODING)
     chosen, at = np.argmax(leave, 1), np.arange(seats)
     for _ in range(ROUNDS):
         share, worth = _values(leave[at, chosen], rate)

@@ -17,8 +17,9 @@ LENGTHS = ["--input-len", "2k", "--output-len", "500"]
 
 def test_the_report_is_the_row_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = tmp_path / "report.json"
-    assert run([*ASK, *LENGTHS, "--request-rate", "1", "--report", str(where)]) == 0
-    a = traffic("qwen3-32b", "h100", tp=2, draft="eagle3", gamma=3, input_len="2k", output_len=500, request_rate=1)
+    assert run([*ASK, *LENGTHS, "--output-std", "50", "--request-rate", "1", "--report", str(where)]) == 0
+    lengths = {"input_len": "2k", "output_len": 500, "output_std": 50}
+    a = traffic("qwen3-32b", "h100", tp=2, draft="eagle3", gamma=3, request_rate=1, **lengths)
     (row,) = [row for row in a.rows if row.gamma == 3]
     report = json.loads(where.read_text())
     assert report["version"] == "0.2.1"
@@ -29,7 +30,9 @@ def test_the_report_is_the_row_of_the_verdict(tmp_path: Path, capsys: pytest.Cap
     assert found["throughput"]["output_token_rate"] == {"units": "tokens/s", "mean": row.output_tokens_per_s}
     assert found["requests"]["input_length"]["mean"] == 2048
     load = report["scenario"]["load"]["standardized"]
-    assert (load["rate_qps"], load["output_seq_len"]["value"]) == (1, 500)
+    assert load["rate_qps"] == 1
+    assert load["input_seq_len"] == {"distribution": "fixed", "value": 2048}
+    assert load["output_seq_len"] == {"distribution": "uniform", "min": 413, "max": 587, "value": 500}
     engine = report["scenario"]["stack"][0]
     assert engine["standardized"]["accelerator"]["parallelism"]["tp"] == 2
     assert engine["native"]["args"]["num_speculative_tokens"] == 3

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -149,7 +150,9 @@ def test_figures_are_spelt_to_thirteen_digits_of_the_least() -> None:
     assert spelt(0, 0.001234, 32.5) == ["0.000000000000000", "0.001234000000000", "32.500000000000000"]
     assert spelt(0.0, 0.0) == ["0.000000000000", "0.000000000000"]
     assert spelt(9.99999999999999e-3) == ["0.010000000000000"]  # rounds up
-    assert spelt(1e-5, 1e6) == ["0.00001000000", "1000000.00000000000"]  # 18 digits of the largest at the most
+    assert spelt(1.23456789e-5, 1e6) == ["1.23456789e-05", "1000000"]  # too far apart for 18 digits
+    assert spelt(math.inf, 2.5, -1.0) == ["inf", "2.5", "-1"]
+    assert spelt(math.nan, 2.0, whole=True) == ["nan", "2"]
 
 
 def test_a_label_is_no_formula() -> None:

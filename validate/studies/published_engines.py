@@ -10,12 +10,8 @@ from perfmodel.specs.published import MS, read_published
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeRow:
-    """One baseline step of a batch. context_std_tokens: over the sequences of the batch.
-
-    running: sequences that ran at a time, on average; None: the source does not say. batch: what was asked for.
-    measured_as: step, median ITL, median chunk gap, mean or median TPOT.
-    """
+class EngineRow:
+    """Where and with what a row was measured."""
 
     id: str
     source: str
@@ -24,6 +20,16 @@ class DecodeRow:
     hardware: str
     tensor_parallel: int
     expert_parallel: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRow(EngineRow):
+    """One baseline step of a batch. context_std_tokens: over the sequences of the batch.
+
+    running: sequences that ran at a time, on average; None: the source does not say. batch: what was asked for.
+    measured_as: step, median ITL, median chunk gap, mean or median TPOT.
+    """
+
     model: str
     weights: str
     kv_dtype: str
@@ -44,7 +50,7 @@ class DecodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSpeculationRow:
+class EngineSpeculationRow(EngineRow):
     """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
 
     running, step_running: sequences that ran at a time, on average, in an iteration and in a baseline step.
@@ -52,13 +58,6 @@ class EngineSpeculationRow:
     share of iterations that accept a first token, a second, ..., with slashes. None: the source does not say.
     """
 
-    id: str
-    source: str
-    engine: str
-    engine_version: str
-    hardware: str
-    tensor_parallel: int
-    expert_parallel: int
     data_parallel: int
     target: str
     weights: str
