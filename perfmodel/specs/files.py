@@ -8,10 +8,11 @@ of the same text.
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -85,7 +86,8 @@ def _read_json(text: str, infinity: bool) -> Any:
     def constant(name: str) -> float:
         if infinity and name == "Infinity":
             return math.inf
-        raise ValueError(f"{name} is not allowed")
+        key = re.search(rf'"([^"]*)"\s*:[^":]*(?<![\w-]){name}', text)
+        raise ValueError(f"{key[1] + ': ' if key else ''}{name} is not allowed")
 
     return json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats)
 
@@ -107,15 +109,27 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
         faults = error.errors(include_url=False)
     # an unknown key first: it is often the misspelt one that another fault misses
     fault = next((found for found in faults if found["type"] == "extra_forbidden"), faults[0])
-    key = ".".join(str(part) for part in fault["loc"])[:80]
+    key = ".".join(str(part) for part in fault["loc"])[:200]
     value = fault.get("input")
     plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < 10**40)
     given = "" if fault["type"] in ("missing", "value_error") else f", given {value if plain else type(value)!r}"[:100]
-    allowed = f" (allowed keys: {', '.join(spec.model_fields)})" if fault["type"] == "extra_forbidden" else ""
-    message = fault["msg"].removeprefix("Value error, ")
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
     if fault["type"] == "missing":
         message = "must be given, and it is missing"
-    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}")
+    if fault["type"] == "extra_forbidden":
+        message = f"must not be given (allowed keys: {', '.join(_keys_at(spec, fault['loc'][:-1]))})"
+    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{given}")
+
+
+def _keys_at(kind: Any, place: tuple[str | int, ...]) -> Iterable[str]:
+    """The keys that a model has at some place inside; of several models that may be there, those of the first."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if not place:
+            return kind.model_fields
+        field = kind.model_fields.get(str(place[0]))
+        return _keys_at(field.annotation, place[1:]) if field else ()
+    deeper = place[1:] if get_origin(kind) in (dict, list, tuple) else place
+    return next(filter(None, (_keys_at(inner, deeper) for inner in get_args(kind))), ())
 
 
 def newest(path: Path, pattern: str) -> Path:

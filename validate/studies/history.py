@@ -66,9 +66,10 @@ def read(where: Path) -> list[Line]:
         return []
     found = read_csv(where, COLUMNS)
     for number, line in found:
-        for name in ("mape", "bias", "worst"):
-            if not re.fullmatch(r"-?\d{1,9}\.\d{5}", line[name]):
-                raise refuse(f"{where}: line {number}", name, "a number with 5 decimals", line[name])
+        for name, sign in (("mape", ""), ("bias", "-?"), ("worst", "-?")):
+            if not re.fullmatch(rf"{sign}\d{{1,9}}\.\d{{5}}", line[name]):
+                allowed = f"a number {'' if sign else 'of 0 or more '}with 5 decimals"
+                raise refuse(f"{where}: line {number}", name, allowed, line[name])
     return [line for _, line in found]
 
 
