@@ -7,7 +7,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Drafter, ModelDrafter, ViewRunner
-from perfmodel.validate.decoder.eagle import HeadDrafter, HeadModel, HeadRunner
+from perfmodel.validate.decoder.eagle import HeadModel, HeadRunner
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
@@ -97,14 +97,14 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     return TreeDrafter(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
 
 
-def _head(target: Runner, request: Request, head: HeadModel) -> HeadDrafter:
+def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
     if request.tree is not None or request.middle_kv is not None or request.draft_kv != "full":
         raise InputError(
             "--draft: a head drafts chains over a whole cache of its own: without --tree, --middle-kv, --draft-kv"
         )
     runner = _runner(head, request)
     passes = HeadRunner(target, runner, head, _view("full", runner, request), request.gamma)
-    return HeadDrafter(passes, request.gamma, request.sampling)
+    return ModelDrafter(passes, request.gamma, request.sampling)
 
 
 def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> TwoLevelDrafter:

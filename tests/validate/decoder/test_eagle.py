@@ -12,7 +12,8 @@ from torch import Tensor
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder import graphs
-from perfmodel.validate.decoder.eagle import Features, HeadDrafter, HeadModel
+from perfmodel.validate.decoder.drafts import ModelDrafter
+from perfmodel.validate.decoder.eagle import Features, HeadModel
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.generation import collect
 from perfmodel.validate.decoder.model import Model
@@ -147,7 +148,7 @@ def test_what_is_not_run_is_refused(deep: Model, head: HeadModel, target: Model)
         load_head("eagle3", "random:0", target)
     with pytest.raises(InputError, match="a head drafts chains over a whole cache of its own"):
         make_decoder(deep, Request(1, 8, 8, 2, "model", "snapkv:4,window=2"), head)
-    assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, HeadDrafter)
+    assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)
 
 
 def test_predicted_beside_measured(

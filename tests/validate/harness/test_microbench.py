@@ -222,26 +222,22 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
 
     from perfmodel.validate.decoder.shard import RankShard
     from perfmodel.validate.harness.clock import clock_for
-    from perfmodel.validate.harness.group import RankGroup
     from perfmodel.validate.harness.micro.grid import Job
     from perfmodel.validate.harness.micro.kernels import KernelMaker
     from perfmodel.validate.harness.micro.run import time_job
 
-    class Pair(RankGroup):
+    class Pair(RankShard):
         """This rank is fine or not; the other one failed."""
 
-        def all_true(self, mine: bool) -> bool:
+        def of_all(self, mine: object) -> list[Any]:
             told.append(mine)
-            return False
+            return [mine, False]
 
-        def largest(self, mine: int) -> int:
-            raise AssertionError("must not be asked")
-
-    told: list[bool] = []
+    told: list[object] = []
     cpu = torch.device("cpu")
     maker, clock = KernelMaker(plan, cpu, torch.bfloat16), clock_for(cpu)
     for rows, cause in ((4, "failed on another rank"), (-1, "")):
-        row = time_job(maker, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(RankShard(0, 2)))
+        row = time_job(maker, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(0, 2))
         assert row["status"] == "failed"
         assert cause in row["error"]
     assert told == [True, False]
