@@ -24,18 +24,14 @@ from perfmodel.validate.decoder.triton_attention import SplitKV
 from perfmodel.validate.decoder.triton_pointwise import Fused
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate.decoder.test_attention import SHAPES, check, inputs
+from tests.validate.tiny_spec import tiny_spec
 
 CPU = torch.device("cpu")
 TYPES = ((torch.float32, 1e-5), (torch.float16, 5e-3))  # the interpreter miscomputes bf16
 
 
 def specification(**changes: Any) -> ModelSpec:
-    shape = {
-        "name": "tiny", "title": "tiny", "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 72, "vocab_size": 61,
-        "max_position_embeddings": 512, "source": "a test",
-    }  # fmt: skip
-    return ModelSpec(**{**shape, **changes})
+    return tiny_spec(**{"hidden_size": 48, "head_dim": 16, "intermediate_size": 72, **changes})
 
 
 def near(ours: Tensor, theirs: Tensor, tolerance: float) -> None:

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,6 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def _known_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
-
-
-@pytest.fixture(autouse=True)
-def _same_threads() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
