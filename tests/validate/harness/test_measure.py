@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from perfmodel.validate.records.store import Record, read_record, records
 from tests.validate import ranks
 from tests.validate.tiny_plan import BLOCK, write
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 COMMIT = "0123456789abcdef"
 ROOT = Path(__file__).parents[3]
 
