@@ -66,7 +66,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
         raise InputError(f"--draft-kv: own_prefill=true cannot be run with the sliding layers of {spec.name}")
     slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
-    cache = (RollingCache if rolls else KVCache)(*shape, model.device, model.dtype)
+    cache = (RollingCache if rolls else KVCache)(shape, model.device, model.dtype)
     return Runner(model, cache, backends.choose(request.attention, model.device, model.dtype), model.rotary(tokens))
 
 

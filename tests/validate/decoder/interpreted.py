@@ -100,7 +100,10 @@ def pointwise() -> None:
             slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
             made = []
             for each in (fused, plain):
-                cache, scratch = KVCache(1, 3, 2, 64, spec.head_dim, CPU, dtype), torch.zeros(2, 3, 2, 4, spec.head_dim)
+                cache, scratch = (
+                    KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype),
+                    torch.zeros(2, 3, 2, 4, spec.head_dim),
+                )
                 scratch = scratch.to(dtype)
                 out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
                 q, k, v = each.rotate(layer, qkv, turns, out, cache.at(0, slots))

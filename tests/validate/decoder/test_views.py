@@ -33,7 +33,7 @@ LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
 
 
 def cache(lengths: list[int], dtype: torch.dtype = torch.float64) -> KVCache:
-    made = KVCache(LAYERS, BATCH, KV, 256, D, torch.device("cpu"), dtype)
+    made = KVCache((LAYERS, BATCH, KV, 256, D), torch.device("cpu"), dtype)
     generator = torch.Generator().manual_seed(0)
     made.k.normal_(generator=generator)
     made.v.normal_(generator=generator)

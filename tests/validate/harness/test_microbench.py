@@ -158,9 +158,8 @@ def test_jobs_cover_what_passes_of_the_plan_do(plan: Plan) -> None:
     assert {1, 4096} <= rows
     sizes = {(j.at["batch"], j.at["context"], j.at["query"]) for j in found.values() if j.kind == "attention"}
     assert {(4, 16384, 1), (4, 16384, 6)} <= sizes
-    assert not [job for job in found.values() if job.kind in ("graph", "allreduce")]
-    eight = {job.kind for job in jobs(load_plan("magicdec-8gpu"))}
-    assert {"graph", "allreduce"} <= eight
+    assert "allreduce" not in {job.kind for job in found.values()}
+    assert "allreduce" in {job.kind for job in jobs(load_plan("magicdec-8gpu"))}
 
 
 def test_a_measured_cpu_bounds_its_own_times(record: Record) -> None:
