@@ -167,7 +167,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         own_on=gpu.peak if query.weights is None else None,
     )
     if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
-        draft = replace(draft, tensor_parallel=allowed)  # type: ignore[type-var]
+        draft = replace(draft, tensor_parallel=allowed)
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)

@@ -268,7 +268,7 @@ def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY
 def _drafter(draft: Draft) -> str:
     """The draft as it would be typed, its options among it."""
     common = {"model", "kv", "tensor_parallel", "precision", "target_weights"}
-    given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}  # type: ignore[arg-type]
+    given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}
     own = [f"{name}={value}" for name, value in given.items() if value and not draft.name.endswith(str(value))]
     return "itself" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
 
