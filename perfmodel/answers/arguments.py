@@ -454,7 +454,7 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
 
         bare = [p.replace(annotation=_bare(p.annotation)) for p in signature(kind).parameters.values()]
         lines = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
-        asked.__doc__ = "\n".join([getdoc(answer) or "", "", "Arguments:", *lines])
+        asked.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
         asked.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
         asked.question = kind  # type: ignore[attr-defined]
         return asked  # type: ignore[return-value]
