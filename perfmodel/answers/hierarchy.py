@@ -122,7 +122,7 @@ class Hierarchy(Answer):
 def hierarchy(question: HierarchyQuery) -> Hierarchy:
     """Two levels of drafting (TriForce): does a small model before the sparse self-draft pay, at which lengths?
 
-    The lengths with the largest speedup are chosen. alpha is P(the target accepts a token of the middle). Raises
+    The lengths with the largest speedup are chosen. --alpha is P(the target accepts a token of the middle). Raises
     InputError.
     """
     ones, twos = _lengths(question.gamma_1, "--gamma-1"), _lengths(question.gamma_2, "--gamma-2")

@@ -245,7 +245,7 @@ def peak(scenario: Scenario, context: float, gamma: int, batches: NDArray[np.int
     check_draft_length(scenario.draft, gamma)
     fast = speedups(scenario, batches.astype(float), np.asarray(context, float), np.array([gamma]))[..., 0]
     at = int(np.argmax(fast))
-    gained = scenario.tokens_per_iteration(float(batches[at]), gamma)[..., gamma]
+    gained = scenario.tokens_per_iteration(gamma)[..., gamma]
     return Peak(
         batch=int(batches[at]),
         speedup=float(fast[at]),

@@ -74,7 +74,7 @@ def _acceptance(a: WhatIf) -> str:
     found, gamma = a.acceptance, int(a.query.gamma or 0)
     known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
     said = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
-    if found.alpha is None or a.query.accounting != "ragged":
+    if found.alpha is None:
         return said
     if a.break_even_alpha is None:
         return f"{said}; no acceptance breaks even at gamma {gamma}"

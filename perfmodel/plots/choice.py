@@ -24,11 +24,11 @@ from perfmodel.plots.theme import (
     canvas,
     canvases,
     caption,
-    counting,
     formats,
     label,
     limits,
     log_axis,
+    pages,
     shades,
     styled,
     tokens,
@@ -188,7 +188,7 @@ def _question(found: list[WhatIf]) -> str:
     rereads = sorted({float(a.query.kv_reread or 1.0) for a in found})
     if rereads != [1.0]:
         parts.append("verification reads the KV " + "/".join(f"{reread:g}" for reread in rereads) + " times")
-    return "; ".join([*parts, *counting(int(q.kv_page), q.accounting, int(q.new_tokens)), made])
+    return "; ".join([*parts, *pages(int(q.kv_page)), made])
 
 
 def _searched(found: Advice) -> list[str]:

@@ -223,7 +223,7 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     parts.append(formats(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
     if machine.kv_reread is not None:
         parts.append(f"verification reads the KV {machine.kv_reread:g} times")
-    parts += counting(scenario.kv_page, scenario.accounting, scenario.new_tokens)
+    parts += pages(scenario.kv_page)
     if scenario.routing_independence not in (None, 1):
         parts.append(f"routing independence {scenario.routing_independence:g}")
     for groups, word in ((scenario.expert_parallel, "expert"), (scenario.data_parallel, "data")):
@@ -254,12 +254,9 @@ def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
     return f"{weights} weights, {kv} KV" + (f" (draft: {', '.join(its_own)})" if its_own else "")
 
 
-def counting(kv_page: int, accounting: str, new_tokens: int) -> list[str]:
-    """How pages and the advance of sequences are counted, where not by default."""
-    pages = [f"KV pages of {kv_page} tokens"] if kv_page != 1 else []
-    if accounting == "ragged":
-        return pages
-    return [*pages, f"{accounting} batch" + (f" of {new_tokens} new tokens" if accounting == "static" else "")]
+def pages(kv_page: int) -> list[str]:
+    """The size of KV pages, where it is not one token."""
+    return [f"KV pages of {kv_page} tokens"] if kv_page != 1 else []
 
 
 def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY_FRACTION) -> list[str]:
@@ -271,7 +268,7 @@ def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY
 def _drafter(draft: Draft) -> str:
     """The draft as it would be typed, its options among it."""
     common = {"model", "kv", "tensor_parallel", "precision", "target_weights"}
-    given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}  # type: ignore[arg-type]
+    given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}
     own = [f"{name}={value}" for name, value in given.items() if value and not draft.name.endswith(str(value))]
     return "itself" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
 

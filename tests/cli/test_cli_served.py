@@ -144,7 +144,7 @@ def test_a_batch_that_does_not_fit_is_told(
         ((*MOE, "--fewer-experts", "0.1", "--routing-independence", "1"), "give one of them"),
         ((*SERVING, "-b", "5"), "from 6"),
         ((*SERVING, "-g", "0"), "--gamma"),
-        ((*SERVING, "--accounting", "static"), "No such option: --accounting"),
+        ((*SERVING, "--new-tokens", "0"), "--new-tokens: must be a positive whole number such as 8"),
         ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
         ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
     ],
