@@ -33,13 +33,10 @@ def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequenc
     """Speedup of a batch whose sequences have their own contexts and alphas, each held by requests of one length.
 
     Slots are refilled: requests of low alpha stay longer, so that a slot's rate is its own Omega and the batch's
-    throughput the sum over slots. Raises InputError for a gamma that the draft cannot make, and unless accounting is
-    ragged.
+    throughput the sum over slots. Raises InputError for a gamma that the draft cannot make.
     """
     if len(contexts) != len(alphas) or gamma < 1:
         raise InputError("mixed batch: one alpha per context, and gamma of 1 or more")
-    if scenario.accounting != "ragged":
-        raise refuse("--accounting", None, "ragged here, where slots are refilled", scenario.accounting)
     draft = scenario.draft
     check_draft_length(draft, gamma)
     rates = Acceptance.from_alpha(np.asarray(alphas, float)).tokens_per_iteration(gamma)

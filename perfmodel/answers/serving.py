@@ -91,7 +91,7 @@ def serving(question: ServingQuery) -> Serving:
     """A batch of mixed contexts and acceptances, CUDA graphs that round it up, stragglers, and passes that mix.
 
     Slots are refilled at once; requests that are hard to draft for hold theirs longer. A static batch ends with its
-    slowest request of new_tokens tokens. Raises InputError.
+    slowest request of --new-tokens tokens. Raises InputError.
     """
     assert isinstance(question.context, tuple)
     assert isinstance(question.alpha, tuple)

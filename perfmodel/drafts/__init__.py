@@ -1,6 +1,6 @@
 """Draft kinds, one file each, found by name in this folder; `make_draft` builds one from the words of a command line.
 
-A new kind is a new file with one `DraftFields` subclass. Fields that it adds are the options of
+A new kind is a new file with one `Draft` subclass. Fields that it adds are the options of
 ``KIND:option=value,...``; a kind with a `shape` derives its model from the target's.
 """
 
@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from perfmodel.drafts.base import Draft, DraftFields
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.specs import files
@@ -19,11 +19,11 @@ from perfmodel.specs.formats import Precision, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.specs.published_heads import published_head
 
-_BASE = {field.name for field in dataclasses.fields(DraftFields)}
+_BASE = {field.name for field in dataclasses.fields(Draft)}
 
 
 @cache
-def kinds() -> dict[str, type[DraftFields]]:
+def kinds() -> dict[str, type[Draft]]:
     """Word of the command line -> class of all kinds, sorted; imports them all."""
     return dict(sorted((kind, cls) for file in _files() for kind, cls in _declared(file).items()))
 
@@ -34,14 +34,14 @@ def _files() -> tuple[str, ...]:
     return tuple(sorted(files - {"__init__", "base"}))
 
 
-def _declared(file: str) -> dict[str, type[DraftFields]]:
+def _declared(file: str) -> dict[str, type[Draft]]:
     """Word -> class of the kinds that one file of this folder declares."""
     module = import_module(f"{__name__}.{file}")
-    classes = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, DraftFields))
+    classes = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Draft))
     return {cls.kind: cls for cls in classes if cls.__module__ == module.__name__}
 
 
-def _kind(word: str) -> type[DraftFields] | None:
+def _kind(word: str) -> type[Draft] | None:
     """The kind of a word, looked for first in the file that is called like it, so that no other is imported."""
     for file in (word, f"{word}_draft"):
         if file in _files() and word in (declared := _declared(file)):
@@ -109,7 +109,7 @@ def _head(name: str, target: ModelSpec) -> Any:
     return load_head(name, target)
 
 
-def _options(kind: type[DraftFields], text: str) -> dict[str, int]:
+def _options(kind: type[Draft], text: str) -> dict[str, int]:
     """``option=value,...`` with whole numbers. Raises InputError for anything else."""
     known = [f.name for f in dataclasses.fields(kind) if f.name not in _BASE and f.type in (int, "int")]
     takes = f"it takes {', '.join(known)}, as in {kind.example}" if known else "it takes none"

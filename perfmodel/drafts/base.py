@@ -1,7 +1,7 @@
 """What a draft is to the engine: how many passes it makes, what one pass counts, and what it keeps in memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from perfmodel import costs
 from perfmodel.kv.base import KVMethod
@@ -10,47 +10,12 @@ from perfmodel.specs.formats import Precision, Weights
 from perfmodel.specs.model import ModelSpec
 
 
-class Draft(Protocol):
-    """A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence.
-
-    views_target_cache: the draft reads the target's cache and keeps only what `kv.stored_bytes` counts beside it.
-    shares_weights: the draft runs the target's own weights, so that it needs no memory for any.
-    shares_prefill: the target's prefill leaves everything the draft needs except what `kv.setup` counts.
-    max_gamma: the longest draft that it can make at all; None where there is no end. kind: the word of its kind.
-    """
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def model(self) -> ModelSpec: ...
-    @property
-    def kv(self) -> KVMethod: ...
-    @property
-    def tensor_parallel(self) -> int: ...
-    @property
-    def precision(self) -> Precision: ...
-    @property
-    def views_target_cache(self) -> bool: ...
-    @property
-    def shares_weights(self) -> bool: ...
-    @property
-    def shares_prefill(self) -> bool: ...
-    @property
-    def max_gamma(self) -> int | None: ...
-    def passes(self, gamma: Floats) -> Floats: ...
-    def query(self, gamma: Floats) -> Floats: ...
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]: ...
-    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]: ...
-    def own_weight_bytes(self, part: costs.Shard) -> float: ...
-
-
 @dataclass(frozen=True, slots=True)
-class DraftFields:
+class Draft:
     """The fields that every draft kind carries, and the behaviour of most: one token per pass of a whole model.
 
-    `kind` is the word of the command line, `source` the paper, `example` a spelling that works for any target.
+    A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind` is the word
+    of the command line, `source` the paper, `example` a spelling that works for any target.
     """
 
     kind: ClassVar[str]
@@ -79,22 +44,22 @@ class DraftFields:
 
     @property
     def views_target_cache(self) -> bool:
-        """False: its keys and values are its own."""
+        """Whether it reads the target's cache and keeps only what `kv.stored_bytes` counts beside it: no."""
         return False
 
     @property
     def shares_weights(self) -> bool:
-        """False: its weights are its own."""
+        """Whether it runs the target's own weights, so that it needs no memory for any: no."""
         return False
 
     @property
     def shares_prefill(self) -> bool:
-        """False: it has to see the prompt itself."""
+        """Whether the target's prefill leaves everything that it needs except what `kv.setup` counts: no."""
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """None: it can draft any number of tokens."""
+        """The longest draft that it can make at all; None: any."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.base import Draft, dense
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
@@ -18,7 +18,7 @@ LAYERS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DFlash(DraftFields):
+class DFlash(Draft):
     """`layers` dense layers of the target's shape, or of its own config.json, with a cache of their own.
 
     A pass runs the last token and gamma masks of each sequence and samples at the masks. Once an iteration `features`

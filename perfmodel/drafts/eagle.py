@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.base import Draft, dense
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import Weights, weight_format
@@ -17,7 +17,7 @@ OWN_VOCAB = 32000
 
 
 @dataclass(frozen=True, slots=True)
-class Eagle(DraftFields):
+class Eagle(Draft):
     """A dense layer of the target's shape, or of its own config.json, with a cache of its own.
 
     features: hidden states of the target that go in. 1 is EAGLE and EAGLE-2: in every step one is projected to one
@@ -70,7 +70,7 @@ class Eagle(DraftFields):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The layer and the LM head, behind a projection (EAGLE) or with a wider first one (EAGLE-3)."""
-        rest = DraftFields.ops(self, part, batch, context, query)
+        rest = Draft.ops(self, part, batch, context, query)
         if self.features == 1:
             return [self._projection(part, batch * query), *rest]
         return [_wider(part, batch * query), *rest]

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.base import Draft, dense
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import BF16, Weights
@@ -14,7 +14,7 @@ from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Medusa(DraftFields):
+class Medusa(Draft):
     """`heads` heads of a residual block (hidden x hidden) and an LM head each; gamma of them run.
 
     `model` is the target, of which only the shape is used. Heads see nothing of each other's tokens, so acceptance
@@ -24,6 +24,8 @@ class Medusa(DraftFields):
     kind: ClassVar[str] = "medusa"
     source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
     example: ClassVar[str] = "medusa:heads=4"
+    views_target_cache = True  # heads keep no cache
+    shares_prefill = True  # heads need the last hidden state only
 
     heads: int = 4
 
@@ -37,16 +39,6 @@ class Medusa(DraftFields):
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
         """Heads are published in bf16, whatever the target's format."""
         return BF16
-
-    @property
-    def views_target_cache(self) -> bool:
-        """Always: heads keep no cache."""
-        return True
-
-    @property
-    def shares_prefill(self) -> bool:
-        """Always: heads need the last hidden state only."""
-        return True
 
     @property
     def max_gamma(self) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.base import Draft, dense
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
@@ -13,7 +13,7 @@ from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
-class MTP(DraftFields):
+class MTP(Draft):
     """A layer of the target's kind (experts included) behind a projection of two widths to one.
 
     modules: layers that are kept, at most the target's `num_nextn_predict_layers`. 1 is run again for every drafted
@@ -59,7 +59,7 @@ class MTP(DraftFields):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The projection, the layer and the target's LM head."""
-        return [self._projection(part, batch * query), *DraftFields.ops(self, part, batch, context, query)]
+        return [self._projection(part, batch * query), *Draft.ops(self, part, batch, context, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection."""

@@ -146,7 +146,6 @@ def test_mixed_steps_load_the_weights_fewer_times() -> None:
         (lambda: padded(4.0, (4, 2)), "rising"),
         (lambda: mixed_target_s(scenario(), []), "one context"),
         (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
-        (lambda: mixed_speedup(scenario(accounting="lock-step"), [1000.0], [0.5], 3), "accounting: must be ragged"),
         (
             lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
             "gamma: must be at most 3 with medusa, given 9",
