@@ -162,6 +162,9 @@ def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone).replace(path.name, "never.json"), encoding="utf-8")
     with pytest.raises(InputError, match=r"never\.json"):
         records(tmp_path)
+    (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone).replace(path.name, "x" * 5000), encoding="utf-8")
+    with pytest.raises(InputError, match="withdrawn: must name files of"):
+        records(tmp_path)
 
 
 @pytest.mark.parametrize(("memory_bytes", "refused"), [(1, False), (2**60, False), (2**60 + 1, True), (0, True)])
