@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.files import data_directory
+from perfmodel.specs.frozen import annotations
 from perfmodel.validate.fit.counted import Array
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
 from perfmodel.validate.fit.fitting import Fit, points_of
@@ -99,7 +100,7 @@ def render(made: Report, date: datetime.date) -> str:
         f"date: {date}",
         f"notes: {_quoted(recipe.notes)}",
     ]
-    for name in Calibration.model_fields:
+    for name in annotations(Calibration):
         value = getattr(fitted.calibration, name)
         if name in fitted.calibration.absent:
             continue
