@@ -45,48 +45,27 @@ class Calibration(EngineConstants):
 
     gemm_bandwidth_fraction: Annotated[
         Constant,
-        Declared(
-            "linear",
-            "param_load",
-            "fraction",
-            "share of the memory bandwidth that GEMMs reach",
-            Scope(0.75, 0.4, 1.0),
-        ),
+        Declared("linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)),
     ]
     gemm_flops_fraction: Annotated[
         Constant,
-        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1.0)),
+        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)),
     ]
     gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")]
     gemm_blend_power: Annotated[
         Constant,
-        Declared(
-            "linear", None, "power", "how loading and computing overlap in GEMMs: 1 adds, infinity takes the larger"
-        ),
+        Declared("linear", None, "power", "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger"),
     ]
     gemm_column_s: Annotated[
-        Constant,
-        Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"),
+        Constant, Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)")
     ] = ABSENT
     weight_unpack_s: Annotated[
         Constant,
-        Declared(
-            "linear",
-            "param_load",
-            "s",
-            "time to unpack each weight of a weight-only format",
-            Scope(1e-13, 0.0, 1e-11, 1e-13),
-        ),
+        Declared("linear", "param_load", "s", "time to unpack each packed weight", Scope(1e-13, 0, 1e-11, 1e-13)),
     ] = ABSENT
     attention_bandwidth_fraction: Annotated[
         Constant,
-        Declared(
-            "attention",
-            "kv_load",
-            "fraction",
-            "share of the memory bandwidth that attention reaches",
-            Scope(0.85, 0.5, 1.0),
-        ),
+        Declared("attention", "kv_load", "fraction", "share of bandwidth that attention reaches", Scope(0.85, 0.5, 1)),
     ]
     attention_flops_fraction: Annotated[
         Constant, Declared("attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches")
@@ -101,68 +80,42 @@ class Calibration(EngineConstants):
     kv_reread_per_query: Annotated[
         Constant,
         Declared(
-            "attention",
-            "kv_load",
-            "share",
-            "share of the cache that each further query token of a sequence reads again",
-            Scope(0.01, 0.0, 0.5, 0.01),
+            "attention", "kv_load", "share", "cache read again per further query token", Scope(0.01, 0, 0.5, 0.01)
         ),
     ]
     small_kernel_s: Annotated[
         Constant,
-        Declared(
-            "small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0.0, 3e-5, 1e-6)
-        ),
+        Declared("small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0, 3e-5, 1e-6)),
     ]
     small_bandwidth_fraction: Annotated[
-        Constant,
-        Declared("small", "activations", "fraction", "share of the memory bandwidth that element-wise kernels reach"),
+        Constant, Declared("small", "activations", "fraction", "share of bandwidth that element-wise kernels reach")
     ]
     allreduce_multiplier: Annotated[
-        Constant,
-        Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1.0, 0.3, 6.0)),
+        Constant, Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1, 0.3, 6))
     ]
     allreduce: Annotated[
         AllReduce | None,
-        Declared(
-            "allreduce", "comm", "s", "time of one all-reduce by devices and message bytes; without it the link's rate"
-        ),
+        Declared("allreduce", "comm", "s", "time of one all-reduce by devices and message bytes; else the link's rate"),
     ] = None
-    pass_fixed_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0.0, 3e-3, 1e-4))]
+    pass_fixed_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))]
     token_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")]
     full_cache_pass_s: Annotated[
         Constant,
-        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0.0, 5e-3, 1e-4)),
+        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)),
     ] = ABSENT
     sparse_cache_sequence_s: Annotated[
         Constant,
         Declared(
-            "pass",
-            "fixed",
-            "s",
-            "time of a draft step over a KV budget, by sequence and layer",
-            Scope(5e-7, 0.0, 1e-5, 1e-7),
+            "pass", "fixed", "s", "time of a draft step on a budget, by sequence and layer", Scope(5e-7, 0, 1e-5, 1e-7)
         ),
     ] = ABSENT
     iteration_fixed_s: Annotated[
         Constant,
-        Declared(
-            "iteration",
-            "overhead",
-            "s",
-            "time of each iteration outside its passes",
-            Scope(1e-3, 0.0, 1e-2, 1e-4),
-        ),
+        Declared("iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)),
     ]
     iteration_sequence_s: Annotated[
         Constant,
-        Declared(
-            "iteration",
-            "overhead",
-            "s",
-            "time of each iteration outside its passes, by sequence",
-            Scope(2e-6, 0.0, 1e-4, 1e-6),
-        ),
+        Declared("iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)),
     ] = ABSENT
     shards_lm_head: bool = True
     fit: StatedFit | None = None

@@ -123,6 +123,6 @@ def read_engine_record(path: Path) -> EngineRecord:
     return files.parse(EngineRecord, parse_json(str(path), read_text(path)), str(path))
 
 
-def is_record(data: list[dict[str, Any]]) -> bool:
-    """Whether a file's objects are one."""
-    return len(data) == 1 and data[0].get("kind") == KIND and "points" in data[0]
+def is_record(data: dict[str, Any]) -> bool:
+    """Whether a JSON object is one."""
+    return data.get("kind") == KIND and "points" in data

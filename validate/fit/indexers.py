@@ -13,14 +13,12 @@ from perfmodel.costs import forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
-from perfmodel.specs.calibration import Calibration, with_engine
+from perfmodel.specs.calibration import with_engine
 from perfmodel.specs.constants import Constant
-from perfmodel.specs.files import parse
 from perfmodel.specs.gpu import GPUSpec
 from perfmodel.specs.model import load_model, precision_of
-from perfmodel.specs.strict_yaml import read_yaml
 from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
-from perfmodel.validate.fit.kernels_file import INDEX, render
+from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
 from perfmodel.validate.fit.tables import Tables, where
 from perfmodel.validate.solving import nonnegative
 
@@ -63,7 +61,7 @@ def with_indexer(found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, vers
     def error(*index: float) -> float:
         return float(np.median(np.abs(np.log(priced(*index) / seconds))))
 
-    plain = with_engine(parse(Calibration, read_yaml(render(found, gpu, engine)), tables.path))
+    plain = with_engine(calibration_of(found, gpu, engine))
     moved = [op.cost.kv_bytes + op.cost.activation_bytes for part in ops for op in part if op.cache == "index"]
     ideal = np.concatenate(moved) / layers / gpu.memory_bandwidth_bytes_per_s
     columns = np.stack([ideal, np.ones(len(seconds)), tokens], 1)

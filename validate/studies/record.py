@@ -19,7 +19,7 @@ from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gate
 from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
 from perfmodel.validate.fit.counted import Array, scenario_of
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
-from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
+from perfmodel.validate.fit.fitting import fit, points_of, start_of
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
@@ -167,7 +167,7 @@ def covered(out: HeldOut) -> Array:
         refit = out.fits[int(out.fold[i])]
         scatter = float(np.sqrt(np.mean(off[others] ** 2)))
         stated = {"speedup": Scatter(log_rms=scatter, rows=int(others.sum()), source="rows of the other folds")}
-        c = with_fit(refit).model_copy(update={"observed_error": stated})
+        c = refit.calibration.model_copy(update={"observed_error": stated})
         interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(out.speedup[i]))
         assert interval is not None
         inside[i] = interval.low <= measured[i] <= interval.high

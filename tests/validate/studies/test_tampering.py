@@ -57,7 +57,7 @@ def swap(old: str, new: str) -> Edit:
 
 TAMPERINGS: list[tuple[str, Edit, str]] = [
     (MAGICDEC, swap("stderr: 0.019", "stderr: 0.005"), "gemm_flops_fraction/stderr: 0.019 -> 0.005"),
-    (MAGICDEC, swap(r"- \[0.05, 1\]", "- [0.06, 1]"), r"fit/correlation[1]: [0.05, 1.0] -> [0.06, 1.0]"),
+    (MAGICDEC, swap(r"\[0.05, 1.0\]", "[0.06, 1.0]"), r"fit/correlation[1]: [0.05, 1.0] -> [0.06, 1.0]"),
     (MAGICDEC, swap("log_rms: 0.0481", "log_rms: 0.0480"), "observed_error/speedup/log_rms: 0.0481 -> 0.048"),
     (MAGICDEC, swap("log_rms: 0.202, rows: 12", "log_rms: 0.202, rows: 120"), "transfer_error/rows: 12 -> 120"),
     (MAGICDEC, swap("8.4e-06", "8.41e-06"), "allreduce/knots/8"),
