@@ -10,8 +10,8 @@ from pydantic import Field
 from perfmodel.answers.query import Query, draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs import files
+from perfmodel.specs.strict import Strict
 from perfmodel.validate.engine.timing import Timing
-from perfmodel.validate.records.grid import Strict
 
 SCHEMA_VERSION = 1
 KIND = "engine"
