@@ -1,4 +1,4 @@
-"""Mappings that only some questions read or write, as pydantic's own models; those that every answer needs are `Frozen`."""
+"""Mappings that few questions read or write, as pydantic's own models; those of every answer are `Frozen`."""
 
 from pydantic import BaseModel, ConfigDict
 
