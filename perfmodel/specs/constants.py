@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.frozen import Checked, Frozen, Limits, Text
+from perfmodel.specs.frozen import Constrained, Frozen, Text, Validated
 
 Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
 """What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
@@ -41,7 +41,7 @@ class Constant(Frozen):
     """One number: its value, standard error where it was fitted, and where it is from."""
 
     value: float
-    stderr: Annotated[float, Limits(ge=0, allow_inf_nan=False)] | None = None
+    stderr: Annotated[float, Constrained(ge=0, allow_inf_nan=False)] | None = None
     source: Text
 
     def values(self) -> Iterator[float]:
@@ -60,7 +60,7 @@ def _rising(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float]
     return knots
 
 
-Knots = Annotated[tuple[tuple[float, float], ...], Checked(_rising)]
+Knots = Annotated[tuple[tuple[float, float], ...], Validated(_rising)]
 """A curve: (place, value) pairs by rising place."""
 
 
@@ -88,7 +88,7 @@ class AllReduce(Frozen):
     knots: dict[int, Knots]
     source: Text
     link: Literal["device", "host"] = "device"
-    box_log_rms: Annotated[float, Limits(ge=0, le=2)] = 0.0
+    box_log_rms: Annotated[float, Constrained(ge=0, le=2)] = 0.0
 
     def __post_init__(self) -> None:
         if not self.knots or any(not 2 <= devices <= MAX_DEVICES for devices in self.knots):
@@ -172,4 +172,4 @@ class Declared:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         """Checks the numbers after pydantic has checked the type."""
-        return Checked(self.check).__get_pydantic_core_schema__(source, handler)
+        return Validated(self.check).__get_pydantic_core_schema__(source, handler)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from perfmodel.specs.constants import ABSENT, Constant, Declared, Knots
-from perfmodel.specs.frozen import Frozen, Limits, Text
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 ONE = Constant.model_construct(value=1.0, source="not part of this calibration")
 """What a factor is in a calibration that does not state it."""
@@ -24,10 +24,10 @@ class Curves(Frozen):
 class ExpertKernel(Frozen):
     """Routed experts of one layer in one format: a start, and shares of bandwidth and of the peak it computes at."""
 
-    fixed_s: Annotated[float, Limits(ge=0, le=10)]
-    bandwidth_fraction: Annotated[float, Limits(gt=0, le=2)]
-    flops_fraction: Annotated[float, Limits(gt=0, le=2)]
-    median_error: Annotated[float, Limits(ge=0)] | None = None
+    fixed_s: Annotated[float, Constrained(ge=0, le=10)]
+    bandwidth_fraction: Annotated[float, Constrained(gt=0, le=2)]
+    flops_fraction: Annotated[float, Constrained(gt=0, le=2)]
+    median_error: Annotated[float, Constrained(ge=0)] | None = None
 
 
 class ExpertKernels(Frozen):

@@ -16,14 +16,14 @@ from typing import Annotated
 
 from perfmodel.specs import files
 from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
-from perfmodel.specs.frozen import Frozen, Limits, Text
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 from perfmodel.specs.gpu import load_gpu
 
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 DRIFT = "@"
 """Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
-Number = Annotated[float, Limits(ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Constrained(ge=0, allow_inf_nan=False)]
 
 
 class Stated(Frozen):
@@ -47,7 +47,7 @@ class Engine(Frozen):
     """
 
     title: str
-    versions: Annotated[tuple[str, ...], Limits(min_length=1)]
+    versions: Annotated[tuple[str, ...], Constrained(min_length=1)]
     drifts: dict[str, Constants] = field(default_factory=dict)
     constants: Constants = field(default_factory=dict)
     architectures: dict[str, Constants] = field(default_factory=dict)

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.specs.frozen import Frozen, Limits, Text
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 MAX_LOG_RMS = 10.0
 """An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
-LogError = Annotated[float, Limits(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)]
+LogError = Annotated[float, Constrained(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)]
 ROUNDED = 0.005
 """Half a unit of the last digit that the correlations of shipped files are rounded to."""
 COVERAGE = 0.90
@@ -31,7 +31,7 @@ class StatedFit(Frozen):
     their estimates; with the constants' own `stderr` it makes the covariance.
     """
 
-    parameters: Annotated[tuple[str, ...], Limits(min_length=1)]
+    parameters: Annotated[tuple[str, ...], Constrained(min_length=1)]
     correlation: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class Scatter(Frozen):
 
     log_rms: LogError
     log_within: LogError | None = None
-    rows: Annotated[int, Limits(ge=1)]
+    rows: Annotated[int, Constrained(ge=1)]
     source: Text
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from perfmodel.errors import InputError, refuse, unknown_name
-from perfmodel.specs.frozen import Checked
+from perfmodel.specs.frozen import Validated
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +209,9 @@ def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
     return KV_FORMATS[key]
 
 
-WeightName = Annotated[str, Checked(lambda name: weight_format(name, "weights").name)]
+WeightName = Annotated[str, Validated(lambda name: weight_format(name, "weights").name)]
 """A weight format in a file, under the key ``weights``."""
-KVName = Annotated[str, Checked(lambda name: kv_format(name, "kv_dtype").name)]
+KVName = Annotated[str, Validated(lambda name: kv_format(name, "kv_dtype").name)]
 """A KV-cache format in a file, under the key ``kv_dtype``."""
 
 

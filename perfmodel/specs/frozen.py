@@ -10,8 +10,8 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Self, dataclass_transform
 
 
-class Limits:
-    """What a value must be, by the names of pydantic's core schema: ``Annotated[float, Limits(ge=0, le=1)]``."""
+class Constrained:
+    """What a value must be, by the names of pydantic's core schema: ``Annotated[float, Constrained(ge=0, le=1)]``."""
 
     def __init__(self, **limits: Any) -> None:
         self.limits = limits
@@ -21,8 +21,8 @@ class Limits:
         return handler(source) | self.limits
 
 
-class Checked:
-    """A check (ValueError) or conversion after that of the type: ``Annotated[str, Checked(known_unit)]``."""
+class Validated:
+    """A check (ValueError) or conversion after that of the type: ``Annotated[str, Validated(known_unit)]``."""
 
     def __init__(self, check: Callable[[Any], Any]) -> None:
         self.check = check
@@ -34,8 +34,8 @@ class Checked:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
 
-Flag = Annotated[bool, Limits(strict=True)]
-Text = Annotated[str, Limits(min_length=3)]
+Flag = Annotated[bool, Constrained(strict=True)]
+Text = Annotated[str, Constrained(min_length=3)]
 """Such as where a number is from."""
 
 
@@ -57,7 +57,7 @@ class Frozen:
 
     @classmethod
     def model_validate(cls, stated: Any) -> Self:
-        """Checked. Raises pydantic's ValidationError."""
+        """Validated. Raises pydantic's ValidationError."""
         checked: Self = checker(cls).validate_python(stated)
         return checked
 

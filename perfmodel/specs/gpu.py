@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_text
 from perfmodel.specs import files, units
-from perfmodel.specs.frozen import Checked, Frozen, Limits, Text
+from perfmodel.specs.frozen import Constrained, Frozen, Text, Validated
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 
@@ -17,8 +17,8 @@ Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 class Quantity(Frozen):
     """One number with its unit and where it was read. `evidence` marks what no vendor page prints."""
 
-    value: Annotated[float, Limits(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)]
-    unit: Annotated[str, Checked(units.known)]
+    value: Annotated[float, Constrained(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)]
+    unit: Annotated[str, Validated(units.known)]
     source: Text
     evidence: Literal["published", "derived", "recalled", "measured"] = "published"
 
@@ -28,7 +28,7 @@ class Quantity(Frozen):
         return self.value * units.FACTORS[self.unit]
 
 
-def _within(units_allowed: tuple[str, ...], low: float, high: float, words: str, whole: bool = False) -> Checked:
+def _within(units_allowed: tuple[str, ...], low: float, high: float, words: str, whole: bool = False) -> Validated:
     """What a quantity may be: its units, and the range in SI units that any device of these decades is in."""
 
     def check(q: Quantity) -> Quantity:
@@ -38,7 +38,7 @@ def _within(units_allowed: tuple[str, ...], low: float, high: float, words: str,
             raise ValueError(f"must be {words}, given {q.value:g} {q.unit}")
         return q
 
-    return Checked(check)
+    return Validated(check)
 
 
 Memory = Annotated[Quantity, _within(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB")]
@@ -59,7 +59,7 @@ class Link(Frozen):
 
     name: str
     per_direction: Bandwidth
-    devices: Annotated[int, Limits(ge=2)] | None = None
+    devices: Annotated[int, Constrained(ge=2)] | None = None
 
 
 class GPUSpec(Frozen):
@@ -69,7 +69,7 @@ class GPUSpec(Frozen):
     host may leave out memory and peaks: they depend on the machine, and asking for a missing one is refused.
     """
 
-    name: Annotated[str, Limits(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    name: Annotated[str, Constrained(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     title: str
     vendor: str
     architecture: str

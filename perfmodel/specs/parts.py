@@ -2,13 +2,13 @@
 
 from typing import Annotated, Literal
 
-from perfmodel.specs.frozen import Flag, Frozen, Limits, Text
+from perfmodel.specs.frozen import Constrained, Flag, Frozen, Text
 
 MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
-Layers = Annotated[int, Limits(strict=True, ge=0, le=MAX_LAYERS)]
-Size = Annotated[int, Limits(strict=True, ge=1, le=MAX_SIZE)]
-Tokens = Annotated[int, Limits(strict=True, ge=1, le=MAX_TOKENS)]
-Number = Annotated[float, Limits(strict=True, gt=0, le=1e15)]
+Layers = Annotated[int, Constrained(strict=True, ge=0, le=MAX_LAYERS)]
+Size = Annotated[int, Constrained(strict=True, ge=1, le=MAX_SIZE)]
+Tokens = Annotated[int, Constrained(strict=True, ge=1, le=MAX_TOKENS)]
+Number = Annotated[float, Constrained(strict=True, gt=0, le=1e15)]
 RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportional"]
 
 
@@ -30,7 +30,7 @@ class MoE(Shape):
     num_experts: Size
     experts_per_token: Size
     intermediate_size: Size
-    shared_intermediate_size: Annotated[int, Limits(strict=True, ge=0, le=MAX_SIZE)] = 0
+    shared_intermediate_size: Annotated[int, Constrained(strict=True, ge=0, le=MAX_SIZE)] = 0
     first_dense_layers: Layers = 0
     normalized_weights: Flag = True
     router_bias: Flag = False
@@ -52,7 +52,7 @@ class MLA(Shape):
     q_lora_rank: Size | None = None
     kv_lora_rank: Size
     qk_nope_head_dim: Size
-    qk_rope_head_dim: Annotated[int, Limits(strict=True, ge=0, le=MAX_SIZE)]
+    qk_rope_head_dim: Annotated[int, Constrained(strict=True, ge=0, le=MAX_SIZE)]
     v_head_dim: Size
     unrotated_layers: Layers = 0
 
@@ -106,7 +106,7 @@ class Compressed(Shape):
     chosen: to those entries alone that the indexer scores highest.
     """
 
-    layers: Annotated[Layers, Limits(ge=1)]
+    layers: Annotated[Layers, Constrained(ge=1)]
     stride: Tokens
     chosen: Flag = False
 
@@ -128,7 +128,7 @@ class Projection(Shape):
     """
 
     name: str
-    layers: Annotated[Layers, Limits(ge=1)]
+    layers: Annotated[Layers, Constrained(ge=1)]
     inputs: Size
     outputs: Size
     split: Literal["outputs", "inputs", "none"] = "none"
@@ -151,7 +151,7 @@ class LinearAttention(Shape):
     """
 
     kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
-    layers: Annotated[Layers, Limits(ge=1)]
+    layers: Annotated[Layers, Constrained(ge=1)]
     num_key_heads: Size
     num_value_heads: Size
     key_head_dim: Size

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Annotated
 
 from perfmodel.specs import files
-from perfmodel.specs.frozen import Frozen, Limits, Text
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 
 class EngineRequests(Frozen):
@@ -16,19 +16,19 @@ class EngineRequests(Frozen):
     reserved_bytes: of a device's memory, for activations and graphs, that neither weights nor caches may take.
     """
 
-    request_s: Annotated[float, Limits(ge=0, lt=10)] = 0.0
-    prompt_token_s: Annotated[float, Limits(ge=0, lt=1e-3)] = 0.0
-    prompt_factor: Annotated[float, Limits(gt=0, lt=10)] = 1.0
-    passes_ahead: Annotated[float, Limits(ge=0, le=2)] = 0.0
-    passes_ahead_model_draft: Annotated[float, Limits(ge=0, le=2)] = 0.0
-    reserved_bytes: Annotated[float, Limits(ge=0, lt=1e12)] = 0.0
+    request_s: Annotated[float, Constrained(ge=0, lt=10)] = 0.0
+    prompt_token_s: Annotated[float, Constrained(ge=0, lt=1e-3)] = 0.0
+    prompt_factor: Annotated[float, Constrained(gt=0, lt=10)] = 1.0
+    passes_ahead: Annotated[float, Constrained(ge=0, le=2)] = 0.0
+    passes_ahead_model_draft: Annotated[float, Constrained(ge=0, le=2)] = 0.0
+    reserved_bytes: Annotated[float, Constrained(ge=0, lt=1e12)] = 0.0
 
 
 class TrafficError(Frozen):
     """How far the traffic model is off by itself, step times being known: rms of the logarithm, held out."""
 
-    log_rms: Annotated[float, Limits(ge=0, lt=2)]
-    rows: Annotated[int, Limits(ge=1)]
+    log_rms: Annotated[float, Constrained(ge=0, lt=2)]
+    rows: Annotated[int, Constrained(ge=1)]
     source: Text
 
 

@@ -4,7 +4,7 @@ from functools import cache
 from typing import Annotated
 
 from perfmodel.specs import files
-from perfmodel.specs.frozen import Frozen, Limits
+from perfmodel.specs.frozen import Constrained, Frozen
 
 
 class ServedDraft(Frozen):
@@ -25,7 +25,7 @@ class ServedDraft(Frozen):
 class DynamicMode(Frozen):
     """A draft length by batch size. price: share of single-stream speed that turning it on costs; mended: where not."""
 
-    price: Annotated[float, Limits(ge=0, lt=1)]
+    price: Annotated[float, Constrained(ge=0, lt=1)]
     since: str
     mended: str
     source: str

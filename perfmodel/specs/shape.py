@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from perfmodel.specs.formats import KVName, WeightName
-from perfmodel.specs.frozen import Flag, Limits, Text
+from perfmodel.specs.frozen import Constrained, Flag, Text
 from perfmodel.specs.parts import (
     MLA,
     AttentionHeads,
@@ -41,7 +41,7 @@ class ModelSpec(AttentionHeads):
     hf_id: str | None = None
     aliases: tuple[str, ...] = ()
     model_type: str
-    num_hidden_layers: Annotated[Layers, Limits(ge=1)]
+    num_hidden_layers: Annotated[Layers, Constrained(ge=1)]
     hidden_size: Size
     intermediate_size: Size
     vocab_size: Size
@@ -60,7 +60,7 @@ class ModelSpec(AttentionHeads):
     rms_norm_eps: Number = 1e-5
     rope_theta: Number = 10000.0
     rope_scaling: RopeScaling | None = None
-    partial_rotary_factor: Annotated[float, Limits(strict=True, gt=0, le=1)] = 1.0
+    partial_rotary_factor: Annotated[float, Constrained(strict=True, gt=0, le=1)] = 1.0
     sliding_window: Tokens | None = None
     num_sliding_layers: Layers = 0
     sliding_heads: AttentionHeads | None = None
@@ -69,7 +69,7 @@ class ModelSpec(AttentionHeads):
     shared_kv_layers: Layers = 0
     shared_kv_sliding: Layers = 0
     residual_streams: Size = 1
-    table_params: Annotated[int, Limits(strict=True, ge=0, le=2**48)] = 0
+    table_params: Annotated[int, Constrained(strict=True, ge=0, le=2**48)] = 0
     moe: MoE | None = None
     mla: MLA | None = None
     indexer: Indexer | None = None
