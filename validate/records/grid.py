@@ -7,9 +7,10 @@ from functools import cache
 from itertools import product
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from perfmodel.kv import parse_kv
+from perfmodel.specs.strict import Strict
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia_nodes, widths
 
@@ -18,12 +19,6 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 LEVELS = ("middle_kv", "inner_gamma", "inner_alpha")
-
-
-class Strict(BaseModel):
-    """A part of a plan: no key is unknown."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class GridBlock(Strict):

@@ -8,6 +8,7 @@ import numpy as np
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
+from perfmodel.specs.frozen import defaults
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.engines import RATIO_KEYS, RatioFold
 from perfmodel.validate.studies.held_out import KEYS, fit_steps, own_rows, parts, refits, replay
@@ -57,7 +58,7 @@ def _no_graphs(kernels: Calibration) -> Calibration:
 
 
 def _no_fp8_cache(kernels: Calibration) -> Calibration:
-    absent = Calibration.model_fields["attention_bandwidth_fraction_fp8"].default
+    absent = defaults(Calibration)["attention_bandwidth_fraction_fp8"]
     return kernels.model_copy(update={"attention_bandwidth_fraction_fp8": absent})
 
 
@@ -101,7 +102,7 @@ def _absent(names: tuple[str, ...]) -> Callable[[Calibration], Calibration]:
     added = {p.name for p in DECODING if not p.times} | {"quantise_s"}
     in_tables = {"attention_bandwidth_fraction_fp8"}
     gone = [name for name in names if name in added - in_tables and name in CONSTANTS]
-    update = {name: Calibration.model_fields[name].default for name in gone}
+    update = {name: defaults(Calibration)[name] for name in gone}
     return lambda kernels: kernels.model_copy(update=update)
 
 
