@@ -7,10 +7,9 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs.fits import Relation
-from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from
-from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, replay, rows_of
+from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from, step_errors
+from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.steps import group_of
 
 RELATIONS: dict[Relation, str] = {
     "seen": "model x device x degree",
@@ -134,6 +133,4 @@ def steps_with_errors() -> list[tuple[str, str, str, float]]:
 
 def every_step() -> HeldOutErrors:
     """Errors of every step, its group left out, be that all there is of its model or not."""
-    rows = rows_of("seen")
-    off = replay(rows.off, [KEYS["seen"](row) for row in rows.rows], recorded()["step_folds"]["seen"])
-    return HeldOutErrors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+    return step_errors(rows_of("seen"), KEYS["seen"], recorded()["step_folds"]["seen"])
