@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
+from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
-from perfmodel.validate.fit.errors import Errors, errors_of
+from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records.code_version import version
 from perfmodel.validate.solving import significant
 from perfmodel.writing import destination
@@ -89,12 +90,7 @@ def parts(found: list[Figure]) -> list[CheckedPart]:
     cut: dict[str, list[Figure]] = {}
     for figure in found:
         cut.setdefault(figure.part, []).append(figure)
-    made = []
-    for name, of in cut.items():
-        errors = errors_of(np.array([f.predicted for f in of]), np.array([f.measured for f in of]))
-        assert errors is not None
-        made.append(CheckedPart(name, tuple(of), errors))
-    return made
+    return [CheckedPart(name, tuple(of), error(of)) for name, of in cut.items()]
 
 
 @dataclass(frozen=True)

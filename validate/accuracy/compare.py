@@ -4,11 +4,11 @@ The measured tokens per iteration are given, so that this tests time; ``speedup_
 published acceptance row of the same pair, budget and context exists.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -285,9 +285,19 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     return dict(sorted(cut.items()))
 
 
-def error(cells: list[Cell]) -> Errors:
-    """Errors of a non-empty partition."""
-    found = errors_of(np.array([c.predicted for c in cells]), np.array([c.measured for c in cells]))
+class Compared(Protocol):
+    """A measured figure and its prediction."""
+
+    @property
+    def measured(self) -> float: ...
+
+    @property
+    def predicted(self) -> float: ...
+
+
+def error(rows: Sequence[Compared]) -> Errors:
+    """Errors of one figure or more."""
+    found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
     return found
 
