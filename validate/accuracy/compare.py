@@ -26,7 +26,6 @@ from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.records.store import BUNDLED, RESULTS, Record, records
 from perfmodel.validate.records.summary import points as own_points
-from perfmodel.validate.solving import significant
 
 Mode = Literal["shipped", "held-out"]
 SETS = ("magicdec", "gptfast_decode", "speculation_other")
@@ -306,11 +305,7 @@ def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
     """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its cells."""
     source = f"results/{record.data.machine}/{record.path.name}"
     cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
-    return {
-        name: Scatter(log_rms=significant(error(part).log_rms, 4), rows=len(part), source=source)
-        for name, part in cut.items()
-        if part and name != "ar_tpot_s"
-    }
+    return {name: error(part).scatter(source, 4) for name, part in cut.items() if part and name != "ar_tpot_s"}
 
 
 def worst(cells: Iterable[Cell], count: int) -> list[Cell]:

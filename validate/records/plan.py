@@ -11,9 +11,10 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs import files
+from perfmodel.specs.files import Frozen
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint, Strict
+from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"
 SHAPES = FOLDER / "shapes"
@@ -24,7 +25,7 @@ MOST_POINTS = 10_000
 DType = Literal["bf16", "fp16", "fp32"]
 
 
-class Precisions(Strict):
+class Precisions(Frozen):
     """Formats of weights (and activations) and of the cache."""
 
     weights: DType = Field(default="bf16", description="of weights and activations")
@@ -37,7 +38,7 @@ class Precisions(Strict):
         return self
 
 
-class Protocol(Strict):
+class Protocol(Frozen):
     """How each point is timed. Plain and speculative samples take turns, all from the same cache contents."""
 
     modes: tuple[Mode, ...] = Field(
@@ -58,7 +59,7 @@ class Protocol(Strict):
         return modes
 
 
-class Micro(Strict):
+class Micro(Frozen):
     """Sizes of the microbenchmarks."""
 
     rows: Counts = Field(
@@ -68,7 +69,7 @@ class Micro(Strict):
     max_bytes: PositiveInt = Field(default=2**31, description="the most memory that is copied and read")
 
 
-class Plan(Strict):
+class Plan(Frozen):
     """What to measure: a YAML file of `validate/plans`, or one of your own."""
 
     schema_version: Literal[1]
