@@ -148,7 +148,7 @@ class Argument:
     def allowed(self) -> str:
         """The limits in words."""
         low, high = self.limits or POSITIVE
-        noun = "whole number" if self.read in (parse_count, _whole) else "number"
+        noun = "whole number" if self.read in (count, counts, whole) else "number"
         ends = f"above 0{f' and at most {high:g}' * (high < HUGE)}" if low == TINY else f"from {low:g} to {high:.0f}"
         return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.drafts.model_draft import ModelDraft
+from perfmodel.drafts.model import ModelDraft
 from perfmodel.operations import Floats
 
 

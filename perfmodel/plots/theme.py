@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,28 +118,23 @@ def scenario_of(asked: Query | Scenario) -> Scenario:
     return resolve(asked) if isinstance(asked, Query) else asked
 
 
-def canvas(axes: "Axes | None", size: tuple[float, float] = (7.2, 4.4)) -> "tuple[Figure, Axes]":
-    """The figure and axes to draw on: those given, or new ones that no window manager knows of."""
-    if axes is not None:
-        return figure_of(axes), axes
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size)
-    return figure, figure.subplots()
+def canvas(axes: "Axes | None", size: tuple[float, float] = (7.2, 4.4)) -> "tuple[Axes, bool]":
+    """Axes to draw on, and whether they are a new figure's, that no window manager knows of, not the given ones."""
+    (panel,), own = canvases(None if axes is None else [axes], 1, 1, size)
+    return panel, own
 
 
 def canvases(
     axes: "Sequence[Axes] | None", rows: int, columns: int, size: tuple[float, float]
-) -> "tuple[Figure, list[Axes]]":
+) -> "tuple[list[Axes], bool]":
     """As `canvas`, for several panels, row by row. Raises InputError where another number of axes is given."""
     if axes is not None:
         if len(axes) != rows * columns:
             raise refuse("plot", "axes", f"{rows * columns} of them", len(axes))
-        return figure_of(axes[0]), list(axes)
+        return list(axes), False
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size)
-    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
+    return list(Figure(figsize=size).subplots(rows, columns, squeeze=False).ravel()), True
 
 
 def figure_of(axes: "Axes") -> "Figure":
@@ -148,14 +144,17 @@ def figure_of(axes: "Axes") -> "Figure":
     return figure
 
 
-def label(axes: "Axes", own: bool, title: str, caption: str) -> None:
-    """Say what a picture shows (above) and of what (below); of axes that somebody else made, above and below them."""
+def label(axes: "Axes", own: bool, title: str, caption: str) -> "Figure":
+    """Say what a picture shows (above) and of what (below); of axes that somebody else made, above and below them.
+
+    Returns the whole figure.
+    """
     figure = figure_of(axes)
     if own:
         figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
         text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
         figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
-        return
+        return figure
     legend = axes.get_legend()
     rows = 0 if legend is None else -(-len(legend.get_texts()) // getattr(legend, "_ncols", 1))
     axes.set_title(title, loc="left", fontsize=9, fontweight="bold", pad=6 + 14 * rows)
@@ -164,6 +163,7 @@ def label(axes: "Axes", own: bool, title: str, caption: str) -> None:
         textwrap.fill(caption, wide, break_on_hyphens=False), (0, 0), (0, -38), xycoords="axes fraction",
         textcoords="offset points", va="top", fontsize=6.5, color=DARK,
     )  # fmt: skip
+    return figure
 
 
 def inside(mask: NDArray[np.bool_], wide: float = 0.28, high: float = 0.05) -> tuple[float, float] | None:
@@ -194,6 +194,13 @@ def name_region(axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str =
             axes.text(*where, "\n".join(lines), transform=axes.transAxes, ha="center", va="center", color=colour,
                       fontsize=8.5, fontstyle="italic")  # fmt: skip
             return
+
+
+def sign(words: str, **look: Any) -> "Line2D":
+    """A line or marker of a legend that is in no picture."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=words, **look)
 
 
 def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":

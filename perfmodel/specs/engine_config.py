@@ -8,7 +8,9 @@ proposal that no engine takes.
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from perfmodel.specs.files import Frozen
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
 """Engine -> the version whose parser took the lines."""
@@ -17,11 +19,7 @@ LOOKUP = (2, 4)
 Whole = Annotated[int, Field(strict=True, ge=0, le=2**40)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class VLLMConfig(_Strict):
+class VLLMConfig(Frozen):
     """``vllm serve --speculative-config``, the part that a table of draft lengths decides.
 
     `num_speculative_tokens_per_batch_size` is ``[[lo, hi, K], ...]`` with both ends included, K = 0 is off; it turns
@@ -58,7 +56,7 @@ class VLLMConfig(_Strict):
             raise ValueError("no range may draft more than num_speculative_tokens")
 
 
-class ContextTable(_Strict):
+class ContextTable(Frozen):
     """The proposed five-item form: ``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows that tile batches x contexts once."""
 
     rows: tuple[tuple[Whole, Whole, Whole, Whole, Whole], ...] = Field(min_length=1)
@@ -83,7 +81,7 @@ class ContextTable(_Strict):
         return self
 
 
-class SGLangFlags(_Strict):
+class SGLangFlags(Frozen):
     """SGLang's server arguments for speculation.
 
     One draft length, or (`speculative_adaptive_config`, EAGLE heads only) the file of `AdaptiveConfig`. NGRAM drafts a
@@ -141,11 +139,11 @@ class SGLangFlags(_Strict):
         return words
 
 
-class _Slot(_Strict):
+class _Slot(Frozen):
     candidate_steps: tuple[Whole] = Field(description="one: the length does not adapt within a range")
 
 
-class AdaptiveConfig(_Strict):
+class AdaptiveConfig(Frozen):
     """The file of ``--speculative-adaptive-config``: the batch size from which on a length holds -> that length."""
 
     slots: dict[Annotated[int, Field(ge=1)], _Slot] = Field(min_length=1)

@@ -18,15 +18,15 @@ from perfmodel.specs.parts import (
     Projection,
     Published,
     RopeScaling,
-    Shape,
     Size,
     Tokens,
 )
 
 
-class ModelSpec(Shape):
+class ModelSpec(AttentionHeads):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
+    Its own heads are those of the full layers.
     `num_sliding_layers` of the attention layers attend to the last `sliding_window` tokens only, with heads of their
     own where `sliding_heads` says so. attention_layers and mlp_layers: None where every layer has an attention (or a
     recurrent part) and an MLP; a layer of Nemotron-H has one of them. attention_gate: the query projection also makes a
@@ -44,12 +44,6 @@ class ModelSpec(Shape):
     model_type: str
     num_hidden_layers: Annotated[Layers, Field(ge=1)]
     hidden_size: Size
-    num_attention_heads: Size
-    num_key_value_heads: Size
-    head_dim: Size
-    value_head_dim: Size | None = None
-    one_kv_projection: StrictBool = False
-    cached_once: StrictBool = False
     intermediate_size: Size
     vocab_size: Size
     max_position_embeddings: Tokens
@@ -149,14 +143,7 @@ class ModelSpec(Shape):
         """Heads of the full or of the sliding layers."""
         if sliding and self.sliding_heads:
             return self.sliding_heads
-        return AttentionHeads.model_construct(
-            num_attention_heads=self.num_attention_heads,
-            num_key_value_heads=self.num_key_value_heads,
-            head_dim=self.head_dim,
-            value_head_dim=self.value_head_dim,
-            one_kv_projection=self.one_kv_projection,
-            cached_once=self.cached_once,
-        )
+        return self
 
     # Parameters by component; every other count in the engine is a sum of these.
 

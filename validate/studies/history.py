@@ -6,7 +6,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.plots.theme import BRIGHT, canvas, styled
+from perfmodel.plots.theme import BRIGHT, canvas, figure_of, styled
 from perfmodel.reading import read_rows
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import code_version
@@ -96,10 +96,10 @@ def plot(lines: list[Line]) -> "Figure":
     series: dict[str, list[float]] = {}
     for line in lines:
         series.setdefault(f"{line.set} {line.partition}", []).append(100 * line.mape)
-    figure, axes = canvas(None, (10, 5))
+    axes, _ = canvas(None, (10, 5))
     for colour, (name, errors) in zip(cycle(BRIGHT), series.items(), strict=False):
         axes.plot(range(1, len(errors) + 1), errors, marker="o", markersize=3, color=colour, label=name)
     axes.set(xlabel="record", ylabel="mean error, %", title="Accuracy on held-out rows")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
+    return figure_of(axes)
