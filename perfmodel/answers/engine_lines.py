@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from perfmodel.answers.acceptance_of import published_head
 from perfmodel.answers.draft_lengths import LengthTable, Range
 from perfmodel.answers.query import CommonOptions
@@ -314,6 +312,8 @@ def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, 
 
 def _valid(schema: type[Any], data: dict[str, Any]) -> Any:
     """The data as its schema reads it back from JSON."""
+    from pydantic import ValidationError
+
     try:
         return schema.model_validate_json(json.dumps(data))
     except ValidationError as error:

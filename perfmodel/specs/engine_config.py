@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.strict import Strict
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
 """Engine -> the version whose parser took the lines."""
@@ -19,7 +19,7 @@ LOOKUP = (2, 4)
 Whole = Annotated[int, Field(strict=True, ge=0, le=2**40)]
 
 
-class VLLMConfig(Frozen):
+class VLLMConfig(Strict):
     """``vllm serve --speculative-config``, the part that a table of draft lengths decides.
 
     `num_speculative_tokens_per_batch_size` is ``[[lo, hi, K], ...]`` with both ends included, K = 0 is off; it turns
@@ -56,7 +56,7 @@ class VLLMConfig(Frozen):
             raise ValueError("no range may draft more than num_speculative_tokens")
 
 
-class ContextTable(Frozen):
+class ContextTable(Strict):
     """The proposed five-item form: ``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows that tile batches x contexts once."""
 
     rows: tuple[tuple[Whole, Whole, Whole, Whole, Whole], ...] = Field(min_length=1)
@@ -81,7 +81,7 @@ class ContextTable(Frozen):
         return self
 
 
-class SGLangFlags(Frozen):
+class SGLangFlags(Strict):
     """SGLang's server arguments for speculation.
 
     One draft length, or (`speculative_adaptive_config`, EAGLE heads only) the file of `AdaptiveConfig`. NGRAM drafts a
@@ -139,11 +139,11 @@ class SGLangFlags(Frozen):
         return words
 
 
-class _Slot(Frozen):
+class _Slot(Strict):
     candidate_steps: tuple[Whole] = Field(description="one: the length does not adapt within a range")
 
 
-class AdaptiveConfig(Frozen):
+class AdaptiveConfig(Strict):
     """The file of ``--speculative-adaptive-config``: the batch size from which on a length holds -> that length."""
 
     slots: dict[Annotated[int, Field(ge=1)], _Slot] = Field(min_length=1)

@@ -13,6 +13,7 @@ from pydantic import Field
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.strict import Strict
 from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors
@@ -31,7 +32,7 @@ Above = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """Seconds and speedups; any quotient of two of them is finite and above 0."""
 
 
-class PartErrors(files.Frozen):
+class PartErrors(Strict):
     """Errors of one part, as a baseline keeps them."""
 
     rows: int = Field(ge=1)
@@ -40,7 +41,7 @@ class PartErrors(files.Frozen):
     worst: Finite
 
 
-class Baseline(files.Frozen):
+class Baseline(Strict):
     """What was found before: errors and rows by part, every prediction by figure.
 
     calibrations: those of serving engines, by what was served: records that come later are predicted with them, since

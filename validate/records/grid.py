@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from perfmodel.kv import parse_kv
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.strict import Strict
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia_nodes, widths
 
@@ -21,7 +21,7 @@ CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 LEVELS = ("middle_kv", "inner_gamma", "inner_alpha")
 
 
-class GridBlock(Frozen):
+class GridBlock(Strict):
     """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
 
     Chains are drafted, unless it has a `tree`, or a `middle_kv`.

@@ -11,9 +11,9 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs import files
-from perfmodel.specs.files import Frozen
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.strict import Strict
 from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"
@@ -25,7 +25,7 @@ MOST_POINTS = 10_000
 DType = Literal["bf16", "fp16", "fp32"]
 
 
-class Precisions(Frozen):
+class Precisions(Strict):
     """Formats of weights (and activations) and of the cache."""
 
     weights: DType = Field(default="bf16", description="of weights and activations")
@@ -38,7 +38,7 @@ class Precisions(Frozen):
         return self
 
 
-class Protocol(Frozen):
+class Protocol(Strict):
     """How each point is timed. Plain and speculative samples take turns, all from the same cache contents."""
 
     modes: tuple[Mode, ...] = Field(
@@ -59,7 +59,7 @@ class Protocol(Frozen):
         return modes
 
 
-class Micro(Frozen):
+class Micro(Strict):
     """Sizes of the microbenchmarks."""
 
     rows: Counts = Field(
@@ -69,7 +69,7 @@ class Micro(Frozen):
     max_bytes: PositiveInt = Field(default=2**31, description="the most memory that is copied and read")
 
 
-class Plan(Frozen):
+class Plan(Strict):
     """What to measure: a YAML file of `validate/plans`, or one of your own."""
 
     schema_version: Literal[1]

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import PACKAGE, files
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.strict import Strict
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow, migrated
 
 BUNDLED = (PACKAGE / "results").resolve()
@@ -88,12 +88,12 @@ def read_record(path: Path) -> Record:
     return Record(path, files.parse(KINDS[kind], migrated(raw), str(path)))
 
 
-class _Withdrawal(Frozen):
+class _Withdrawal(Strict):
     file: str
     reason: str = Field(min_length=8)
 
 
-class _Withdrawn(Frozen):
+class _Withdrawn(Strict):
     schema_version: Literal[1]
     withdrawn: tuple[_Withdrawal, ...]
 

@@ -8,6 +8,7 @@ import numpy as np
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
+from perfmodel.specs.frozen import defaults
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.engines import RATIO_KEYS, RatioFold
 from perfmodel.validate.studies.held_out import KEYS, own_rows, refits, replay
@@ -87,7 +88,7 @@ def _absent(names: tuple[str, ...]) -> dict[str, Any]:
     added = {p.name for p in DECODING if not p.times} | {"quantise_s"}
     in_tables = {"attention_bandwidth_fraction_fp8"}
     gone = [name for name in names if name in added - in_tables and name in CONSTANTS]
-    return {name: Calibration.model_fields[name].default for name in gone}
+    return {name: defaults(Calibration)[name] for name in gone}
 
 
 def _judge_steps(rows: DecodeRows, near: Values) -> dict[str, float]:

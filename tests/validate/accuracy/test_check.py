@@ -13,6 +13,7 @@ from perfmodel.answers.query import Query
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.frozen import annotations
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.accuracy.folder import Figure, figures
@@ -44,7 +45,7 @@ def check(folder: Path, *more: str) -> int:
 def off_by(folder: Path, factor: float) -> Path:
     """The calibration of the record with every bandwidth it reaches off by a factor."""
     c = load_calibration("xeon-amx-2core.micro")
-    names = [name for name in Calibration.model_fields if name.endswith("bandwidth_fraction")]
+    names = [name for name in annotations(Calibration) if name.endswith("bandwidth_fraction")]
     changes = {n: getattr(c, n).model_copy(update={"value": getattr(c, n).value * factor}) for n in names}
     path = folder / f"off-{factor}.yaml"
     return write_yaml(c.model_copy(update=changes), path, "broken on purpose")
