@@ -284,7 +284,7 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     return dict(sorted(cut.items()))
 
 
-class Compared(Protocol):
+class PredictedAndMeasured(Protocol):
     """A measured figure and its prediction."""
 
     @property
@@ -294,7 +294,7 @@ class Compared(Protocol):
     def predicted(self) -> float: ...
 
 
-def error(rows: Sequence[Compared]) -> Errors:
+def error(rows: Sequence[PredictedAndMeasured]) -> Errors:
     """Errors of one figure or more."""
     found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
