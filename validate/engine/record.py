@@ -12,6 +12,7 @@ from perfmodel.reading import parse_json, read_text
 from perfmodel.specs import files
 from perfmodel.specs.strict import Strict
 from perfmodel.validate.engine.timing import Timing
+from perfmodel.validate.records.code_version import version
 
 SCHEMA_VERSION = 1
 KIND = "engine"
@@ -104,15 +105,13 @@ def stamp() -> str:
 
 def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
     """All of a record but its points."""
-    from importlib.metadata import version
-
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
         "machine": machine,
         "hardware": subject.hardware,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "perfmodel_version": version("perfmodel"),
+        "perfmodel_version": version(),
         "subject": subject.model_dump(),
         "sources": list(sources),
     }

@@ -94,23 +94,11 @@ class GridBlock(Strict):
             self.context, self.batch, self.draft_kv, list(shapes), self.gamma or (None,)
         ):
             parents = None if tree is None else _parents(tree, gamma or 1, self.rates or ())
+            deep = depths(parents)[-1] if parents else gamma or 1
             yield PlanPoint(
-                target=self.target,
-                weights=self.weights,
-                draft=self.draft,
-                draft_weights=self.draft_weights,
-                draft_kv=kv,
-                batch=batch,
-                context=context,
-                gamma=depths(parents)[-1] if parents else gamma or 1,
-                alpha=self.alpha,
-                tree=tree,
-                parents=parents,
-                rates=self.rates,
-                middle_kv=middle,
-                inner_gamma=inner,
-                inner_alpha=self.inner_alpha,
-            )
+                self.target, self.weights, self.draft, self.draft_weights, kv, batch, context, deep, self.alpha,
+                tree, parents, self.rates, middle, inner, self.inner_alpha,
+            )  # fmt: skip
 
 
 @cache

@@ -197,7 +197,9 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
     assert {f.calibration for f in found} == {made.calibration.name}
     assert all(f.fitted for f in found)
     by_name = {f.name: f for f in found}
-    rows = {(t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, made.fitted.predicted, strict=True)}
+    rows = {
+        (t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, made.rows.predict(made.calibration), strict=True)
+    }
     (plain, plain_s), (spec, spec_s) = rows[4.0, 0], rows[4.0, 7]
     (key,) = (k for k in by_name if f"{spec.name}/speedup" in k)
     gained = spec.tokens_per_iteration
