@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import PACKAGE, files
+from perfmodel.specs.strict import Strict
 from perfmodel.validate.records import schema
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
@@ -94,16 +95,12 @@ def read_record(path: Path) -> Record:
         raise InputError(f"{path}{schema.as_recorded(what)}") from None
 
 
-class _Withdrawal(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Withdrawal(Strict):
     file: str
     reason: str = Field(min_length=8)
 
 
-class _Withdrawn(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Withdrawn(Strict):
     schema_version: Literal[1]
     withdrawn: tuple[_Withdrawal, ...]
 
