@@ -86,7 +86,7 @@ def test_wrong_arguments_are_told(prediction: Prediction) -> None:
 
 
 def test_a_grid_is_what_sweep_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both files of `perfmodel sweep` read back as the frame of the same grid, also of many blocks (13 digits in CSV)."""
+    """Both files of `perfmodel sweep` read back as the frame of the same grid, also of many blocks (CSV: 13 digits)."""
     frame = perfmodel.to_frame(GRID)
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 3)
     assert list(frame.columns) == [*LABELS, *COLUMNS]
