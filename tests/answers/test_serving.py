@@ -12,10 +12,11 @@ from perfmodel.answers.mixed import (
     mixed_memory,
     mixed_speedup,
     mixed_target_s,
-    served,
+    mixes,
     tokens_per_slot_iteration,
 )
 from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.serving import serving
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
@@ -60,8 +61,9 @@ def test_mixed_acceptances_in_refilled_slots_by_a_simulation(alphas, shares, gam
 @pytest.mark.parametrize("kind", sorted(kinds()))
 @pytest.mark.parametrize(("batch", "gamma"), [(8, 3), (256, 4)])
 def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind: str, batch: int, gamma: int) -> None:
-    s = scenario(draft=kinds()[kind].example, draft_kv="full")
-    found = served(s, [4096.0] * batch, [0.7] * batch, gamma)
+    draft = kinds()[kind].example
+    found = serving("llama-3.1-8b", "h100", batch, 4096, 0.7, gamma, draft=draft, draft_kv="full")
+    s = scenario(draft=draft, draft_kv="full")
     exact = float(predict(s, Workload.of(batch, 4096, gamma)).speedup)
     assert found.speedup == pytest.approx(exact, rel=1e-12)
     assert found.mean_speedup == pytest.approx(exact, rel=1e-12)
@@ -105,7 +107,7 @@ def test_graphs_round_the_batch_up() -> None:
 
 def test_what_padding_costs_is_told_for_an_engine_that_always_pads() -> None:
     """vLLM runs 9 sequences as 16: its own step is the one in the graph, and the one without is shorter."""
-    a = served(scenario(hardware="h100-sxm-80gb"), [8192.0] * 9, [0.8] * 9, 3)
+    a = serving("llama-3.1-8b", "h100", 9, 8192, 0.8, 3)
     assert (a.padded_tokens, a.padded_verify) == (16, 40)
     assert a.unpadded_target_s < a.graph_target_s == a.mean_target_s
     assert a.unpadded_verify_s < a.graph_verify_s == a.verify_s
@@ -120,8 +122,7 @@ def test_mixed_steps_load_the_weights_fewer_times() -> None:
     large = float(interleaved_s(s, 160.0, 2048.0, 3)) / float(alternating_s(s, 160.0, 2048.0, 3))
     assert small == pytest.approx(1.0, abs=0.02)
     assert large < 0.95
-    with pytest.raises(InputError, match="cannot mix"):
-        interleaved_s(scenario(draft="llama-3.2-1b"), 4.0, 4096.0, 3)
+    assert [mixes(scenario(draft=draft).draft) for draft in ("self", "llama-3.2-1b")] == [True, False]
 
 
 @pytest.mark.parametrize(
