@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from perfmodel import costs
+from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.operations import Cost, Floats, Op
 from perfmodel.specs.formats import Precision, Weights
@@ -21,6 +24,8 @@ class Draft:
     kind: ClassVar[str]
     source: ClassVar[str]
     example: ClassVar[str]
+    in_one_pass: ClassVar[bool] = False
+    """Whether one pass drafts all tokens."""
 
     model: ModelSpec
     kv: KVMethod
@@ -63,8 +68,8 @@ class Draft:
         return None
 
     def passes(self, gamma: Floats) -> Floats:
-        """Draft passes of one iteration: one per drafted token."""
-        return gamma
+        """Draft passes of one iteration: one per drafted token, or one for all of them (none at gamma 0)."""
+        return np.minimum(gamma, 1.0) if self.in_one_pass else gamma
 
     def query(self, gamma: Floats) -> Floats:
         """Query tokens per sequence of one pass."""
@@ -81,6 +86,19 @@ class Draft:
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Weights kept on one device beside the target's."""
         return 0.0 if self.shares_weights else part.stored_weight_bytes
+
+    def check(self, option: str, least: int, most: int) -> None:
+        """Refuse (InputError) an option that is not from `least` to `most`."""
+        value = getattr(self, option)
+        if not least <= value <= most:
+            raise refuse("--draft", f"{self.kind}: {option}", f"a whole number from {least} to {most}", value)
+
+
+def layer_bytes(part: costs.Shard) -> float:
+    """Weights of all layers on one device: of GEMMs, of every expert, of norms."""
+    experts = part.experts.held_bytes if part.experts else 0.0
+    norms = part.model.norm_params * part.precision.activation_bytes
+    return sum(op.weight_bytes for op in part.linears) + experts + norms
 
 
 def dense(

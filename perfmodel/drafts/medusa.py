@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense
 from perfmodel.errors import refuse
@@ -24,14 +22,14 @@ class Medusa(Draft):
     kind: ClassVar[str] = "medusa"
     source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
     example: ClassVar[str] = "medusa:heads=4"
+    in_one_pass: ClassVar[bool] = True
     views_target_cache = True  # heads keep no cache
     shares_prefill = True  # heads need the last hidden state only
 
     heads: int = 4
 
     def __post_init__(self) -> None:
-        if not 1 <= self.heads <= 64:
-            raise refuse("--draft", "medusa: heads", "a whole number from 1 to 64", self.heads)
+        self.check("heads", 1, 64)
         if self.kv.name != "full":
             raise refuse("--draft-kv", None, "full (or left out): Medusa heads read no cache", self.kv.label())
 
@@ -44,10 +42,6 @@ class Medusa(Draft):
     def max_gamma(self) -> int | None:
         """One token per head."""
         return self.heads
-
-    def passes(self, gamma: Floats) -> Floats:
-        """One, whatever gamma; none at gamma 0."""
-        return np.minimum(gamma, 1.0)
 
     def query(self, gamma: Floats) -> Floats:
         """Heads that run: one per drafted token."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, dense
+from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
@@ -28,8 +28,7 @@ class MTP(Draft):
     modules: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.modules <= 64:
-            raise refuse("--draft", "mtp: modules", "a whole number from 1 to 64", self.modules)
+        self.check("modules", 1, 64)
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
@@ -64,9 +63,7 @@ class MTP(Draft):
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
-        experts = part.experts.held_bytes if part.experts else 0.0
-        layer = sum(op.weight_bytes for op in part.linears) + experts
-        return self.modules * (layer + part.model.norm_params * part.precision.activation_bytes + into)
+        return self.modules * (layer_bytes(part) + into)
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden = part.model.hidden_size

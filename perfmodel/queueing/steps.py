@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.model_draft import ModelDraft
+from perfmodel.drafts.model import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits

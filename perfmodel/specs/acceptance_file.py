@@ -8,13 +8,13 @@ from pydantic import Field, PositiveInt, model_validator
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_rows import AcceptanceRow, positions_from_histogram
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.strict import Strict
 
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class StandardError(Frozen):
+class StandardError(Strict):
     """Of figures counted over several documents, which are its clusters; null for a position that was never reached."""
 
     documents: int = Field(ge=2)
@@ -22,7 +22,7 @@ class StandardError(Frozen):
     positions: tuple[Count | None, ...]
 
 
-class AcceptanceEntry(Frozen):
+class AcceptanceEntry(Strict):
     target: str = Field(min_length=1)
     draft: str = Field(min_length=1)
     draft_kv: str = Field(min_length=1)
@@ -42,7 +42,7 @@ class AcceptanceEntry(Frozen):
         return self
 
 
-class AcceptanceFile(Frozen):
+class AcceptanceFile(Strict):
     """Acceptance rows with one source; `histogram` counts iterations by accepted draft tokens (0 ... gamma)."""
 
     schema_version: Literal[1]

@@ -2,12 +2,12 @@
 
 import datetime
 import math
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
@@ -16,6 +16,7 @@ from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Sco
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of, release
 from perfmodel.specs.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.frozen import annotations
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 
@@ -119,11 +120,11 @@ class Calibration(EngineConstants):
     shards_lm_head: bool = True
     fit: StatedFit | None = None
     measured: MeasuredRange | None = None
-    observed_error: dict[Quantity, Scatter] = Field(default_factory=dict)
+    observed_error: dict[Quantity, Scatter] = field(default_factory=dict)
     transfer_error: Scatter | None = None
     measured_models: tuple[str, ...] = ()
     speculating_models: tuple[str, ...] = ()
-    errors: dict[Relation, dict[Quantity, Scatter]] = Field(default_factory=dict)
+    errors: dict[Relation, dict[Quantity, Scatter]] = field(default_factory=dict)
     versions: tuple[str, ...] = ()
     drafts: tuple[str, ...] = ()
     longest_tokens: float = 0.0
@@ -162,8 +163,7 @@ class Calibration(EngineConstants):
             return self.errors[self.relation(figure, model, gpu)].get(figure)
         return self.transfer_error if self.gpu not in (None, gpu.name) else self.observed_error.get(quantity)
 
-    @model_validator(mode="after")
-    def _ideal_is_ideal(self) -> "Calibration":
+    def __post_init__(self) -> None:
         for name, declared in CONSTANTS.items() if self.kind == "ideal" else ():
             stated = getattr(self, name)
             if name not in self.absent and any(value != declared.ideal for value in stated.values()):
@@ -172,22 +172,17 @@ class Calibration(EngineConstants):
                 raise ValueError(f"{name} must have no stderr where kind is ideal")
         if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error or self.allreduce):
             raise ValueError("fit, errors and allreduce must be left out where kind is ideal")
-        return self
-
-    @model_validator(mode="after")
-    def _fit_names_its_constants(self) -> "Calibration":
         for name in self.fit.parameters if self.fit else ():
             constant = getattr(self, name, None)
             if not isinstance(constant, Constant) or constant.stderr is None:
                 raise ValueError(f"fit: parameter {name} must be a constant of this file with a stderr")
-        return self
 
 
 CONSTANTS: dict[str, Declared] = {
-    name: declared
-    for name, field in Calibration.model_fields.items()
-    for declared in field.metadata
-    if isinstance(declared, Declared)
+    name: note
+    for name, annotation in annotations(Calibration).items()
+    for note in getattr(annotation, "__metadata__", ())
+    if isinstance(note, Declared)
 }
 """Name -> declaration of every constant, in the order of the files."""
 

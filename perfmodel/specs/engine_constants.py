@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
-
 from perfmodel.specs.constants import ABSENT, Constant, Declared, Knots
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 ONE = Constant.model_construct(value=1.0, source="not part of this calibration")
 """What a factor is in a calibration that does not state it."""
@@ -16,7 +14,7 @@ class Curves(Frozen):
     """A curve for each number format, as `formats.Format.name` has it."""
 
     knots: dict[str, Knots]
-    source: str = Field(min_length=3)
+    source: Text
 
     def values(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
@@ -26,17 +24,17 @@ class Curves(Frozen):
 class ExpertKernel(Frozen):
     """Routed experts of one layer in one format: a start, and shares of bandwidth and of the peak it computes at."""
 
-    fixed_s: float = Field(ge=0, le=10)
-    bandwidth_fraction: float = Field(gt=0, le=2)
-    flops_fraction: float = Field(gt=0, le=2)
-    median_error: float | None = Field(default=None, ge=0)
+    fixed_s: Annotated[float, Constrained(ge=0, le=10)]
+    bandwidth_fraction: Annotated[float, Constrained(gt=0, le=2)]
+    flops_fraction: Annotated[float, Constrained(gt=0, le=2)]
+    median_error: Annotated[float, Constrained(ge=0)] | None = None
 
 
 class ExpertKernels(Frozen):
     """`ExpertKernel` by weight format. Loading and computing add up: few tokens an expert fill no tile."""
 
     kernels: dict[str, ExpertKernel]
-    source: str = Field(min_length=3)
+    source: Text
 
     def values(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""

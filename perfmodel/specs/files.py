@@ -9,26 +9,23 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from perfmodel.errors import InputError, one_line, unknown_name
 from perfmodel.reading import read_bytes, read_text
 from perfmodel.specs import PACKAGE
+from perfmodel.specs.frozen import Frozen, annotations, checker
 from perfmodel.specs.ready import READY, ready
 
 MAX_FILE_BYTES = 4 * 2**20
 INDEX = "names.json"
-Spec = TypeVar("Spec", bound=BaseModel)
-
-
-class Frozen(BaseModel):
-    """A mapping of a file: known keys only, never changed. Its validator is built when the first is read."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""What pydantic calls a key that there is not, in a model and in a dataclass."""
+Spec = TypeVar("Spec")
+Bundled = TypeVar("Bundled", bound=Frozen)
 
 
 def data_directory(kind: str) -> Path:
@@ -42,7 +39,7 @@ def bundled_names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")))
 
 
-def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:
+def load_bundled(spec: type[Bundled], kind: str, name: str) -> Bundled:
     """A bundled file by its exact name, from the index of those that were checked if that has this text."""
     path = data_directory(kind) / f"{name}.yaml"
     found = ready(spec, data_directory(kind) / READY, name, read_bytes(path, MAX_FILE_BYTES))
@@ -100,19 +97,24 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
-    """Validate a mapping; the first fault becomes one line that names file, key, what is allowed and what was given."""
+    """Check a mapping; the first fault becomes one line that names file, key, what is allowed and what was given."""
+    from pydantic import ValidationError  # see `frozen.py`
+
     try:
-        return spec.model_validate(data)
+        checked: Spec = checker(spec).validate_python(data)
+        return checked
     except ValidationError as error:
         faults = error.errors(include_url=False)
     # an unknown key first: it is often the misspelt one that another fault misses
-    fault = next((found for found in faults if found["type"] == "extra_forbidden"), faults[0])
+    fault = next((found for found in faults if found["type"] in UNKNOWN), faults[0])
     key = ".".join(str(part) for part in fault["loc"])[:80]
     value = fault.get("input")
     plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < 10**40)
     given = "" if fault["type"] in ("missing", "value_error") else f", given {value if plain else type(value)!r}"[:100]
-    allowed = f" (allowed keys: {', '.join(spec.model_fields)})" if fault["type"] == "extra_forbidden" else ""
-    message = fault["msg"].removeprefix("Value error, ")
+    allowed, message = "", fault["msg"].removeprefix("Value error, ")
+    if fault["type"] in UNKNOWN:
+        keys = ", ".join(annotations(spec) if is_dataclass(spec) else vars(spec)["__pydantic_fields__"])
+        allowed, message = f" (allowed keys: {keys})", "Extra inputs are not permitted"
     if fault["type"] == "missing":
         message = "must be given, and it is missing"
     raise InputError(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}")

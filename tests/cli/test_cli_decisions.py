@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from perfmodel.specs.engine_config import ContextTable, VLLMConfig
 from tests.commands import read, read_row, refused, run
 
 ADVISE = (
@@ -45,10 +44,9 @@ def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None
     line = next(line for line in run(capsys, *SCHEDULE).splitlines() if line.startswith("vllm serve"))
     words = shlex.split(line)
     assert words[:3] == ["vllm", "serve", "meta-llama/Meta-Llama-3.1-8B"]
-    config = VLLMConfig.model_validate_json(words[words.index("--speculative-config") + 1])
-    assert [list(row) for row in config.num_speculative_tokens_per_batch_size] == [
-        [r["low"], r["high"], r["tokens"]] for r in table["ranges"]
-    ]
+    config = json.loads(words[words.index("--speculative-config") + 1])
+    rows = [[r["low"], r["high"], r["tokens"]] for r in table["ranges"]]
+    assert config["num_speculative_tokens_per_batch_size"] == rows
     assert table["speedup"] >= max(table["by_constant"]) * (1 - 1e-12)
     assert found["num_speculative_tokens_per_batch_and_context"] is None
 
@@ -58,7 +56,6 @@ def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "4k,32k,128k", *sparse)
     found, text = read(capsys, *asked), run(capsys, *asked)
     rows = found["num_speculative_tokens_per_batch_and_context"]
-    ContextTable.model_validate_json(json.dumps({"rows": rows}))
     assert json.dumps(rows) in text
     assert "open RFC" in text
     assert "vllm serve" not in text

@@ -81,7 +81,6 @@ class EngineFit:
     free: tuple[str, ...]
     stderr: tuple[float, ...]
     correlation: Array
-    predicted: Array
     held_out: Array
     pinned: tuple[str, ...]
 
@@ -138,9 +137,8 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     shape = np.where(solved.stderr > 0, solved.stderr, 1.0)
     correlation = np.clip(solved.covariance / np.outer(shape, shape), -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)
-    pinned_names = tuple(name for name in candidates if name not in free)
-    stderr = tuple(solved.stderr.tolist())
-    return EngineFit(calibration, free, stderr, correlation, rows.predict(calibration), held_out, pinned_names)
+    left_as_was = tuple(name for name in candidates if name not in free)
+    return EngineFit(calibration, free, tuple(solved.stderr.tolist()), correlation, held_out, left_as_was)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def observed(made: Report) -> dict[str, Scatter]:
     for name in made.in_sample:
         kinds = folds | (alone if name in PASSES else {})
         source, errors = max(((words, of[name]) for words, of in kinds.items()), key=lambda each: each[1].log_rms)
-        stated[name] = _scatter(errors, source)
+        stated[name] = errors.scatter(source)
     return stated
 
 
@@ -111,10 +111,13 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         "notes": recipe.notes,
         "fit": StatedFit(parameters=fitted.calibration.fit.parameters, correlation=correlation),
         "observed_error": observed(made),
-        "transfer_error": transferred
-        and _scatter(transferred[0], f"speedup on the rows of {transferred[1].set_name} on {transferred[1].gpu}"),
+        "transfer_error": transferred and transferred[0].scatter(_rows_of(transferred[1])),
     }
     return fitted.calibration.model_copy(update=constants | stated)
+
+
+def _rows_of(other: Recipe) -> str:
+    return f"speedup on the rows of {other.set_name} on {other.gpu}"
 
 
 def path_of(name: str) -> Path:
@@ -160,10 +163,6 @@ def with_literature_error(name: str) -> str:
         f"transfer_error: {_mapping(transferred, where)}",
     ]
     return "\n".join(kept) + "\n"
-
-
-def _scatter(error: Errors, source: str) -> Scatter:
-    return Scatter(log_rms=significant(error.log_rms, 3), rows=error.rows, source=source)
 
 
 def _mapping(error: Errors, source: str) -> str:

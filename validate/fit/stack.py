@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Work
-from perfmodel.specs.fits import Scatter
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
 from perfmodel.validate.fit.folds import folds_of
-from perfmodel.validate.solving import least_squares, significant
+from perfmodel.validate.solving import least_squares
 
 KINDS: dict[str, tuple[Work, ...]] = {
     "linear ops": ("linear",),
@@ -89,10 +88,7 @@ def with_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: 
     """The calibration of kernels and stack, `name`; its observed error is that of the halves."""
     made = fit_stack(measured, kernels)
     seen, words = measured[0].set_name, ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
-    stated = {
-        figure: Scatter(log_rms=significant(e.log_rms, 3), rows=e.rows, source=f"{seen}, fitted on the other half")
-        for figure, e in made.held_out.items()
-    }
+    stated = {figure: e.scatter(f"{seen}, fitted on the other half") for figure, e in made.held_out.items()}
     return made.calibration.model_copy(
         update={
             "name": name,

@@ -58,7 +58,6 @@ KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "shell": ("layers", "batch", "query"),
     "bare": ("batch", "query"),
     "loop": ("batch",),
-    "graph": ("kernels",),
     "allreduce": ("bytes",),
 }
 """Kind of kernel -> the sizes that a fit reads of it."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import PACKAGE, files
+from perfmodel.specs.strict import Strict
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow, migrated
 
 BUNDLED = (PACKAGE / "results").resolve()
@@ -87,16 +88,12 @@ def read_record(path: Path) -> Record:
     return Record(path, files.parse(KINDS[kind], migrated(raw), str(path)))
 
 
-class _Withdrawal(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Withdrawal(Strict):
     file: str
     reason: str = Field(min_length=8)
 
 
-class _Withdrawn(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Withdrawn(Strict):
     schema_version: Literal[1]
     withdrawn: tuple[_Withdrawal, ...]
 

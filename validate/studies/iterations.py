@@ -25,7 +25,7 @@ from perfmodel.validate.studies.published_engines import (
     served,
     step_law,
 )
-from perfmodel.validate.studies.robust import Array, Parts, Spread, Values, parts_of
+from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 from perfmodel.validate.studies.steps import FittedConstants, batch_of, version_of
 
 NAMED_CONTEXT = 512.0
@@ -99,8 +99,8 @@ class IterationGroup:
         return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
 
 
-class Iterations:
-    """Rows in a fixed order, with their ratios as functions of the parameters.
+class Iterations(FittedRows[Iteration]):
+    """Iterations over baseline steps, with their ratios as functions of the parameters.
 
     decoding: values of the other constants of the engines, which price the passes.
     """
@@ -139,7 +139,7 @@ class Iterations:
         return np.asarray(logs - self.logs)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors of the rows of `train`; every group is a kind of its own."""
+        """Every group is a kind of its own."""
         groups: list[Hashable] = [row.group for row in self.rows]
         return parts_of(groups, groups, train, [row.spread for row in self.rows])
 

@@ -89,7 +89,7 @@ def test_a_row_out_of_line_does_not_bend_the_rest() -> None:
     rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)])
     spoilt = [replace(rows[7], seconds=3 * rows[7].seconds) if i == 7 else t for i, t in enumerate(rows)]
     found = made(spoilt)
-    errors = np.abs(found.fitted.predicted / [t.seconds for t in rows] - 1)
+    errors = np.abs(found.rows.predict(found.calibration) / [t.seconds for t in rows] - 1)
     assert np.median(errors) < 0.02
 
 

@@ -81,7 +81,7 @@ def test_the_golden_grid_has_not_moved() -> None:
 def test_history_ends_with_the_record(recorded: Record) -> None:
     lines = history.lines_of(recorded, "x", "y")
     last = history.read(history.path())[-len(lines) :]
-    assert [line["mape"] for line in last] == [line["mape"] for line in lines]
+    assert [line.mape for line in last] == [line.mape for line in lines]
 
 
 def test_it_fails_when_a_constant_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_golden_drift_is_named(tmp_path: Path) -> None:
     assert golden.drift(rows, rows[:2]) == [golden.drift(rows, rows[:2])[0]]
     assert golden.drift(rows, rows[:2])[0].endswith("gone")
     path = tmp_path / "golden.csv"
-    path.write_text(golden.render([*rows, rows[0]]))
+    path.write_text(golden.as_csv([*rows, rows[0]]))
     with pytest.raises(
         InputError, match=r"golden\.csv: line 5: must hold each point once, given \S+ \S+ full 1 4000 3"
     ):
