@@ -29,8 +29,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PICTURES = ("plots", "explorer")
 """Folders whose results are looked at, not computed with."""
+ALL = ("tests/test_by_hand.py", "tests/test_pinned.py")
+"""Tests of every folder of the engine: numbers worked by hand, and answers of all verbs that stay as they are."""
 TOP = {
-    "perfmodel": ("tests/test_parse.py", "tests/test_reading.py", "tests/test_writing.py", "tests/costs", "tests/cli"),
+    "perfmodel": (
+        "tests/test_parse.py",
+        "tests/test_reading.py",
+        "tests/test_writing.py",
+        "tests/costs",
+        "tests/cli",
+        *ALL,
+    ),
     "validate": ("tests/validate/fit",),
 }
 """The tests of modules that are in no folder of their own."""
@@ -131,7 +140,7 @@ def folders() -> dict[str, tuple[str, ...]]:
             if place.parts and place.parts[0] not in (*PICTURES, "validate"):
                 own = next(p for p in (place, *place.parents) if (ROOT / tests / p).is_dir())
                 if own.parts:
-                    found[f"{top}/{place.as_posix()}"] = (f"{tests}/{own.as_posix()}",)
+                    found[f"{top}/{place.as_posix()}"] = (f"{tests}/{own.as_posix()}", *ALL * (top == "perfmodel"))
     return found
 
 
