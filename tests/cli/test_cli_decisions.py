@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import read, read_row, run
+from tests.commands import read, read_row, refused, run
 
 ADVISE = (
     *("advise", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "32k", "--batch", "1..32"),
@@ -94,12 +94,9 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((*ADVISE, "--objective", "speed"), "--objective"),
-        ((*ADVISE, "--objective", "cost"), "--price"),
         ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
         ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
         ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
-        ((*ADVISE, "--batch", "0"), "--batch"),
         ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
         ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
         ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
@@ -110,7 +107,6 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
         ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
         ((*SCHEDULE[:-6], "--rate", "tree:0.5/0.1"), "belongs to"),
         (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
-        ((*TREE, "--alpha", "0.5"), "--alpha: a tree's acceptance is by rank of the child: --rates"),
         ((*TREE, "--size", "9999"), "tree size"),
         ((*TREE, "--levels", "0"), "tree levels"),
         ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
@@ -121,7 +117,4 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
-    text = run(capsys, *arguments, status=2)
-    assert text.startswith("error: ")
-    assert text.count("\n") == 1
-    assert words in text
+    assert words in refused(capsys, *arguments)
