@@ -128,6 +128,10 @@ def test_too_little_is_refused_in_one_line(rows: list[Timing], says: str) -> Non
     with pytest.raises(InputError, match=f"--from: (x|no file): must hold {says}.*--plan") as caught:
         check_enough(rows)
     assert "\n" not in str(caught.value)
+    with pytest.raises(
+        InputError, match=r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill"
+    ):
+        check_enough([], [replace(timing(1.0, 1024.0, 3), where="slow.json")])
 
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(
