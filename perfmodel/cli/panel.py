@@ -190,7 +190,7 @@ def _more(a: WhatIf) -> dict[str, str]:
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
     told["a device holds"] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
     told["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
-    if a.calibration.fitted_on:
+    if a.calibration.fitted_on and not a.calibration.rests_on:
         told["fitted on"] = ", ".join(a.calibration.fitted_on)
     return told
 
