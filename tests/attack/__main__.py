@@ -24,7 +24,7 @@ ALONE = "PERFMODEL_ATTACK"
 SEEDS = (2901, 2902, 2903)
 """Of the mutants: nine in ten must be noticed with each."""
 READ, TYPED, CHANGED, KILLS, EACH, MUTANTS = 3600, 2400, 150, 100, 4, 40
-"""Files given to readers, command lines, numbers changed, kills, other faults of each kind and job, mutants of a seed."""
+"""Files given to readers, command lines, numbers changed, kills, other faults of each kind, mutants of a seed."""
 LEAST_KILLED = 0.9
 Part = tuple[list[str], bool]
 """Lines of a table, and whether nothing got through."""
