@@ -8,11 +8,12 @@ of the same text.
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from perfmodel.errors import InputError, one_line, unknown_name
 from perfmodel.reading import read_bytes, read_text
@@ -82,7 +83,8 @@ def _read_json(text: str, infinity: bool) -> Any:
     def constant(name: str) -> float:
         if infinity and name == "Infinity":
             return math.inf
-        raise ValueError(f"{name} is not allowed")
+        key = re.search(rf'"([^"]*)"\s*:[^":]*(?<![\w-]){name}', text)
+        raise ValueError(f"{key[1] + ': ' if key else ''}{name} is not allowed")
 
     return json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats)
 
@@ -107,17 +109,28 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
         faults = error.errors(include_url=False)
     # an unknown key first: it is often the misspelt one that another fault misses
     fault = next((found for found in faults if found["type"] in UNKNOWN), faults[0])
-    key = ".".join(str(part) for part in fault["loc"])[:80]
+    key = ".".join(str(part) for part in fault["loc"])[:200]
     value = fault.get("input")
     plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < 10**40)
     given = "" if fault["type"] in ("missing", "value_error") else f", given {value if plain else type(value)!r}"[:100]
-    allowed, message = "", fault["msg"].removeprefix("Value error, ")
-    if fault["type"] in UNKNOWN:
-        keys = ", ".join(annotations(spec) if is_dataclass(spec) else vars(spec)["__pydantic_fields__"])
-        allowed, message = f" (allowed keys: {keys})", "Extra inputs are not permitted"
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
     if fault["type"] == "missing":
         message = "must be given, and it is missing"
-    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}")
+    if fault["type"] in UNKNOWN:
+        message = f"must not be given (allowed keys: {', '.join(_keys_at(spec, fault['loc'][:-1]))})"
+    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{given}")
+
+
+def _keys_at(kind: Any, place: tuple[str | int, ...]) -> Iterable[str]:
+    """The keys of a record at some place inside; of several that may be there, those of the first."""
+    if is_dataclass(kind):
+        inner = annotations(kind)
+    elif stated := getattr(kind, "__pydantic_fields__", None):
+        inner = {name: field.annotation for name, field in stated.items()}
+    else:
+        deeper = place[1:] if get_origin(kind) in (dict, list, tuple) else place
+        return next(filter(None, (_keys_at(one, deeper) for one in get_args(kind))), ())
+    return _keys_at(inner.get(str(place[0])), place[1:]) if place else inner
 
 
 def newest(path: Path, pattern: str) -> Path:

@@ -297,6 +297,22 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     assert full.reason.startswith("would be undecided: at most batch ")
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (
+            Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
+            "verifying 9 tokens (CUDA graphs: 16)",
+        ),
+        (Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7), "batch 33 pads to 40"),
+    ],
+)
+def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, said: str) -> None:
+    assert any(note.startswith(said) for note in whatif(query).warnings)
+    fewer = {"batch": query.batch - 1} if query.batch > 1 else {"gamma": 7}
+    assert not any(note.startswith(said[:9]) for note in whatif(replace(query, **fewer)).warnings)
+
+
 def test_the_best_length_is_one_whose_states_fit() -> None:
     """Nemotron-H-56B keeps gamma + 1 Mamba states a sequence: at gamma 4 6 sequences fit, at gamma 3 all 8."""
     point = {"hardware": "h100", "tp": 2, "batch": 8, "context": 4096, "alpha": 0.7, "draft": "eagle3"}

@@ -66,16 +66,16 @@ def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]
     return dict(zip(KINDS, np.exp(found.x).tolist(), strict=True))
 
 
-def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> StackFit:
+def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: str = "--stack") -> StackFit:
     """Fit to the one half and judge on the other, both ways; points of one plain decoding time stay together.
 
-    Raises InputError where there are not two such groups.
+    Raises InputError, which begins with `where`, if there are not two such groups.
     """
     folds = folds_of(measured, "point") if measured else np.zeros(1)
     if folds.max() == 0:
-        raise InputError("--stack: must hold points of two batches or contexts, so that one half can judge the other")
+        raise InputError(f"{where}: must hold points of two batches or contexts, so that one half can judge the other")
     if not any(p.target_s or p.verify_s or p.draft_s for p in measured):
-        raise InputError("--stack: must hold passes that were timed alone (a plan with the mode phases)")
+        raise InputError(f"{where}: must hold passes that were timed alone (a plan with the mode phases)")
     points = PointSet(measured, kernels)
     odd = folds % 2 == 1
     by_even, by_odd = (points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd))
@@ -84,9 +84,11 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> Stac
     return StackFit(factors, scaled(kernels, factors), errors_by_quantity(points, other))
 
 
-def with_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str) -> Calibration:
-    """The calibration of kernels and stack, `name`; its observed error is that of the halves."""
-    made = fit_stack(measured, kernels)
+def with_stack(
+    measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str, where: str = "--stack"
+) -> Calibration:
+    """The calibration of kernels and stack, `name`; its observed error is that of the halves. Raises as `fit_stack`."""
+    made = fit_stack(measured, kernels, where)
     seen, words = measured[0].set_name, ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
     stated = {figure: e.scatter(f"{seen}, fitted on the other half") for figure, e in made.held_out.items()}
     return made.calibration.model_copy(

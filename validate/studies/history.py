@@ -6,6 +6,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.errors import refuse
 from perfmodel.plots.theme import BRIGHT, canvas, figure_of, styled
 from perfmodel.reading import read_rows
 from perfmodel.validate.accuracy.markdown import table
@@ -65,7 +66,11 @@ def render(lines: Iterable[Line]) -> str:
 
 def read(where: Path) -> list[Line]:
     """All lines, oldest first; none where there is no file. Raises InputError for a line that is not one."""
-    return list(read_rows(where, Line)) if where.exists() else []
+    lines = read_rows(where, Line) if where.exists() else ()
+    for number, line in enumerate(lines, 2):
+        if not 0 <= line.mape < 1e9:
+            raise refuse(f"{where}: line {number}", "mape", "0 or more", line.mape)
+    return list(lines)
 
 
 def commit() -> str:
