@@ -57,16 +57,8 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-CALLS = {
-    "minimum": "maximum",
-    "maximum": "minimum",
-    "min": "max",
-    "max": "min",
-    "ceil": "floor",
-    "floor": "ceil",
-    "any": "all",
-    "all": "any",
-}
+_PAIRS = (("minimum", "maximum"), ("min", "max"), ("ceil", "floor"), ("any", "all"))
+CALLS = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _CHOICES = (ast.Assign, ast.AnnAssign)
 """What stands at the top of a module: named numbers, which are choices and no logic."""
 TOLD = {"refuse", "InputError", "cast", "TypeVar", "Literal", "Field", "unknown_name"}
@@ -95,12 +87,8 @@ def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
             new = SWAPS[type(node.op)]
             yield node, f"{type(node.op).__name__} -> {new.__name__}", lambda n, new=new: setattr(n, "op", new())
         if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
-            new = SWAPS[type(node.ops[0])]
-            yield (
-                node,
-                f"{type(node.ops[0]).__name__} -> {new.__name__}",
-                lambda n, new=new: n.ops.__setitem__(0, new()),
-            )
+            new, old = SWAPS[type(node.ops[0])], type(node.ops[0]).__name__
+            yield node, f"{old} -> {new.__name__}", lambda n, new=new: n.ops.__setitem__(0, new())
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
             value = node.value + 1 if node.value in (0, 1) or type(node.value) is int else node.value * 2
             yield node, f"{node.value} -> {value}", lambda n, value=value: setattr(n, "value", value)
