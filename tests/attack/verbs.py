@@ -25,7 +25,7 @@ _VALUES = f"""
 --tp 1 8 | 2 4 1,2,4,8
 --alpha 0.8 | 0 1 1e-12 0.999999 0,0.5,1
 --draft self llama-3.2-1b eagle ngram mtp medusa
---draft-kv streamingllm:512 quest:1024,page=32 snapkv:2k full | full streamingllm:1e9 quest:1,page=1 retrieval:1000000 topk:1
+--draft-kv streamingllm:512 quest:1024,page=32 snapkv:2k full | full streamingllm:1e9 quest:1,page=1 topk:1
 --small llama-68m
 --rates 0.7,0.1,0.05 | 1 0 1e-9,1e-10 0.5,0.5
 --rate 0.8/0.7/0.6 self@snapkv:2k=0.8
