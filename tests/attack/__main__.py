@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import faults, mutants, readers, servers, tampered, verbs, watch
+from tests.attack import faults, mutants, readers, servers, surroundings, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -36,6 +36,7 @@ def inputs() -> Part:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         readers.attack(tallies[0], Path(folder), SEED, READ)
         verbs.attack(tallies[1], SEED, TYPED)
+        surroundings.attack(tallies[1], Path(folder))
     lines = ["| what was read or asked | inputs | refused in one line | got through |", *_by_name(*tallies)]
     tried, refused = (sum(sum(getattr(t, name).values()) for t in tallies) for name in ("tried", "refused"))
     found = [fault for tally in tallies for fault in tally.faults]

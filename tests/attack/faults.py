@@ -76,16 +76,17 @@ def full_disk(job: Job, folder: Path, rng: Random, expected: bytes) -> str | Non
     return _refused(job, folder, run(job.arguments(folder, False), before=limit)) or _goes_on(job, folder, expected)
 
 
+def unprivileged() -> None:
+    """Become a user who may write to no folder of the tree."""
+    if os.getuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
 def read_only(job: Job, folder: Path, rng: Random, expected: bytes) -> str | None:
     """Nothing may be made in the folder: one line, and nothing is."""
     arguments = job.arguments(folder, False)
     folder.chmod(0o555)
-
-    def unprivileged() -> None:
-        if os.getuid() == 0:
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-
     try:
         ended = run(arguments, before=unprivileged)
     finally:

@@ -13,7 +13,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, tampered, verbs, watch
+from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, surroundings, tampered, verbs, watch
 from tests.attack.__main__ import ROOT
 
 pytestmark = pytest.mark.slow
@@ -34,6 +34,14 @@ def test_every_command_refuses_or_answers(tmp_path: Path) -> None:
     assert tally.faults == []
     answered = sum(tally.tried.values()) - sum(tally.refused.values())
     assert answered > 50
+
+
+def test_surroundings_make_no_difference(tmp_path: Path) -> None:
+    tally = watch.Tally()
+    with contextlib.chdir(tmp_path):
+        surroundings.attack(tally, tmp_path)
+    assert tally.faults == []
+    assert sum(tally.tried.values()) >= 18
 
 
 def test_a_changed_number_of_the_shipped_data_is_seen(tmp_path: Path) -> None:
