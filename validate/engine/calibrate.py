@@ -19,7 +19,7 @@ from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.harness.journal import as_record, encode
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import grouped, significant
 
 UNREACHABLE = 0.5
 """Held-out error (median of absolute logs) beyond which the rows are of something else than what was asked about."""
@@ -83,10 +83,7 @@ def differences(timings: list[Timing]) -> list[Timing]:
     """Whole runs replaced by the steps between two that differ in output length alone. Raises InputError."""
     totals = [t for t in timings if t.kind == "total"]
     made = [t for t in timings if t.kind != "total"]
-    by_place: dict[tuple[float, ...], list[Timing]] = {}
-    for t in totals:
-        by_place.setdefault((t.batch, t.prompt or 0.0, float(t.gamma)), []).append(t)
-    for runs in by_place.values():
+    for runs in grouped(totals, lambda t: (t.batch, t.prompt, t.gamma)).values():
         runs.sort(key=lambda t: t.output or 0.0)
         if len(runs) < 2 or runs[0].output == runs[-1].output:
             raise refuse(
