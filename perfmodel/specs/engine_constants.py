@@ -105,6 +105,15 @@ class EngineConstants(Frozen):
         Constant,
         Declared("attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"),
     ] = ABSENT
+    latent_reread_per_query: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "share",
+            "`kv_reread_per_query` of a latent cache, from 1 a further read for each query token; 0: as that",
+        ),
+    ] = ABSENT
     latent_layer_s: Annotated[
         Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
     ] = ABSENT
@@ -142,6 +151,5 @@ class EngineConstants(Frozen):
     drafted_token_s: Annotated[
         Constant, Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences")
     ] = ABSENT
-    draft_pass_s: Annotated[Constant, Declared("pass", "fixed", "s", "further time of each pass of a draft")] = ABSENT
     graph_tokens: tuple[int, int] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""
