@@ -100,10 +100,11 @@ def serving(question: ServingQuery) -> Serving:
     scenario = resolve(query, UNUSED)
     at = [float(contexts[i % len(contexts)]) for i in range(batch)]
     rates = [alphas[i // len(contexts) % len(alphas)] for i in range(batch)]
-    gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma))
+    fraction = float(query.memory_fraction)
+    gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma), fraction)
     new_tokens = int(question.new_tokens)
     beside = served(scenario, at, rates, gamma, question.graph_sizes, new_tokens)  # type: ignore[arg-type]
-    room = mixed_memory(scenario, at, gamma, float(query.memory_fraction)).single()
+    room = mixed_memory(scenario, at, gamma, fraction).single()
     return Serving(
         **{f.name: getattr(beside, f.name) for f in fields(beside)},
         batch=batch,
