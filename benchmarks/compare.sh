@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Time benchmarks/test_speed.py on another commit and on this tree, in turns on one machine, and print the ratios.
+# Time `benchmarks/parts.py warm` on another commit and on this tree, in turns on one machine, and print the ratios.
 #
 #   bash benchmarks/compare.sh BASE
 set -euo pipefail
@@ -14,23 +14,19 @@ for turn in 1 2; do
     for tree in base here; do
         root=$here
         [ $tree = base ] && root=$work/base
-        (cd "$work" && PYTHONPATH=$root "$python" -m pytest "$here/benchmarks/test_speed.py" --rootdir "$work" -q \
-            -p no:cacheprovider --benchmark-storage "$work/runs" --benchmark-save "$tree$turn" > "$work/log" 2>&1) ||
-            { cat "$work/log" >&2; exit 1; }
+        (cd "$work" && PYTHONPATH=$root "$python" "$here/benchmarks/parts.py" warm > "$tree$turn.json")
     done
 done
-"$python" - "$work/runs" <<'END'
+"$python" - "$work" <<'END'
 import json, sys
 from pathlib import Path
 
 best = {}
-for path in sorted(Path(sys.argv[1]).rglob("*.json")):
-    tree = path.stem.split("_")[1].rstrip("12")
-    for row in json.loads(path.read_text())["benchmarks"]:
-        times = best.setdefault(row["name"], {})
-        times[tree] = min(times.get(tree, 1e9), row["stats"]["min"])
-print(f"{'best of two turns':36} {'base':>12} {'this tree':>12} {'ratio':>7}")
+for path in sorted(Path(sys.argv[1]).glob("*.json")):
+    for name, value, unit, _ in json.loads(path.read_text()):
+        times = best.setdefault(f"{name}, {unit}", {})
+        times[path.stem[:4]] = min(times.get(path.stem[:4], float("inf")), value)
+print(f"{'best of two turns':60} {'base':>9} {'this tree':>9} {'ratio':>6}")
 for name, times in best.items():
-    ratio = times["here"] / times["base"]
-    print(f"{name:36} {times['base'] * 1e6:9.1f} us {times['here'] * 1e6:9.1f} us {ratio:7.2f}")
+    print(f"{name:60} {times['base']:9.3g} {times['here']:9.3g} {times['here'] / times['base']:6.2f}")
 END

@@ -9,15 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from counts import QUERY, SERVER  # beside this file
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import resolve
+from perfmodel.answers.traffic import traffic
 from perfmodel.answers.whatif import whatif
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.lengths import context_lengths
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
-QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
 DECODER_CONTEXT = 16384
 Rows = list[tuple[str, float, str, float | None]]
 
@@ -53,18 +54,17 @@ def grid(points: int) -> Workload:
 
 def warm() -> Rows:
     """Answers in a running process; the first row is the yardstick."""
-    scenario, one, thousand, values = (
-        resolve(QUERY),
-        Workload.of(64, 32000, 2),
-        grid(1024),
-        np.linspace(0, 1, 1_000_000),
-    )
+    scenario, one, thousand = resolve(QUERY), Workload.of(64, 32000, 2), grid(1024)
+    values, rates = np.linspace(0, 1, 1_000_000), np.linspace(0.01, 1.9, 2500).tolist()
+    loads = SERVER | {"request_rate": rates, "gamma": "1,3,5"}
     return [
         ("np.exp of 1,000,000 doubles (the yardstick)", best_s(lambda: np.exp(values), 20) * 1e3, "ms", None),
         ("one answer", best_s(lambda: figures(predict(scenario, one)), 200) * 1e6, "us", 250),
         ("one answer with the three lengths", best_s(lambda: with_lengths(scenario, one), 50) * 1e3, "ms", 5),
         ("all of a what-if: names, lengths, interval, memory", best_s(lambda: whatif(QUERY), 50) * 1e3, "ms", 6),
         ("1,024 answers", best_s(lambda: figures(predict(scenario, thousand)), 50) * 1e3, "ms", 5),
+        ("a question about traffic", best_s(lambda: traffic(**SERVER), 5) * 1e3, "ms", None),
+        ("10,000 rates and draft lengths of traffic", best_s(lambda: traffic(**loads), 2), "s", None),
     ]
 
 

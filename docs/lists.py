@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
 from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.frozen import defaults
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import grid, plan, schema
@@ -68,7 +69,7 @@ def _constants() -> str:
     """Every constant of a calibration, from its declaration."""
     rows = []
     for name, c in CONSTANTS.items():
-        optional = "" if Calibration.model_fields[name].is_required() else " (optional)"
+        optional = "" if name not in defaults(Calibration) else " (optional)"
         rows.append([f"`{name}`", c.unit, c.bounds, c.work, c.term or "-", c.meaning + optional])
     head = ["constant", "unit", "possible", "of", "time it enters", "meaning"]
     return (

@@ -4,10 +4,8 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 from typing import Any
 
-import typer
 from lists import NOTE  # beside this file
 
 from perfmodel import cli
@@ -39,22 +37,22 @@ They mean the same everywhere; a verb lists what it has beside them or has other
 
 def page(printed: Callable[[list[str]], str]) -> str:
     """The whole page. printed: what a command prints."""
-    commands = {name: _command(name) for name in cli.COMMANDS if name != "validate"}
+    commands = {name: cli.command(name) for name in cli.COMMANDS}
+    validate = commands.pop("validate")
     shared = [(name, cells) for name, cells in _flags(commands["whatif"]) if name not in ("sensitivity", "verbose")]
     parts = [f"{HEAD}{_table(shared)}\n"]
     for name, command in commands.items():
         if name in CATALOGUES[1:]:
-            parts.append(f"## perfmodel {name}\n\n{cli.COMMANDS[name][1]} See `perfmodel {CATALOGUES[0]}`.\n")
+            parts.append(f"## perfmodel {name}\n\n{cli.COMMANDS[name]} See `perfmodel {CATALOGUES[0]}`.\n")
             own = {verb: of for verb, of in command.commands.items() if verb not in ("list", "show", "check")}
             parts += _verbs(name, own, shared)
         elif verbs := getattr(command, "commands", None):
             known = [*shared, *(_flags(commands["advise"]) if name == "plot" else ())]
-            parts += [f"## perfmodel {name}\n\n{cli.COMMANDS[name][1]}\n", *_group(name, verbs, known)]
+            parts += [f"## perfmodel {name}\n\n{cli.COMMANDS[name]}\n", *_group(name, verbs, known)]
         else:
             text = f"{_paragraphs(command.help)}\n\n{_lacking(command, shared)}{_list(_own(command, shared))}"
             parts.append(f"## perfmodel {name}\n\n{text.rstrip()}\n")
-    validate = _command("validate")
-    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate'][1]}\n", *_group("validate", validate.commands, [])]
+    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate']}\n", *_group("validate", validate.commands, [])]
     return "\n".join([*parts, _contract(printed)])
 
 
@@ -76,10 +74,6 @@ def _verbs(name: str, verbs: dict[str, Any], known: list[Flag], named: Sequence[
         yield f"{said} Also: {also}.\n" if also else f"{said}\n"
         if own := _own(command, known):
             yield f"{_list(own)}"
-
-
-def _command(name: str) -> Any:
-    return typer.main.get_command(import_module(cli.COMMANDS[name][0]).app)
 
 
 def _flags(command: Any) -> list[Flag]:

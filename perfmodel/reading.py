@@ -5,7 +5,7 @@ import io
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -107,10 +107,11 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
 def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]:
     """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no; blank is None or "".
 
+    A field with a default is no column.
     having: column -> cell of those that are wanted, perhaps none; the others are not looked at.
     Raises InputError naming file, line, row and column: for a cell that is no such thing, an `id` given twice, no rows.
     """
-    types = {f.name: f.type for f in fields(row_type)}  # type: ignore[arg-type]
+    types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
     rows, ids = [], set[str]()
     for line, cells in read_csv(path, types):
         if any(cells[name] != text for name, text in having.items()):

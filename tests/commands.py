@@ -8,11 +8,19 @@ import pytest
 from perfmodel import cli
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    """Standard output; standard error where another status than 0 is wanted."""
-    assert cli.run(arguments) == status
-    printed = capsys.readouterr()
-    return printed.err if status else printed.out
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Standard output."""
+    assert cli.run(arguments) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a refused command prints."""
+    assert cli.run(arguments) == 2
+    out, line = capsys.readouterr()
+    assert (out, line.count("\n"), line[-1]) == ("", 1, "\n")
+    assert line.startswith("error: ")
+    return line
 
 
 def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:

@@ -18,6 +18,7 @@ from perfmodel.cli import models as model_catalogue
 from perfmodel.drafts import kinds
 from perfmodel.kv import KVLayout, KVMethod, parse_kv
 from perfmodel.specs import files, gpu, model
+from perfmodel.specs.frozen import annotations
 from perfmodel.specs.gpu import GPUSpec, Quantity
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.chain import predict, speedups
@@ -31,7 +32,7 @@ ACCELERATORS = [name for name in GPUS if gpu.load_bundled(name).kind != "cpu"]
 
 def sourced(device: GPUSpec) -> dict[str, Quantity]:
     found: dict[str, Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
-    for name in GPUSpec.model_fields:
+    for name in annotations(GPUSpec):
         value = getattr(device, name)
         if isinstance(value, Quantity):
             found[name] = value

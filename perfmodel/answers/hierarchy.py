@@ -1,7 +1,7 @@
 """Two levels: a small model drafts for the target with a sparse cache, and that for the target."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
 from perfmodel.answers import arguments as arg
@@ -17,8 +17,16 @@ from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, b
 Lengths = str | int | Sequence[int] | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Levels(CommonOptions):
+@dataclass(frozen=True)
+class HierarchyQuery(CommonOptions):
+    """A question about two levels: `draft_kv` and `alpha` are the middle's, the target with a sparse cache."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    batch: arg.Batch
+    context: arg.Context
+    tp: arg.TP = 1
+    _: KW_ONLY
     draft_kv: Annotated[str, arg.Argument("What the middle, the target itself, reads of its cache.", "METHOD:BUDGET")]
     small: Annotated[str, arg.Argument("The small model that drafts for the middle.", "NAME|KIND|PATH")]
     small_rate: Annotated[
@@ -62,17 +70,6 @@ class _Levels(CommonOptions):
         super().check()
         if self.draft_kv.partition(":")[0] == "full":
             raise refuse("--draft-kv", None, "METHOD:BUDGET, a sparse cache for the middle", self.draft_kv)
-
-
-@dataclass(frozen=True)
-class HierarchyQuery(_Levels):
-    """A question about two levels: `draft_kv` and `alpha` are the middle's, the target with a sparse cache."""
-
-    model: arg.Model
-    hardware: arg.Hardware
-    batch: arg.Batch
-    context: arg.Context
-    tp: arg.TP = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ class Hierarchy(Answer):
 def hierarchy(question: HierarchyQuery) -> Hierarchy:
     """Two levels of drafting (TriForce): does a small model before the sparse self-draft pay, at which lengths?
 
-    The lengths with the largest speedup are chosen. alpha is P(the target accepts a token of the middle). Raises
+    The lengths with the largest speedup are chosen. --alpha is P(the target accepts a token of the middle). Raises
     InputError.
     """
     ones, twos = _lengths(question.gamma_1, "--gamma-1"), _lengths(question.gamma_2, "--gamma-2")

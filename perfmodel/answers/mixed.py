@@ -5,15 +5,15 @@ or mix. All of it is closed form; a seeded simulation in the tests confirms it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats, Op
-from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.scenario import Scenario
@@ -33,13 +33,10 @@ def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequenc
     """Speedup of a batch whose sequences have their own contexts and alphas, each held by requests of one length.
 
     Slots are refilled: requests of low alpha stay longer, so that a slot's rate is its own Omega and the batch's
-    throughput the sum over slots. Raises InputError for a gamma that the draft cannot make, and unless accounting is
-    ragged.
+    throughput the sum over slots. Raises InputError for a gamma that the draft cannot make.
     """
     if len(contexts) != len(alphas) or gamma < 1:
         raise InputError("mixed batch: one alpha per context, and gamma of 1 or more")
-    if scenario.accounting != "ragged":
-        raise refuse("--accounting", None, "ragged here, where slots are refilled", scenario.accounting)
     draft = scenario.draft
     check_draft_length(draft, gamma)
     rates = Acceptance.from_alpha(np.asarray(alphas, float)).tokens_per_iteration(gamma)
@@ -91,88 +88,6 @@ def tokens_per_slot_iteration(acceptances: Sequence[Acceptance], shares: Sequenc
     return float(weights.sum() / (weights / rates).sum())
 
 
-@dataclass(frozen=True)
-class ServedBatch:
-    """One served batch; times are calibrated seconds of the whole group.
-
-    target_s and speedup are of the mixed batch as it stands, mean_target_s and mean_speedup of one at the mean context
-    and with every sequence's tokens per iteration at their mean. tokens_as_admitted is the mean over requests, tokens
-    over occupied slots (`tokens_per_slot_iteration`), tokens_static a batch that ends with its slowest request (None
-    for mixed acceptances). At the mean context, graph_target_s and graph_verify_s run padded_tokens and padded_verify
-    tokens inside CUDA graphs, unpadded_target_s and unpadded_verify_s as many as there are, verify_s what the
-    calibration's engine does. interleaved_s is None where the draft's passes cannot mix.
-    """
-
-    target_s: float
-    mean_target_s: float
-    speedup: float
-    mean_speedup: float
-    tokens_as_admitted: float
-    tokens: float
-    tokens_static: float | None
-    verify_s: float
-    padded_tokens: float
-    padded_verify: float
-    graph_target_s: float
-    graph_verify_s: float
-    unpadded_target_s: float
-    unpadded_verify_s: float
-    alternating_s: float
-    interleaved_s: float | None
-
-    @property
-    def steady_speedup(self) -> float:
-        """Speedup where requests of every kind arrive alike and hold their slots for as long as they take."""
-        return self.speedup * self.tokens / self.tokens_as_admitted
-
-
-def served(
-    scenario: Scenario,
-    contexts: Sequence[float],
-    alphas: Sequence[float],
-    gamma: int,
-    sizes: Sequence[int] | None = None,
-    new_tokens: int = 128,
-) -> ServedBatch:
-    """All of that for one batch: a context and an alpha for each of its sequences. Raises InputError.
-
-    sizes: tokens of the captured CUDA graphs; None: the engine's, or vLLM's where the calibration states none.
-    """
-    if scenario.data_parallel > 1:
-        raise refuse("--dp", None, "1 here: contexts differ within one group", scenario.data_parallel)
-    batch, mean = float(len(contexts)), float(np.mean(contexts))
-    kinds = [Acceptance.from_alpha(alpha) for alpha in alphas]
-    each = [float(np.ravel(kind.tokens_per_iteration(gamma))[0]) for kind in kinds]
-    alternating = float(alternating_s(scenario, batch, mean, gamma))
-    baseline = float(scenario.target_pass_s(batch, mean))
-    alike = len(set(alphas)) == 1
-    static = static_batch_tokens_per_iteration(kinds[0].survival(gamma), batch, new_tokens) if alike else None
-    try:
-        mixed_passes = float(interleaved_s(scenario, batch, mean, gamma))
-    except InputError:
-        mixed_passes = None
-    captured = tuple(sizes or scenario.target_shard.graph_sizes or VLLM_GRAPH_SIZES)
-    graphs, bare = replace(scenario, graph_sizes=captured), replace(scenario, graph_sizes=())
-    return ServedBatch(
-        target_s=mixed_target_s(scenario, contexts),
-        mean_target_s=baseline,
-        speedup=mixed_speedup(scenario, contexts, alphas, gamma),
-        mean_speedup=float(np.mean(each)) * baseline / alternating,
-        tokens_as_admitted=float(np.mean(each)),
-        tokens=tokens_per_slot_iteration(kinds, [1.0] * len(kinds), gamma),
-        tokens_static=None if static is None else float(static),
-        verify_s=float(scenario.target_pass_s(batch, mean, gamma + 1.0)),
-        padded_tokens=float(padded(batch, captured)),
-        padded_verify=float(padded(batch * (gamma + 1.0), captured)),
-        graph_target_s=float(graphs.target_pass_s(batch, mean)),
-        graph_verify_s=float(graphs.target_pass_s(batch, mean, gamma + 1.0)),
-        unpadded_target_s=float(bare.target_pass_s(batch, mean)),
-        unpadded_verify_s=float(bare.target_pass_s(batch, mean, gamma + 1.0)),
-        alternating_s=alternating,
-        interleaved_s=mixed_passes,
-    )
-
-
 def alternating_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
     """Time per iteration where all sequences draft together and then verify together."""
     drafts = gamma * np.asarray(scenario.draft_token_s(batch, context, np.array([gamma])))
@@ -180,15 +95,16 @@ def alternating_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int
     return np.reshape(total, np.shape(np.asarray(batch) * np.asarray(context)))[()]
 
 
+def mixes(draft: Draft) -> bool:
+    """Whether a draft's passes can run in one with verification: a self-draft's with the target's own weights."""
+    return draft.shares_weights and draft.views_target_cache and float(draft.passes(2.0)) == 2.0
+
+
 def interleaved_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
     """Time per iteration (gamma + 1 steps) where in each step 1/(gamma + 1) of the sequences verify and the rest draft.
 
-    Each step then loads the weights once for both. Only a self-draft with the target's own weights can do that
-    (InputError otherwise). Steady state: phases spread evenly.
+    Each step then loads the weights once for both, where the draft `mixes`. Steady state: phases spread evenly.
     """
-    draft = scenario.draft
-    if not (draft.shares_weights and draft.views_target_cache and float(draft.passes(2.0)) == 2.0):
-        raise InputError(f"--draft: {draft.name} does not run the target's own weights, so that its passes cannot mix")
     verifying = np.asarray(batch, float) / (gamma + 1.0)
     drafting = np.asarray(batch, float) - verifying
     tokens = verifying * (gamma + 1.0) + drafting

@@ -66,8 +66,6 @@ class Options(CommonOptions):
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    accounting: arg.AccountingName = "ragged"
-    new_tokens: arg.NewTokens = 128
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
     batch_range: arg.BatchRange = DEFAULT_BATCH_RANGE
 
@@ -169,7 +167,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         own_on=gpu.peak if query.weights is None else None,
     )
     if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
-        draft = replace(draft, tensor_parallel=allowed)  # type: ignore[type-var]
+        draft = replace(draft, tensor_parallel=allowed)
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
@@ -182,11 +180,9 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         precision=precision,
         draft=draft,
         acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,
-        accounting=query.accounting,  # type: ignore[arg-type]  # checked when the question was made
-        new_tokens=int(query.new_tokens),
         kv_page=int(query.kv_page),
         topk_reuse=float(query.topk_reuse),
-        state_rollback=query.state_rollback,  # type: ignore[arg-type]
+        state_rollback=query.state_rollback,  # type: ignore[arg-type]  # checked when the question was made
         context_std=float(query.context_std),
         expert_parallel=ep,
         data_parallel=dp,

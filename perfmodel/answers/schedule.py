@@ -20,7 +20,7 @@ from perfmodel.answers.draft_lengths import (
     length_table,
     length_tables,
 )
-from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
+from perfmodel.answers.engine_lines import LOOKUP, Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.runs_in import runs_in
@@ -33,7 +33,6 @@ from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.specs.engine_config import LOOKUP
 from perfmodel.specs.model import hub_id
 from perfmodel.specs.serving import serving_engines
 from perfmodel.specs.stacks import engine_of

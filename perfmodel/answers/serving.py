@@ -1,15 +1,28 @@
 """A served batch: mixed contexts and acceptances, CUDA graphs, stragglers, and passes that mix."""
 
-from dataclasses import dataclass, fields
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks, count, counts, numbers
-from perfmodel.answers.mixed import ServedBatch, best_gamma, mixed_memory, served
+from perfmodel.answers.mixed import (
+    alternating_s,
+    best_gamma,
+    interleaved_s,
+    mixed_memory,
+    mixed_speedup,
+    mixed_target_s,
+    mixes,
+    tokens_per_slot_iteration,
+)
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.text import times
+from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.errors import refuse
+from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 
 MAX_SEQUENCES = 4096
@@ -64,12 +77,36 @@ class ServingQuery(CommonOptions):
             raise refuse("--alpha", None, "numbers from 0 to 1", ", ".join(map(str, self.alpha)))
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class Serving(Answer, ServedBatch):
-    """`ServedBatch`, what was asked, and whether the batch fits in memory."""
+@dataclass(frozen=True, repr=False)
+class Serving(Answer):
+    """One served batch; times are calibrated seconds of the whole group.
 
-    COMPUTED: ClassVar[tuple[str, ...]] = ("steady_speedup",)
+    target_s and speedup are of the mixed batch as it stands, mean_target_s and mean_speedup of one at the mean context
+    and with every sequence's tokens per iteration at their mean. tokens_as_admitted is the mean over requests, tokens
+    over occupied slots (`tokens_per_slot_iteration`), tokens_static a batch that ends with its slowest request (None
+    for mixed acceptances). At the mean context, graph_target_s and graph_verify_s run padded_tokens and padded_verify
+    tokens inside CUDA graphs, unpadded_target_s and unpadded_verify_s as many as there are, verify_s what the
+    calibration's engine does. interleaved_s is None where the draft's passes cannot mix. steady_speedup: where requests
+    of every kind arrive alike and hold their slots for as long as they take.
+    """
 
+    target_s: float
+    mean_target_s: float
+    speedup: float
+    mean_speedup: float
+    steady_speedup: float
+    tokens_as_admitted: float
+    tokens: float
+    tokens_static: float | None
+    verify_s: float
+    padded_tokens: float
+    padded_verify: float
+    graph_target_s: float
+    graph_verify_s: float
+    unpadded_target_s: float
+    unpadded_verify_s: float
+    alternating_s: float
+    interleaved_s: float | None
     batch: int
     contexts: tuple[float, ...]
     alphas: tuple[float, ...]
@@ -91,29 +128,57 @@ def serving(question: ServingQuery) -> Serving:
     """A batch of mixed contexts and acceptances, CUDA graphs that round it up, stragglers, and passes that mix.
 
     Slots are refilled at once; requests that are hard to draft for hold theirs longer. A static batch ends with its
-    slowest request of new_tokens tokens. Raises InputError.
+    slowest request of --new-tokens tokens. Raises InputError.
     """
     assert isinstance(question.context, tuple)
     assert isinstance(question.alpha, tuple)
-    contexts, alphas, batch = question.context, question.alpha, int(question.batch)
-    query = question.query(batch=batch, context=contexts[-1], alpha=None, gamma=question.gamma)
+    contexts, alphas, size = question.context, question.alpha, int(question.batch)
+    query = question.query(batch=size, context=contexts[-1], alpha=None, gamma=question.gamma)
     scenario = resolve(query, UNUSED)
-    at = [float(contexts[i % len(contexts)]) for i in range(batch)]
-    rates = [alphas[i // len(contexts) % len(alphas)] for i in range(batch)]
+    if scenario.data_parallel > 1:
+        raise refuse("--dp", None, "1 here: contexts differ within one group", scenario.data_parallel)
+    at = [float(contexts[i % len(contexts)]) for i in range(size)]
+    rates = [alphas[i // len(contexts) % len(alphas)] for i in range(size)]
     fraction = float(query.memory_fraction)
     gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma), fraction)
-    new_tokens = int(question.new_tokens)
-    beside = served(scenario, at, rates, gamma, question.graph_sizes, new_tokens)  # type: ignore[arg-type]
+    batch, mean, verified = float(size), float(np.mean(at)), gamma + 1.0
+    kinds = [Acceptance.from_alpha(alpha) for alpha in rates]
+    admitted = float(np.mean([np.ravel(kind.tokens_per_iteration(gamma))[0] for kind in kinds]))
+    tokens = tokens_per_slot_iteration(kinds, [1.0] * size, gamma)
+    speedup, baseline = mixed_speedup(scenario, at, rates, gamma), float(scenario.target_pass_s(batch, mean))
+    static, new_tokens = None, int(question.new_tokens)
+    if len(set(rates)) == 1:
+        static = float(static_batch_tokens_per_iteration(kinds[0].survival(gamma), batch, new_tokens))
+    alternating = float(alternating_s(scenario, batch, mean, gamma))
+    given = question.graph_sizes if isinstance(question.graph_sizes, tuple) else ()
+    captured = given or scenario.target_shard.graph_sizes or VLLM_GRAPH_SIZES
+    graphs, bare = replace(scenario, graph_sizes=captured), replace(scenario, graph_sizes=())
     room = mixed_memory(scenario, at, gamma, fraction).single()
     return Serving(
-        **{f.name: getattr(beside, f.name) for f in fields(beside)},
-        batch=batch,
+        target_s=mixed_target_s(scenario, at),
+        mean_target_s=baseline,
+        speedup=speedup,
+        mean_speedup=admitted * baseline / alternating,
+        steady_speedup=speedup * tokens / admitted,
+        tokens_as_admitted=admitted,
+        tokens=tokens,
+        tokens_static=static,
+        verify_s=float(scenario.target_pass_s(batch, mean, verified)),
+        padded_tokens=float(padded(batch, captured)),
+        padded_verify=float(padded(batch * verified, captured)),
+        graph_target_s=float(graphs.target_pass_s(batch, mean)),
+        graph_verify_s=float(graphs.target_pass_s(batch, mean, verified)),
+        unpadded_target_s=float(bare.target_pass_s(batch, mean)),
+        unpadded_verify_s=float(bare.target_pass_s(batch, mean, verified)),
+        alternating_s=alternating,
+        interleaved_s=float(interleaved_s(scenario, batch, mean, gamma)) if mixes(scenario.draft) else None,
+        batch=size,
         contexts=contexts,
         alphas=alphas,
         gamma=gamma,
         new_tokens=new_tokens,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=(*assumed(query, scenario), *room.shortage(batch)),
+        warnings=(*assumed(query, scenario), *room.shortage(size)),
         calibration=scenario.machine.calibration.name,
     )

@@ -18,12 +18,13 @@ from perfmodel.answers.traffic_replay import replayed
 from perfmodel.answers.traffic_rows import TrafficRow, flat, log_errors, rows_of
 from perfmodel.answers.usual_draft import usual_draft
 from perfmodel.answers.verdict import Calibrated
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.load import Limits, Load
 from perfmodel.queueing.policy import by_batch
 from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.scenario import Scenario
@@ -195,19 +196,14 @@ def _query(question: TrafficQuery) -> Query:
 
 def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
     """With the acceptance that is known; where none is, with none, and False."""
-    query = _query(question)
+    query, rate = _query(question), None
     if question.rate is not None:
-        return resolve(
-            query, parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
-        ), True
-    if (
-        any(getattr(question, n) is not None for n in ("alpha", "tokens_per_iteration", "acceptance"))
-        or query.gamma == 0
-    ):
-        return resolve(query), True
+        rate = parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
     try:
-        return resolve(query), True
-    except InputError:
+        return resolve(query, rate), True
+    except UnknownAcceptance:
+        if question.acceptance is not None:
+            raise
         return resolve(query, UNUSED), False
 
 

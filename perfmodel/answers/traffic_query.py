@@ -219,6 +219,10 @@ class TrafficQuery(CommonOptions):
             self.lengths, values if self.opens else None, None if self.opens else values, float(self.burstiness)
         )
 
+    def named(self, load: float) -> dict[str, Any]:
+        """A load of this kind as a row has it; the other kind is None."""
+        return {"request_rate": load if self.opens else None, "concurrency": None if self.opens else int(load)}
+
     @property
     def replays(self) -> bool:
         """Whether requests are served one by one beside the closed form."""

@@ -1,6 +1,7 @@
 """The rows of a replay: what drawn requests, or those of a trace, meet on the same server as the closed form's."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +34,14 @@ def replayed(
             else (gamma, priced[steps.gamma])
             for gamma, steps in choices
         ]
-        return tuple(_row(question, lengths, *choice, trace, rate, None, seed) for choice in served if choice[1].seats)
+        where = {"request_rate": rate, "concurrency": None}
+        return tuple(_row(question, lengths, *choice, trace, where) for choice in served if choice[1].seats)
     rows = []
     for load in question.loads.tolist():
-        rate, clients = (load, None) if question.opens else (None, int(load))
-        requests = arrivals(lengths, int(question.num_prompts), rate, float(question.burstiness), seed)
-        rows += [
-            _row(question, lengths, *choice, requests, rate, clients, seed) for choice in choices if choice[1].seats
-        ]
+        where = question.named(load)
+        drawn = int(question.num_prompts), where["request_rate"], float(question.burstiness), seed
+        requests = arrivals(lengths, *drawn)
+        rows += [_row(question, lengths, *choice, requests, where) for choice in choices if choice[1].seats]
     return tuple(rows)
 
 
@@ -50,15 +51,12 @@ def _row(
     gamma: int | str,
     steps: StepTimes,
     requests: Arrivals,
-    rate: float | None,
-    clients: int | None,
-    seed: int,
+    where: dict[str, Any],
 ) -> TrafficRow:
-    spread = float(question.acceptance_std)
-    met = replay(steps, lengths, question.limits, requests, clients, spread, seed)
+    spread, seed = float(question.acceptance_std), int(question.seed)
+    met = replay(steps, lengths, question.limits, requests, where["concurrency"], spread, seed)
     return TrafficRow(
-        request_rate=rate,
-        concurrency=clients,
+        **where,
         gamma=gamma,
         running_mean=met.running,
         tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
@@ -69,8 +67,6 @@ def _row(
         saturation_rate=capacity(steps, lengths, question.limits)[0],
         slo_share=_share(question, met) if question.limits_s else None,
         kv_share=min(met.running * steps.kv_share, 1.0),
-        replicas=None,
-        tpot_interval=None,
         tokens_per_iteration=steps.tokens_per_iteration,
         warnings=(f"{met.preemptions} preemptions",) if met.preemptions else (),
     )

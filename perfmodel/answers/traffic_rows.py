@@ -42,7 +42,7 @@ class Percentiles:
     p99: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRow:
     """A load on one replica at one draft length. None where there is none: the TTFT of a saturated server.
 
@@ -56,17 +56,17 @@ class TrafficRow:
     gamma: int | str
     running_mean: float
     tpot_s: Percentiles
-    ttft_s: Percentiles | None
-    e2e_s: Percentiles | None
+    ttft_s: Percentiles | None = None
+    e2e_s: Percentiles | None = None
     output_tokens_per_s: float
     requests_per_s: float
     saturation_rate: float
-    slo_share: float | None
+    slo_share: float | None = None
     kv_share: float
-    replicas: int | None
-    tpot_interval: tuple[float, float] | None
+    replicas: int | None = None
+    tpot_interval: tuple[float, float] | None = None
     tokens_per_iteration: float
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def flat(row: TrafficRow) -> dict[str, Any]:
@@ -103,8 +103,7 @@ def rows_of(
         over = bool(served.saturated[i])
         rows.append(
             TrafficRow(
-                request_rate=value if question.opens else None,
-                concurrency=None if question.opens else int(value),
+                **question.named(value),
                 gamma=gamma,
                 running_mean=float(served.running[i]),
                 tpot_s=tpot[i],
@@ -136,20 +135,15 @@ def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: f
     if steps.gamma >= question.limits.max_num_batched_tokens - 1:
         told = f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) verifies no draft"
     return TrafficRow(
-        request_rate=value if question.opens else None,
-        concurrency=None if question.opens else int(value),
+        **question.named(value),
         gamma=gamma,
         running_mean=0.0,
         tpot_s=Percentiles(alone, alone, alone, alone),
-        ttft_s=None,
-        e2e_s=None,
         output_tokens_per_s=0.0,
         requests_per_s=0.0,
         saturation_rate=0.0,
         slo_share=0.0 if question.limits_s else None,
         kv_share=0.0,
-        replicas=None,
-        tpot_interval=None,
         tokens_per_iteration=steps.tokens_per_iteration,
         warnings=(told,),
     )

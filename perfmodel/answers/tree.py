@@ -1,7 +1,7 @@
 """Which tree of drafted tokens has the largest speedup at one batch and context."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 from perfmodel.answers import arguments as arg
@@ -13,20 +13,27 @@ from perfmodel.answers.text import times
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth, levels_within
 
-Rates = Annotated[
-    str | Sequence[Any],
-    arg.Argument(
-        "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
-        "RATES|FILE",
-        "--rate",
-        arg.as_given,
-    ),
-]
 
+@dataclass(frozen=True)
+class TreeQuery(CommonOptions):
+    """A question whose acceptance is by rank of the child, not by position in a chain."""
 
-@dataclass(frozen=True, kw_only=True)
-class _Shape(CommonOptions):
-    rates: Rates
+    model: arg.Model
+    hardware: arg.Hardware
+    batch: arg.Batch
+    context: arg.Context
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = None
+    _: KW_ONLY
+    rates: Annotated[
+        str | Sequence[Any],
+        arg.Argument(
+            "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
+            "RATES|FILE",
+            "--rate",
+            arg.as_given,
+        ),
+    ]
     size: Annotated[
         arg.Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
     ] = DEFAULT_SIZE
@@ -41,18 +48,6 @@ class _Shape(CommonOptions):
     ] = None
     draft: arg.Draft = "self"
     draft_tp: arg.DraftTP = None
-
-
-@dataclass(frozen=True)
-class TreeQuery(_Shape):
-    """A question whose acceptance is by rank of the child, not by position in a chain."""
-
-    model: arg.Model
-    hardware: arg.Hardware
-    batch: arg.Batch
-    context: arg.Context
-    tp: arg.TP = 1
-    draft_kv: arg.DraftKV = None
 
 
 @dataclass(frozen=True, slots=True)

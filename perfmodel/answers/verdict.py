@@ -4,7 +4,7 @@ The only place where verdicts are worded: the command line, the explorer and the
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -50,6 +50,8 @@ _WOULD = {
 }
 STRETCHED = math.log(3)
 """How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
+CLIFF = 1.1
+"""A pass that takes so many times as long as one of a sequence or a token less is told."""
 TOLD_PADDING = 1.25
 """Padded tokens over a batch's own from which on it is told."""
 FEW = 16
@@ -168,7 +170,7 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
     if gamma and draft.tensor_parallel < scenario.machine.tensor_parallel and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {scenario.machine.tensor_parallel} devices")
     notes += unlike_measured(scenario, batch, context, gamma)
-    notes += (*steps_ahead(scenario, batch), *slower_than_wide(scenario, batch, context))
+    notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
     if is_transferred(scenario):
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
@@ -179,11 +181,27 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
     return tuple(notes)
 
 
-def steps_ahead(scenario: Scenario, batch: float) -> Iterator[str]:
-    """That a batch pays for a CUDA graph much larger than itself, and which one would fill it."""
-    runs = float(scenario.target_shard.rows(batch))
-    if runs >= TOLD_PADDING * batch:
+def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """That a CUDA graph is much larger than its batch, or a pass much longer than of a sequence or a token less."""
+    runs, tokens = float(scenario.target_shard.rows(batch)), batch * (gamma + 1)
+    climbs = (
+        _climb(scenario.target_pass_s, batch, context, 1),
+        gamma and _climb(scenario.draft_pass_s, batch, context, 1),
+    )
+    if runs >= TOLD_PADDING * batch or (runs > batch and any(climbs)):
         yield f"batch {batch:.0f} pads to {runs:.0f} (CUDA graphs): up to {runs:.0f} sequences share what it costs"
+    if gamma and (longer := _climb(scenario.target_pass_s, batch, context, gamma + 1)):
+        padded = f" (CUDA graphs: {runs:.0f})" if (runs := float(scenario.target_shard.rows(tokens))) > tokens else ""
+        yield f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than for one sequence or token less"
+
+
+def _climb(pass_s: Callable[..., Floats], batch: float, context: float, query: int) -> float:
+    """By what share a pass takes longer than for one sequence or query less; 0 where little, or in proportion."""
+    here, found = float(pass_s(batch, context, query)), 0.0
+    for less, of in (((batch - 1, context, query), batch), ((batch, context, query - 1), query)):
+        if of > 1 and here > max(CLIFF, of / (of - 1)) * (before := float(pass_s(*less))) > 0:
+            found = max(found, here / before - 1)
+    return found
 
 
 def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterator[str]:

@@ -210,7 +210,7 @@ def _longest(query: Query, scenario: Scenario) -> int:
 def _break_even(query: Query, p: Prediction, gamma: int) -> float | None:
     """The constant acceptance that gains what an iteration costs, in tokens of the baseline."""
     needed = float(p.tokens_per_iteration) / float(p.speedup)
-    if not gamma or needed > gamma + 1 or query.accounting != "ragged":
+    if not gamma or needed > gamma + 1:
         return None
     return float(alpha_from_tokens_per_iteration(max(needed, 1.0), gamma))
 

@@ -14,38 +14,40 @@ from typer.core import TyperGroup
 from perfmodel.cli.help import AsTyped
 from perfmodel.errors import InputError, not_installed, one_line, refuse, unknown_name
 
-COMMANDS = {
-    "whatif": ("perfmodel.cli.whatif", "Does speculation pay for this model, device, batch and context, and why?"),
-    "sweep": ("perfmodel.cli.sweep", "Answer a whole grid into a CSV or Parquet file."),
-    "explore": ("perfmodel.cli.explore", "Speedup surfaces to explore in a browser: one HTML file."),
-    "ops": ("perfmodel.cli.ops", "Every operation of one pass: FLOPs, bytes, time and what limits it."),
-    "inflection": ("perfmodel.cli.inflection", "The three context lengths where something turns."),
-    "inverse": ("perfmodel.cli.inverse", "What must hold for speculation to reach a target speedup."),
-    "advise": ("perfmodel.cli.advise", "Which draft, cache, length and devices are best, or is the baseline?"),
-    "schedule": ("perfmodel.cli.schedule", "Draft length by batch size and context, for vLLM and SGLang."),
-    "tree": ("perfmodel.cli.tree", "Which tree of drafted tokens, for each batch and context."),
-    "hierarchy": ("perfmodel.cli.hierarchy", "Two levels: a small model before the sparse self-draft."),
-    "moe": ("perfmodel.cli.moe", "Mixtures of experts: what verification reads, where speculation peaks."),
-    "traffic": ("perfmodel.cli.traffic", "A request rate: latency, saturation and replicas, with and without a draft."),
-    "serving": ("perfmodel.cli.serving", "A served batch: mixed contexts and acceptances, graphs, stragglers."),
-    "compare": ("perfmodel.cli.compare", "Speculation or batching, and how both compose."),
-    "plot": ("perfmodel.cli.plot", "Pictures of the answers, as .png or .svg (matplotlib)."),
-    "gpus": ("perfmodel.cli.gpus", "The devices: list, show, check."),
-    "models": ("perfmodel.cli.models", "The models: list, show, check."),
-    "kv": ("perfmodel.cli.kv", "The draft's KV methods: list, show, check."),
-    "calibrations": ("perfmodel.cli.calibrations", "The calibrations: list, show, check."),
-    "validate": ("perfmodel.validate.cli", "Measure, calibrate and compare with measurements (extra: validate)."),
+HEADINGS = {
+    "Ask": {
+        "whatif": "Does speculation pay for this model, device, batch and context, and why?",
+        "sweep": "Answer a whole grid into a CSV or Parquet file.",
+        "ops": "Every operation of one pass: FLOPs, bytes, time and what limits it.",
+        "inflection": "The three context lengths where something turns.",
+        "inverse": "What must hold for speculation to reach a target speedup.",
+    },
+    "Decide": {
+        "advise": "Which draft, cache, length and devices are best, or is the baseline?",
+        "schedule": "Draft length by batch size and context, for vLLM and SGLang.",
+        "tree": "Which tree of drafted tokens, for each batch and context.",
+        "hierarchy": "Two levels: a small model before the sparse self-draft.",
+        "moe": "Mixtures of experts: what verification reads, where speculation peaks.",
+        "traffic": "A request rate: latency, saturation and replicas, with and without a draft.",
+        "serving": "A served batch: mixed contexts and acceptances, graphs, stragglers.",
+        "compare": "Speculation or batching, and how both compose.",
+    },
+    "Explore": {
+        "explore": "Speedup surfaces to explore in a browser: one HTML file.",
+        "plot": "Pictures of the answers, as .png or .svg (matplotlib).",
+    },
+    "Data": {
+        "gpus": "The devices: list, show, check.",
+        "models": "The models: list, show, check.",
+        "kv": "The draft's KV methods: list, show, check.",
+        "calibrations": "The calibrations: list, show, check.",
+    },
+    "Measure": {
+        "validate": "Measure, calibrate and compare with measurements (extra: validate).",
+    },
 }
-"""Verb -> (module that holds its `app`, what it is for)."""
-
-GROUPS = {
-    "Ask": ("whatif", "sweep", "ops", "inflection", "inverse"),
-    "Decide": ("advise", "schedule", "tree", "hierarchy", "moe", "traffic", "serving", "compare"),
-    "Explore": ("explore", "plot"),
-    "Data": ("gpus", "models", "kv", "calibrations"),
-    "Measure": ("validate",),
-}
-"""Heading -> verbs below it in ``--help``."""
+"""Heading in ``--help`` -> the verbs below it -> what each is for."""
+COMMANDS = {verb: said for verbs in HEADINGS.values() for verb, said in verbs.items()}
 
 BY_RANK = "a tree's acceptance is by rank of the child: --rates 0.6,0.1"
 BY_DRAFT = "acceptances are by draft here: --rate DRAFT=0.8"
@@ -65,6 +67,16 @@ EXTRA_OF |= {"scipy": "fit", "httpx": "engine"}
 """Module that a base installation lacks -> the extra that brings it."""
 
 
+def command(verb: str) -> Any:
+    """One verb, imported: `app` of its module in this folder. Raises InputError for an unknown one."""
+    if verb not in COMMANDS:
+        raise unknown_name("perfmodel", "command", verb, COMMANDS)
+    module = import_module("perfmodel.validate.cli" if verb == "validate" else f"perfmodel.cli.{verb}")
+    found: Any = typer.main.get_command(module.app)
+    found.name = verb
+    return found
+
+
 class LazyGroup(TyperGroup):
     """The verbs of `COMMANDS`, each imported on use."""
 
@@ -78,19 +90,14 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import one verb. Raises InputError for an unknown one."""
-        if cmd_name not in COMMANDS:
-            raise unknown_name("perfmodel", "command", cmd_name, COMMANDS)
-        module = import_module(COMMANDS[cmd_name][0])
-        command = typer.main.get_command(module.app)
-        command.name = cmd_name
-        return command
+        """See `command`."""
+        return command(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of verbs for ``--help``, without importing any."""
-        for heading, names in GROUPS.items():
+        for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
+                formatter.write_dl(list(verbs.items()))
 
 
 app = typer.Typer(

@@ -85,8 +85,9 @@ def import_(
     """Distil public kernel tables of one device and engine into a calibration, with the errors of the fits."""
     from perfmodel.validate.fit.indexers import with_indexer
     from perfmodel.validate.fit.kernels import distil
-    from perfmodel.validate.fit.kernels_file import render
+    from perfmodel.validate.fit.kernels_file import COMMENT, calibration_of
     from perfmodel.validate.fit.tables import ENGINES, Tables
+    from perfmodel.validate.harness.micro.write import as_yaml
 
     if format != "aiconfigurator":
         raise unknown_name("import", "format", format, ("aiconfigurator",))
@@ -95,7 +96,7 @@ def import_(
     device = load_gpu(gpu, "--gpu")
     tables = Tables.of(path, device.name)
     found = with_indexer(distil(tables, device, engine, version), tables, device, engine, version)
-    text = render(found, device, engine)
+    text = as_yaml(calibration_of(found, device, engine), COMMENT)
     if out is None:
         typer.echo(text, nl=False)
     elif out.exists():

@@ -1,29 +1,15 @@
 """``perfmodel compare``: speculation or batching, and how both compose."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from perfmodel.answers.batching import Disaggregation
-from perfmodel.answers.compare import CompareQuery, Comparison
-from perfmodel.answers.compare import compare as answer
+from perfmodel.answers.compare import Comparison, compare
 from perfmodel.answers.text import seconds, size, tokens
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import Column, each, say, show_rows, table
-
-app = App()
+from perfmodel.cli.output import Column, say, table
+from perfmodel.cli.verb import verb
 
 
-@app.command()
-@takes(CompareQuery, "context", "gamma")
-def compare(queries: list[CompareQuery], json: Json = False) -> None:
-    """One request verifying gamma + 1 tokens, or gamma + 1 requests decoding one token each?
-
-    Also how both compose in the memory there is, what speculation does to a disaggregated decode pool, and how much of
-    the idle FLOPs it leaves to chunked prefill.
-    """
-    show_rows(each(answer, queries), json, _print)
-
-
-def _print(answers: Iterable[Comparison]) -> None:
+def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
         q, m = a.query, int(a.query.gamma or 0) + 1
         say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:g}, {m} tokens a pass", "bold")
@@ -79,3 +65,6 @@ def _pools(a: Comparison) -> Iterator[tuple[str, str, str]]:
 
 def _moved(pool: Disaggregation) -> str:
     return f"{seconds(pool.transfer_s or 0.0)} ({pool.link_share:.1%})"
+
+
+app = verb(compare, _print, "context", "gamma")

@@ -12,7 +12,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     QUESTION: (),
     "Draft": ("draft", "draft_tp", "draft_kv", "draft_path", "max_gamma", "small", "small_kv", "gamma_1", "gamma_2",
               "tree", "any_draft", "middle_kv", "inner_gamma", "size", "levels"),
-    "Acceptance": ("alpha", "acceptance_rate", "tokens_per_iteration", "acceptance", "accounting", "new_tokens",
+    "Acceptance": ("alpha", "acceptance_rate", "tokens_per_iteration", "acceptance", "new_tokens",
                    "rate", "rates", "small_rate", "acceptance_std", "task", "convert", "format", "lengths", "target"),
     "Formats": ("weights", "draft_weights", "kv_dtype", "draft_kv_dtype", "dtype"),
     "Engine": ("engine", "version", "calibration", "dynamic_price", "kv_reread", "kv_page", "topk_reuse",

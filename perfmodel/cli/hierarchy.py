@@ -1,28 +1,15 @@
 """``perfmodel hierarchy``: a small model drafts for the target with a sparse cache, and that for the target."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from perfmodel.answers.hierarchy import Hierarchy, HierarchyQuery
-from perfmodel.answers.hierarchy import hierarchy as answer
+from perfmodel.answers.hierarchy import Hierarchy, hierarchy
 from perfmodel.answers.text import seconds, times
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import Column, each, fit, say, show_rows, table, warn_where
-
-app = App()
+from perfmodel.cli.output import Column, fit, say, table, warn_where
+from perfmodel.cli.verb import verb
 
 
-@app.command()
-@takes(HierarchyQuery, "batch", "context", max_points=256)
-def hierarchy(queries: list[HierarchyQuery], json: Json = False) -> None:
-    """Two levels of drafting (TriForce): does a small model before the sparse self-draft pay, at which lengths?
-
-    The lengths with the largest speedup are chosen. --alpha is P(the target accepts a token of the middle).
-    """
-    show_rows(each(answer, queries), json, _print)
-
-
-def _print(answers: Iterable[Hierarchy]) -> None:
-    answers, rows = list(answers), []
+def _print(answers: Sequence[Hierarchy]) -> None:
+    rows = []
     for a in answers:
         alone = f"{times(a.middle_alone.speedup)} ({a.middle_alone.gamma})"
         lengths = (str(a.gamma_1), str(a.gamma_2), f"{a.inner_rounds:.2f}", f"{a.drafted:.2f}")
@@ -33,3 +20,6 @@ def _print(answers: Iterable[Hierarchy]) -> None:
     table(columns, rows)
     say(f"calibration {answers[0].calibration}", "dim")
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
+
+
+app = verb(hierarchy, _print, "batch", "context", max_points=256)

@@ -1,28 +1,15 @@
 """``perfmodel inverse``: the question turned round."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from perfmodel.answers.inverse import Inverse, InverseQuery
-from perfmodel.answers.inverse import inverse as answer
+from perfmodel.answers.inverse import Inverse, inverse
 from perfmodel.answers.text import NONE, UNKNOWN, times, tokens
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import Column, each, say, show_rows, table, warn_where
-
-app = App()
+from perfmodel.cli.output import Column, say, table, warn_where
+from perfmodel.cli.verb import verb
 
 
-@app.command()
-@takes(InverseQuery, "batch", "context", "gamma")
-def inverse(queries: list[InverseQuery], json: Json = False) -> None:
-    """What must hold for speculation to reach a target speedup, each alone with all else as asked.
-
-    Smallest acceptance, largest draft cost, largest KV re-read factor of verification, smallest context.
-    """
-    show_rows(each(answer, queries), json, _print)
-
-
-def _print(answers: Iterable[Inverse]) -> None:
-    answers, rows = list(answers), []
+def _print(answers: Sequence[Inverse]) -> None:
+    rows = []
     for a in answers:
         limits = (a.smallest_alpha, a.largest_draft_to_target, a.largest_kv_reread)
         reach = [*(NONE if limit is None else f"{limit:.3f}" for limit in limits), tokens(a.smallest_context)]
@@ -33,3 +20,6 @@ def _print(answers: Iterable[Inverse]) -> None:
     table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)
     say(f"drafted by {answers[0].draft} through {answers[0].draft_kv.partition(',')[0]}", "dim")
     warn_where([(f"batch {a.batch}, context {a.context}, gamma {a.gamma}", a.warnings) for a in answers])
+
+
+app = verb(inverse, _print, "batch", "context", "gamma")

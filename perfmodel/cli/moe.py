@@ -1,23 +1,9 @@
 """``perfmodel moe``: what a mixture of experts does to speculation, by batch size."""
 
-from perfmodel.answers.moe import ExpertSpeculation, MoEQuery
-from perfmodel.answers.moe import moe as answer
+from perfmodel.answers.moe import ExpertSpeculation, moe
 from perfmodel.answers.text import times
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import say, show, table, warn
-
-app = App()
-
-
-@app.command()
-@takes(MoEQuery)
-def moe(question: MoEQuery, json: Json = False) -> None:
-    """Experts that a verification touches, target efficiency, and the batch where speculation peaks.
-
-    Target efficiency is T_T(1)/T_T(gamma + 1). At small batches each drafted token drags in experts of its own; once
-    all are read anyway, drafting is cheap again.
-    """
-    show(answer(question), json, _print)
+from perfmodel.cli.output import say, table, warn
+from perfmodel.cli.verb import verb
 
 
 def _print(a: ExpertSpeculation) -> None:
@@ -39,3 +25,6 @@ def _print(a: ExpertSpeculation) -> None:
     )
     say(f"routing independence {a.routing_independence:.3f}; calibration {a.calibration}", "dim")
     warn(a.peak.warnings)
+
+
+app = verb(moe, _print)

@@ -1,23 +1,14 @@
 """``perfmodel ops``: what one pass does, operation by operation."""
 
-from perfmodel.answers.ops import Ops, OpsQuery
-from perfmodel.answers.ops import ops as answer
+from perfmodel.answers.ops import Ops, ops
 from perfmodel.answers.text import count, devices, limiter, seconds, size
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import Column, say, show, table
+from perfmodel.cli.output import Column, say, table
+from perfmodel.cli.verb import verb
 
-app = App()
 COLUMNS = (
     *("op", Column("kernels", spare=3), Column("FLOPs", spare=4), "weights", "KV", Column("other", spare=2)),
     *(Column("FLOP/B", spare=5), Column("lower", spare=1), "predicted", "limited by"),
 )
-
-
-@app.command()
-@takes(OpsQuery)
-def ops(query: OpsQuery, json: Json = False) -> None:
-    """Every operation of one pass on one device: FLOPs, bytes by kind, intensity, time and what limits it."""
-    show(answer(query), json, _print)
 
 
 def _print(a: Ops) -> None:
@@ -33,3 +24,6 @@ def _print(a: Ops) -> None:
         rows.append((row.name, f"{row.kernels:.0f}", count(row.flops), *moved, *spent))
     total = (seconds(a.total.lower_s), seconds(a.total.predicted_s), limiter(a.total.limiter))
     table(COLUMNS, [*rows, ("whole pass", *[""] * 6, *total)], bold_last=True)
+
+
+app = verb(ops, _print)

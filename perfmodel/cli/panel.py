@@ -1,15 +1,14 @@
-"""What ``perfmodel whatif`` prints for people: one answer in full, or several as a table."""
+"""What ``perfmodel whatif`` prints for people: one answer in eight lines or so, in full, or several as a table."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from perfmodel.answers.measured import Measured
 from perfmodel.answers.query import Query
 from perfmodel.answers.text import NONE, UNKNOWN, devices, limiter, seconds, size, times, tokens
-from perfmodel.answers.verdict import CELLS, Calibrated
-from perfmodel.answers.whatif import BASELINE, Accepted, Move, WhatIf
+from perfmodel.answers.verdict import CELLS, SENTENCES, Calibrated
+from perfmodel.answers.whatif import BASELINE, Move, WhatIf
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 from perfmodel.specs.stacks import ENGINES
-from perfmodel.speculation.capacity import Memory
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Of a verdict; yellow where it is open."""
@@ -24,43 +23,35 @@ FIGURES = {
 }
 
 
-def single(a: WhatIf) -> None:
-    """One answer: the verdict and why, times, ratios, lengths, memory, what it rests on, and what was measured."""
-    q = a.query
-    say(f"{subject(q)}; {at_point(q)}", "bold")
-    if a.speedup is None:
-        say(f"{a.sentence}: {a.reason}.", style(a))
-    else:
-        say(f"{a.sentence}: {gain(a)}", style(a))
-        say(f"{a.reason[:1].upper()}{a.reason[1:]}.")
-    steps = [("baseline step", a.target_step)]
-    steps += [("draft step", a.draft_step), ("verification", a.verify_step)] if q.gamma else []
-    table(
-        ("one pass", "lower bound", "predicted", "no overlap", "limited by"),
-        [
-            (name, seconds(s.lower_s), seconds(s.predicted_s), seconds(s.serial_s), limiter(s.limiter))
-            for name, s in steps
-        ],
-    )
-    facts(_facts(a))
-    for row in a.measured:
-        _measured(row)
+def single(a: WhatIf, verbose: bool = False) -> None:
+    """The verdict with its interval, why, what it takes in time and memory, what is best, and what to know.
+
+    verbose: also each pass, what it rests on, and every figure that was measured.
+    """
+    say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
+    headline, why = _verdict(a)
+    say(headline, _style(a))
+    facts(_facts(a, why, verbose))
+    if verbose:
+        _passes(a)
+        facts(_more(a))
+        for row in a.measured:
+            _figures(row)
     if a.sensitivity is not None:
-        moves(a.sensitivity)
-    warn(a.warnings)
+        _moves(a.sensitivity)
+    warn(note for note in a.warnings if note not in a.memory.shortage(float(a.query.batch)))
 
 
-def several(answers: Iterable[WhatIf]) -> None:
+def several(answers: Sequence[WhatIf]) -> None:
     """Several answers, a line each."""
-    answers = list(answers)
-    say(subject(answers[0].query), "bold")
+    say(_subject(answers[0].query), "bold")
     rows = []
     for a in answers:
         q, seen = a.query, [times(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures]
         rows.append(
             (
                 *(f"{q.batch}", f"{q.context}", f"{q.gamma}", CELLS[a.verdict], times(a.speedup)),
-                *(seconds(a.ar_tpot_s), seconds(a.tpot_s), rate(a.throughput_tokens_per_s)),
+                *(seconds(a.ar_tpot_s), seconds(a.tpot_s), _rate(a.throughput_tokens_per_s)),
                 UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
                 *(fit(a.memory.fits, a.memory.max_batch), ", ".join(seen) or "-"),
             )
@@ -70,12 +61,12 @@ def several(answers: Iterable[WhatIf]) -> None:
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a in answers:
         if a.sensitivity is not None:
-            say(f"\n{at_point(a.query)}", "bold")
-            moves(a.sensitivity)
-    warn_where([(at_point(a.query), a.warnings) for a in answers])
+            say(f"\n{_at_point(a.query)}", "bold")
+            _moves(a.sensitivity)
+    warn_where([(_at_point(a.query), a.warnings) for a in answers])
 
 
-def _sources(answers: list[WhatIf]) -> str:
+def _sources(answers: Sequence[WhatIf]) -> str:
     """Where the acceptances are from, and which contexts have which where they differ."""
     contexts: dict[str, dict[str, None]] = {}
     for a in answers:
@@ -85,35 +76,7 @@ def _sources(answers: list[WhatIf]) -> str:
     return "; ".join(f"at context {', '.join(at)}: {source}" for source, at in contexts.items())
 
 
-def moves(rows: Iterable[Move]) -> None:
-    """What moves the speedup, most first."""
-    table(
-        ("if only this moves", "from", "to", "speedup", "to", "crosses 1"),
-        [
-            (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no")
-            for r in rows
-        ],
-    )
-
-
-def subject(q: Query) -> str:
-    """Model, devices and draft."""
-    draft = "itself" if q.draft == "self" else q.draft
-    group = devices(q.hardware, float(q.tp))
-    return f"{q.model} on {group}, drafted by {draft} through {(q.draft_kv or 'full').partition(',')[0]}"
-
-
-def at_point(q: Query) -> str:
-    """Batch, context and gamma."""
-    return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
-
-
-def style(a: WhatIf) -> str:
-    """Of the verdict's line; a baseline that was asked for is neither good nor bad."""
-    return "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}"
-
-
-def gain(a: WhatIf) -> str:
+def _gain(a: WhatIf) -> str:
     """The speedup with its interval."""
     if a.speedup_interval is None or a.interval_coverage is None:
         return f"{times(a.speedup)} (no interval: this calibration states no scatter)"
@@ -126,59 +89,166 @@ def calibration(c: Calibrated) -> str:
     return f"{c.name} ({c.rests_on or c.kind})"
 
 
-def _facts(a: WhatIf) -> dict[str, str]:
-    r, acceptance, turn = a.cost_ratios, a.acceptance, a.inflection
-    inflection = f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
-    fitted = f", fitted on {', '.join(a.calibration.fitted_on)}" if a.calibration.fitted_on else ""
-    fitted = f"; rests on {a.calibration.rests_on}" if a.calibration.rests_on else fitted
-    speculating = {
-        "cost ratios": f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}",
-        "iteration": f"{seconds(a.iteration_s)}{between(a.iteration_interval)}, "
-        f"{seconds(a.overhead_s)} of it outside the passes",
-        "acceptance": wanted(a) if a.speedup is None else _accepted(acceptance),
-    }
-    if a.speedup is not None:
-        speculating |= {"break-even context": tokens(turn.break_even_context), "inflection context": inflection}
-    setup = f"{seconds(a.draft_setup_s)} before the first token, {_breaks_even(a.break_even_new_tokens)}"
-    rates = (rate(a.ar_throughput_tokens_per_s), rate(a.throughput_tokens_per_s))
-    best = {} if a.gamma_optimal is None else {"best gamma": f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"}
-    return {
-        "time per token": f"{seconds(a.ar_tpot_s)} baseline{between(a.ar_tpot_interval)}, "
-        f"{seconds(a.tpot_s)} speculating",
-        "throughput": "{} tokens/s baseline, {} speculating".format(*rates),
-        **(best if a.known else {}),
-        **(speculating if a.query.gamma else {}),
-        "memory-bound context": _memory_bound(turn.memory_bound_context),
-        **({"draft set-up": setup} if a.query.gamma and a.speedup is not None else {}),
-        "memory": _memory(a.memory),
-        "engine": engine(a),
-        "calibration": f"{a.calibration.name} ({a.calibration.kind}{fitted})",
-    }
+def _verdict(a: WhatIf) -> tuple[str, str]:
+    """In a sentence, and why."""
+    if a.verdict == "does_not_fit":
+        would, _, why = a.reason.partition("; ")
+        return f"{SENTENCES[a.verdict]}; {would}", why
+    if a.speedup is None:
+        return f"{SENTENCES[a.verdict]}: {a.reason}", ""
+    if a.query.gamma:
+        return f"{SENTENCES[a.verdict]}: {_gain(a)}", a.reason
+    return a.sentence, a.reason
 
 
-def between(interval: tuple[float, float] | None) -> str:
+def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
+    told = {"if it did": _gain(a)} if not a.memory.fits and a.query.gamma and a.speedup is not None else {}
+    told |= {"why": why} if why else {}
+    told |= {"time": _time(a), "memory": _memory(a)}
+    if a.known and a.speedup is not None:
+        told["best"] = _best(a)
+    if a.measured:
+        told["measured"] = "\n".join(map(_measured, a.measured))
+    if a.query.gamma:
+        told["acceptance"] = _wanted(a) if a.speedup is None else _acceptance(a)
+    more = "" if verbose else "; --verbose has each pass and more"
+    return told | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
+
+
+def _time(a: WhatIf) -> str:
+    baseline = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
+    if not a.query.gamma:
+        return baseline
+    iteration = f"{seconds(a.iteration_s)} an iteration{_between(a.iteration_interval)}"
+    if a.tpot_s is None:
+        return f"{iteration}; baseline {baseline}"
+    return f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s, {iteration}; baseline {baseline}"
+
+
+def _memory(a: WhatIf) -> str:
+    m = a.memory
+    used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
+    state = "fits" if m.fits else "does not fit"
+    return f"{size(used)} of {size(m.available_bytes)} a device: {state}; the largest batch is {m.max_batch}"
+
+
+def _best(a: WhatIf) -> str:
+    here = f"gamma {a.gamma_optimal} at this batch ({times(a.speedup_at_gamma_optimal)})"
+    if (b := a.best) is None:
+        return here
+    most = f"highest throughput: {b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma}"
+    return f"{here}; {most} ({times(b.speedup)})"
+
+
+def _acceptance(a: WhatIf) -> str:
+    """What was assumed, and from which constant on it would pay at this gamma."""
+    found, gamma = a.acceptance, int(a.query.gamma or 0)
+    known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
+    said = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
+    if found.alpha is None:
+        return said
+    if a.break_even_alpha is None:
+        return f"{said}; no acceptance breaks even at gamma {gamma}"
+    return f"{said}; breaks even at {a.break_even_alpha:.2f}"
+
+
+def _measured(row: Measured) -> str:
+    seen = "; the calibration was fitted on this set" if row.fitted_on else ""
+    told = row.figures.get("speedup") or next(iter(row.figures.values()))
+    name = "" if "speedup" in row.figures else f"{next(iter(row.figures))} "
+    return f"{name}{told.measured:.3g} at gamma {row.gamma}, predicted {told.predicted:.3g} ({row.source}){seen}"
+
+
+def _passes(a: WhatIf) -> None:
+    """Each pass with its bounds."""
+    steps = {"baseline step": a.target_step}
+    if a.query.gamma:
+        steps |= {"draft step": a.draft_step, "verification": a.verify_step}
+    table(
+        ("one pass", "lower bound", "predicted", "no overlap", "limited by"),
+        [
+            (name, seconds(s.lower_s), seconds(s.predicted_s), seconds(s.serial_s), limiter(s.limiter))
+            for name, s in steps.items()
+        ],
+    )
+
+
+def _more(a: WhatIf) -> dict[str, str]:
+    """What the short answer leaves out."""
+    r, turn, m = a.cost_ratios, a.inflection, a.memory
+    told = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_between(a.ar_tpot_interval)}"}
+    if a.query.gamma:
+        ratios = f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}"
+        told["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} of an iteration outside the passes"
+    if (ends := a.acceptance.tokens_per_iteration_interval) is not None:
+        told["tokens"] = "{:.2f} to {:.2f} an iteration if acceptance changes with the position".format(*ends)
+    if a.query.gamma and a.speedup is not None:
+        told["break-even context"] = tokens(turn.break_even_context)
+        told["inflection context"] = f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
+        told["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, {_earned(a.break_even_new_tokens)}"
+    told["memory-bound context"] = _memory_bound(turn.memory_bound_context)
+    draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
+    told["a device holds"] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
+    told["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
+    if a.calibration.fitted_on and not a.calibration.rests_on:
+        told["fitted on"] = ", ".join(a.calibration.fitted_on)
+    return told
+
+
+def _figures(row: Measured) -> None:
+    """A published measurement of this very question beside the prediction."""
+    cells = []
+    for name, figure in row.figures.items():
+        shown = [seconds(v) if name.endswith("_s") else f"{v:.2f}" for v in (figure.predicted, figure.measured)]
+        cells.append((FIGURES[name], *shown, f"{figure.error:+.1%}"))
+    table((f"measured at gamma {row.gamma}", "predicted", "measured", "error"), cells)
+    say(f"source: {row.source}, row {row.row}, stack {row.stack}{row.notes and '; ' + row.notes}", "dim")
+
+
+def _moves(rows: Iterable[Move]) -> None:
+    """What moves the speedup, most first."""
+    table(
+        ("if only this moves", "from", "to", "speedup", "to", "crosses 1"),
+        [
+            (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no")
+            for r in rows
+        ],
+    )
+
+
+def _subject(q: Query) -> str:
+    """Model, devices and draft."""
+    draft = "itself" if q.draft == "self" else q.draft
+    group = devices(q.hardware, float(q.tp))
+    return f"{q.model} on {group}, drafted by {draft} through {(q.draft_kv or 'full').partition(',')[0]}"
+
+
+def _at_point(q: Query) -> str:
+    """Batch, context and gamma."""
+    return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
+
+
+def _style(a: WhatIf) -> str:
+    """Of the verdict's line; a baseline that was asked for is neither good nor bad."""
+    return "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}"
+
+
+def _between(interval: tuple[float, float] | None) -> str:
     """An interval of seconds in brackets; nothing where there is none."""
     return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
 
 
-def rate(tokens_per_s: float | None) -> str:
+def _rate(tokens_per_s: float | None) -> str:
     """Tokens per second, without the unit."""
     return UNKNOWN if tokens_per_s is None else f"{tokens_per_s:.0f}"
 
 
-def wanted(a: WhatIf) -> str:
+def _wanted(a: WhatIf) -> str:
     """How to say an acceptance that is not known."""
     return f"{a.acceptance.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
 
 
-def _accepted(a: Accepted) -> str:
-    """What was assumed, and what a constant may be off by where it was measured at another draft length."""
-    alpha, ends = f"alpha {a.alpha:.3f}, " if a.alpha is not None else "", a.tokens_per_iteration_interval
-    carried = "" if ends is None else ", {:.2f} to {:.2f} if it changes with the position".format(*ends)
-    return f"{alpha}{a.tokens_per_iteration:.2f} tokens per iteration{carried} ({a.source})"
-
-
-def engine(a: WhatIf) -> str:
+def _engine(a: WhatIf) -> str:
     """The serving engine and its version, or other stack, that the numbers are of, and which one runs the draft."""
     word, _, version = a.calibration.stack.partition(" ")
     name = ENGINES[a.query.engine] if a.query.engine and not a.calibration.rests_on else a.calibration.stack
@@ -193,27 +263,7 @@ def _memory_bound(context: float | None) -> str:
     return "1 (a step loads longer than it computes at every length)" if context <= 1 else tokens(context)
 
 
-def _breaks_even(new_tokens: int | None) -> str:
+def _earned(new_tokens: int | None) -> str:
     if new_tokens is None:
         return "which never breaks even"
     return f"which breaks even after {new_tokens} new token{'s' * (new_tokens != 1)}"
-
-
-def _memory(m: Memory[float]) -> str:
-    draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
-    return (
-        f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft} of "
-        f"{size(m.available_bytes)} a device: {'fits' if m.fits else 'does not fit'}; "
-        f"largest batch {m.max_batch} ({m.ar_max_batch} baseline)"
-    )
-
-
-def _measured(row: Measured) -> None:
-    seen = "the calibration was fitted on this set" if row.fitted_on else ""
-    note = "".join(f"; {text}" for text in (row.notes, seen) if text)
-    cells = []
-    for name, figure in row.figures.items():
-        shown = [seconds(v) if name.endswith("_s") else f"{v:.2f}" for v in (figure.predicted, figure.measured)]
-        cells.append((FIGURES[name], *shown, f"{figure.error:+.1%}"))
-    table((f"measured at gamma {row.gamma}", "predicted", "measured", "error"), cells)
-    say(f"source: {row.source}, row {row.row}, stack {row.stack}{note}", "dim")

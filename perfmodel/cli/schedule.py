@@ -3,24 +3,11 @@
 import json as json_module
 
 from perfmodel.answers.engine_lines import ADAPTIVE_FILE
-from perfmodel.answers.schedule import Schedule, ScheduleQuery
-from perfmodel.answers.schedule import schedule as answer
+from perfmodel.answers.schedule import Schedule, schedule
 from perfmodel.answers.text import seconds, times
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import say, say_whole, show, table, warn
+from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
-
-app = App()
-
-
-@app.command()
-@takes(ScheduleQuery)
-def schedule(question: ScheduleQuery, json: Json = False) -> None:
-    """How many tokens to draft for each batch size (and context), as tables for vLLM and SGLang.
-
-    A table never does worse than the best single number by the model's own measure; 0 turns speculation off.
-    """
-    show(answer(question), json, _print)
+from perfmodel.cli.verb import verb
 
 
 def _print(a: Schedule) -> None:
@@ -59,3 +46,6 @@ def _print(a: Schedule) -> None:
         say(f"the draft runs in: {a.runs_in}", "dim")
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)
+
+
+app = verb(schedule, _print)

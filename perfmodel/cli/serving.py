@@ -1,23 +1,9 @@
 """``perfmodel serving``: what a served batch does that one batch, one context and one acceptance leave out."""
 
-from perfmodel.answers.serving import Serving, ServingQuery
-from perfmodel.answers.serving import serving as answer
+from perfmodel.answers.serving import Serving, serving
 from perfmodel.answers.text import seconds, times
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import say, show, table, warn
-
-app = App()
-
-
-@app.command()
-@takes(ServingQuery)
-def serving(question: ServingQuery, json: Json = False) -> None:
-    """A batch of mixed contexts and acceptances, CUDA graphs that round it up, stragglers, and passes that mix.
-
-    Slots are refilled at once; requests that are hard to draft for hold theirs longer. A static batch ends with its
-    slowest request of --new-tokens tokens.
-    """
-    show(answer(question), json, _print)
+from perfmodel.cli.output import say, table, warn
+from perfmodel.cli.verb import verb
 
 
 def _print(a: Serving) -> None:
@@ -43,3 +29,6 @@ def _print(a: Serving) -> None:
     table(("one batch", "as it is", "beside"), [*rows, ("iteration", seconds(a.alternating_s), mixed)])
     say(f"calibration {a.calibration}", "dim")
     warn(a.warnings)
+
+
+app = verb(serving, _print)

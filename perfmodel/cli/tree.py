@@ -1,28 +1,15 @@
 """``perfmodel tree``: which tree of drafted tokens, for each batch and context."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from perfmodel.answers.text import seconds, times
-from perfmodel.answers.tree import TreeAnswer, TreeQuery
-from perfmodel.answers.tree import tree as answer
-from perfmodel.cli.options import App, Json, takes
-from perfmodel.cli.output import Column, each, fit, show_rows, table, warn_where
-
-app = App()
+from perfmodel.answers.tree import TreeAnswer, tree
+from perfmodel.cli.output import Column, fit, table, warn_where
+from perfmodel.cli.verb import verb
 
 
-@app.command()
-@takes(TreeQuery, "batch", "context")
-def tree(queries: list[TreeQuery], json: Json = False) -> None:
-    """The tree of drafted tokens with the largest speedup, by Sequoia's dynamic programme and the model's costs.
-
-    Several --batch or --context values give a tree for each; a tree of size 1 is the baseline.
-    """
-    show_rows(each(answer, queries), json, _print)
-
-
-def _print(answers: Iterable[TreeAnswer]) -> None:
-    answers, rows = list(answers), []
+def _print(answers: Sequence[TreeAnswer]) -> None:
+    rows = []
     for a in answers:
         shape = (str(a.size), str(a.levels), "-".join(map(str, a.widths)))
         gain = (f"{a.tokens_per_iteration:.2f}", times(a.speedup), seconds(a.tpot_s))
@@ -31,3 +18,6 @@ def _print(answers: Iterable[TreeAnswer]) -> None:
     rules = (Column("rule's nodes", spare=2), Column("rule", spare=1))
     table(("batch", "context", "nodes", "levels", "widths", "tokens", "speedup", "TPOT", *rules, "fits"), rows)
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
+
+
+app = verb(tree, _print, "batch", "context")

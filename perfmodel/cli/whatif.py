@@ -1,6 +1,7 @@
 """``perfmodel whatif``: one question, or a few beside each other."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -9,7 +10,6 @@ from perfmodel.answers.query import Query
 from perfmodel.answers.whatif import WhatIf
 from perfmodel.answers.whatif import whatif as answer
 from perfmodel.cli import panel
-from perfmodel.cli.brief import brief
 from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import each, show, show_rows
 
@@ -41,4 +41,4 @@ def whatif(
     if len(answers) > 1:
         show_rows(answers, json, panel.several)
     else:
-        show(answers[0], json, panel.single if verbose else brief)
+        show(answers[0], json, partial(panel.single, verbose=verbose))

@@ -1,6 +1,6 @@
 """Draft kinds, one file each, found by name in this folder; `make_draft` builds one from the words of a command line.
 
-A new kind is a new file with one `DraftFields` subclass. Fields that it adds are the options of
+A new kind is a new file with one `Draft` subclass. Fields that it adds are the options of
 ``KIND:option=value,...``; a kind with a `shape` derives its model from the target's.
 """
 
@@ -8,45 +8,34 @@ import dataclasses
 import os
 from collections.abc import Collection
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-from perfmodel.drafts.base import Draft, DraftFields
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
-from perfmodel.specs import files
+from perfmodel.members import class_in, names_in
 from perfmodel.specs.formats import Precision, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.specs.published_heads import published_head
 
-_BASE = {field.name for field in dataclasses.fields(DraftFields)}
+_BASE = {field.name for field in dataclasses.fields(Draft)}
 
 
 @cache
-def kinds() -> dict[str, type[DraftFields]]:
+def names() -> tuple[str, ...]:
+    """Words of all kinds, sorted; reads the folder and imports none."""
+    return names_in(__path__)
+
+
+@cache
+def kind_of(word: str) -> type[Draft]:
+    """The class of one kind by its word, one of `names`."""
+    return class_in(f"{__name__}.{word}", Draft)
+
+
+def kinds() -> dict[str, type[Draft]]:
     """Word of the command line -> class of all kinds, sorted; imports them all."""
-    return dict(sorted((kind, cls) for file in _files() for kind, cls in _declared(file).items()))
-
-
-@cache
-def _files() -> tuple[str, ...]:
-    files = {name.partition(".")[0] for folder in __path__ for name in os.listdir(folder) if name.endswith(".py")}
-    return tuple(sorted(files - {"__init__", "base"}))
-
-
-def _declared(file: str) -> dict[str, type[DraftFields]]:
-    """Word -> class of the kinds that one file of this folder declares."""
-    module = import_module(f"{__name__}.{file}")
-    classes = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, DraftFields))
-    return {cls.kind: cls for cls in classes if cls.__module__ == module.__name__}
-
-
-def _kind(word: str) -> type[DraftFields] | None:
-    """The kind of a word, looked for first in the file that is called like it, so that no other is imported."""
-    for file in (word, f"{word}_draft"):
-        if file in _files() and word in (declared := _declared(file)):
-            return declared[word]
-    return None if files.looks_like_path(word) else kinds().get(word)
+    return {word: kind_of(word) for word in names()}
 
 
 def make_draft(
@@ -70,13 +59,14 @@ def make_draft(
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
     eagle3 = word.lower() == "eagle3"
-    found = None if word.lower() == "model" else _kind("eagle" if eagle3 else word.lower())
+    word = "eagle" if eagle3 else word.lower()
+    found = kind_of(word) if word in names() and word != "model" else None
     options: dict[str, Any] = {}
     head = _head(rest if found else name, target)
     if head is not None and (found is None or found.kind == head.kind):
-        found, model, options = kinds()[head.kind], head.model, dict(head.options)
+        found, model, options = kind_of(head.kind), head.model, dict(head.options)
     elif found is None:
-        found, model = kinds()["model"], load_model(name, "--draft")
+        found, model = kind_of("model"), load_model(name, "--draft")
     elif found.kind == "parallel":
         if not rest:
             raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
@@ -109,7 +99,7 @@ def _head(name: str, target: ModelSpec) -> Any:
     return load_head(name, target)
 
 
-def _options(kind: type[DraftFields], text: str) -> dict[str, int]:
+def _options(kind: type[Draft], text: str) -> dict[str, int]:
     """``option=value,...`` with whole numbers. Raises InputError for anything else."""
     known = [f.name for f in dataclasses.fields(kind) if f.name not in _BASE and f.type in (int, "int")]
     takes = f"it takes {', '.join(known)}, as in {kind.example}" if known else "it takes none"

@@ -1,61 +1,31 @@
 """What a draft is to the engine: how many passes it makes, what one pass counts, and what it keeps in memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
+
+import numpy as np
 
 from perfmodel import costs
+from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.operations import Cost, Floats, Op
 from perfmodel.specs.formats import Precision, Weights
 from perfmodel.specs.model import ModelSpec
 
 
-class Draft(Protocol):
-    """A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence.
-
-    views_target_cache: the draft reads the target's cache and keeps only what `kv.stored_bytes` counts beside it.
-    shares_weights: the draft runs the target's own weights, so that it needs no memory for any.
-    shares_prefill: the target's prefill leaves everything the draft needs except what `kv.setup` counts.
-    max_gamma: the longest draft that it can make at all; None where there is no end. kind: the word of its kind.
-    """
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def model(self) -> ModelSpec: ...
-    @property
-    def kv(self) -> KVMethod: ...
-    @property
-    def tensor_parallel(self) -> int: ...
-    @property
-    def precision(self) -> Precision: ...
-    @property
-    def views_target_cache(self) -> bool: ...
-    @property
-    def shares_weights(self) -> bool: ...
-    @property
-    def shares_prefill(self) -> bool: ...
-    @property
-    def max_gamma(self) -> int | None: ...
-    def passes(self, gamma: Floats) -> Floats: ...
-    def query(self, gamma: Floats) -> Floats: ...
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]: ...
-    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]: ...
-    def own_weight_bytes(self, part: costs.Shard) -> float: ...
-
-
 @dataclass(frozen=True, slots=True)
-class DraftFields:
+class Draft:
     """The fields that every draft kind carries, and the behaviour of most: one token per pass of a whole model.
 
-    `kind` is the word of the command line, `source` the paper, `example` a spelling that works for any target.
+    A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind` is the word
+    of the command line, `source` the paper, `example` a spelling that works for any target.
     """
 
     kind: ClassVar[str]
     source: ClassVar[str]
     example: ClassVar[str]
+    in_one_pass: ClassVar[bool] = False
+    """Whether one pass drafts all tokens."""
 
     model: ModelSpec
     kv: KVMethod
@@ -79,27 +49,27 @@ class DraftFields:
 
     @property
     def views_target_cache(self) -> bool:
-        """False: its keys and values are its own."""
+        """Whether it reads the target's cache and keeps only what `kv.stored_bytes` counts beside it: no."""
         return False
 
     @property
     def shares_weights(self) -> bool:
-        """False: its weights are its own."""
+        """Whether it runs the target's own weights, so that it needs no memory for any: no."""
         return False
 
     @property
     def shares_prefill(self) -> bool:
-        """False: it has to see the prompt itself."""
+        """Whether the target's prefill leaves everything that it needs except what `kv.setup` counts: no."""
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """None: it can draft any number of tokens."""
+        """The longest draft that it can make at all; None: any."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:
-        """Draft passes of one iteration: one per drafted token."""
-        return gamma
+        """Draft passes of one iteration: one per drafted token, or one for all of them (none at gamma 0)."""
+        return np.minimum(gamma, 1.0) if self.in_one_pass else gamma
 
     def query(self, gamma: Floats) -> Floats:
         """Query tokens per sequence of one pass."""
@@ -116,6 +86,19 @@ class DraftFields:
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Weights kept on one device beside the target's."""
         return 0.0 if self.shares_weights else part.stored_weight_bytes
+
+    def check(self, option: str, least: int, most: int) -> None:
+        """Refuse (InputError) an option that is not from `least` to `most`."""
+        value = getattr(self, option)
+        if not least <= value <= most:
+            raise refuse("--draft", f"{self.kind}: {option}", f"a whole number from {least} to {most}", value)
+
+
+def layer_bytes(part: costs.Shard) -> float:
+    """Weights of all layers on one device: of GEMMs, of every expert, of norms."""
+    experts = part.experts.held_bytes if part.experts else 0.0
+    norms = part.model.norm_params * part.precision.activation_bytes
+    return sum(op.weight_bytes for op in part.linears) + experts + norms
 
 
 def dense(

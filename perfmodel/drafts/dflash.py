@@ -6,9 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
-from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
@@ -18,7 +17,7 @@ LAYERS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DFlash(DraftFields):
+class DFlash(Draft):
     """`layers` dense layers of the target's shape, or of its own config.json, with a cache of their own.
 
     A pass runs the last token and gamma masks of each sequence and samples at the masks. Once an iteration `features`
@@ -30,6 +29,7 @@ class DFlash(DraftFields):
     kind: ClassVar[str] = "dflash"
     source: ClassVar[str] = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
     example: ClassVar[str] = "dflash:layers=5,features=5,block=16"
+    in_one_pass: ClassVar[bool] = True
 
     layers: int = LAYERS
     features: int = 5
@@ -38,10 +38,9 @@ class DFlash(DraftFields):
     target_width: int = 0
 
     def __post_init__(self) -> None:
-        for option, most in (("layers", 64), ("features", 64), ("block", 1025)):
-            if not 1 + (option == "block") <= getattr(self, option) <= most:
-                allowed = f"a whole number from {1 + (option == 'block')} to {most}"
-                raise refuse("--draft", f"{self.kind}: {option}", allowed, getattr(self, option))
+        self.check("layers", 1, 64)
+        self.check("features", 1, 64)
+        self.check("block", 2, 1025)
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
@@ -57,10 +56,6 @@ class DFlash(DraftFields):
     def max_gamma(self) -> int | None:
         """All positions of the block but the last token's."""
         return self.block - 1
-
-    def passes(self, gamma: Floats) -> Floats:
-        """One, whatever gamma; none at gamma 0."""
-        return np.minimum(gamma, 1.0)
 
     def query(self, gamma: Floats) -> Floats:
         """The last token and one mask per drafted token."""
@@ -84,9 +79,7 @@ class DFlash(DraftFields):
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Layers with all their experts, norms, projection, and the LM head where it is its own."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
-        layers = sum(op.weight_bytes for op in part.linears) + part.model.norm_params * part.precision.activation_bytes
-        layers += part.experts.held_bytes if part.experts else 0.0
-        return layers + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
+        return layer_bytes(part) + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden = part.model.hidden_size

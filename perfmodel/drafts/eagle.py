@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
-from perfmodel.errors import InputError, refuse
+from perfmodel.drafts.base import Draft, dense, layer_bytes
+from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
@@ -17,7 +17,7 @@ OWN_VOCAB = 32000
 
 
 @dataclass(frozen=True, slots=True)
-class Eagle(DraftFields):
+class Eagle(Draft):
     """A dense layer of the target's shape, or of its own config.json, with a cache of its own.
 
     features: hidden states of the target that go in. 1 is EAGLE and EAGLE-2: in every step one is projected to one
@@ -41,8 +41,7 @@ class Eagle(DraftFields):
     parallel: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.features <= 16:
-            raise refuse("--draft", "eagle: features", "a whole number from 1 to 16", self.features)
+        self.check("features", 1, 16)
 
     def passes(self, gamma: Floats) -> Floats:
         """One per drafted token, or one for all of them."""
@@ -70,7 +69,7 @@ class Eagle(DraftFields):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The layer and the LM head, behind a projection (EAGLE) or with a wider first one (EAGLE-3)."""
-        rest = DraftFields.ops(self, part, batch, context, query)
+        rest = Draft.ops(self, part, batch, context, query)
         if self.features == 1:
             return [self._projection(part, batch * query), *rest]
         return [_wider(part, batch * query), *rest]
@@ -83,9 +82,8 @@ class Eagle(DraftFields):
         """Layer, norms, projections, and the LM head where it is its own."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
         wider = 0.0 if self.features == 1 else float(_wider(part, 1.0).cost.weight_bytes)
-        layers = sum(op.weight_bytes for op in part.linears) + part.model.norm_params * part.precision.activation_bytes
         own = self.vocab or self.features > 1
-        return layers + wider + into + (part.lm_head.weight_bytes if own else 0.0)
+        return layer_bytes(part) + wider + into + (part.lm_head.weight_bytes if own else 0.0)
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden = part.model.hidden_size

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.base import Draft, dense
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.formats import BF16, Weights
@@ -14,7 +12,7 @@ from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Medusa(DraftFields):
+class Medusa(Draft):
     """`heads` heads of a residual block (hidden x hidden) and an LM head each; gamma of them run.
 
     `model` is the target, of which only the shape is used. Heads see nothing of each other's tokens, so acceptance
@@ -24,12 +22,14 @@ class Medusa(DraftFields):
     kind: ClassVar[str] = "medusa"
     source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
     example: ClassVar[str] = "medusa:heads=4"
+    in_one_pass: ClassVar[bool] = True
+    views_target_cache = True  # heads keep no cache
+    shares_prefill = True  # heads need the last hidden state only
 
     heads: int = 4
 
     def __post_init__(self) -> None:
-        if not 1 <= self.heads <= 64:
-            raise refuse("--draft", "medusa: heads", "a whole number from 1 to 64", self.heads)
+        self.check("heads", 1, 64)
         if self.kv.name != "full":
             raise refuse("--draft-kv", None, "full (or left out): Medusa heads read no cache", self.kv.label())
 
@@ -39,23 +39,9 @@ class Medusa(DraftFields):
         return BF16
 
     @property
-    def views_target_cache(self) -> bool:
-        """Always: heads keep no cache."""
-        return True
-
-    @property
-    def shares_prefill(self) -> bool:
-        """Always: heads need the last hidden state only."""
-        return True
-
-    @property
     def max_gamma(self) -> int | None:
         """One token per head."""
         return self.heads
-
-    def passes(self, gamma: Floats) -> Floats:
-        """One, whatever gamma; none at gamma 0."""
-        return np.minimum(gamma, 1.0)
 
     def query(self, gamma: Floats) -> Floats:
         """Heads that run: one per drafted token."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields, dense
+from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
@@ -13,7 +13,7 @@ from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
-class MTP(DraftFields):
+class MTP(Draft):
     """A layer of the target's kind (experts included) behind a projection of two widths to one.
 
     modules: layers that are kept, at most the target's `num_nextn_predict_layers`. 1 is run again for every drafted
@@ -28,8 +28,7 @@ class MTP(DraftFields):
     modules: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.modules <= 64:
-            raise refuse("--draft", "mtp: modules", "a whole number from 1 to 64", self.modules)
+        self.check("modules", 1, 64)
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
@@ -59,14 +58,12 @@ class MTP(DraftFields):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The projection, the layer and the target's LM head."""
-        return [self._projection(part, batch * query), *DraftFields.ops(self, part, batch, context, query)]
+        return [self._projection(part, batch * query), *Draft.ops(self, part, batch, context, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
-        experts = part.experts.held_bytes if part.experts else 0.0
-        layer = sum(op.weight_bytes for op in part.linears) + experts
-        return self.modules * (layer + part.model.norm_params * part.precision.activation_bytes + into)
+        return self.modules * (layer_bytes(part) + into)
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden = part.model.hidden_size

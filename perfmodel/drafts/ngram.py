@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import DraftFields
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 
 
 @dataclass(frozen=True, slots=True)
-class NGram(DraftFields):
+class NGram(Draft):
     """No model and no pass: only verification costs anything. Acceptance is hit probability x run length.
 
     `model` is the target itself; nothing of it is run. Not counted: the look-up on the host, and that a sequence
@@ -20,25 +20,13 @@ class NGram(DraftFields):
     kind: ClassVar[str] = "ngram"
     source: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
     example: ClassVar[str] = "ngram"
+    views_target_cache = True  # it keeps no cache
+    shares_weights = True  # it has no weights
+    shares_prefill = True  # it needs the tokens only
 
     def __post_init__(self) -> None:
         if self.kv.name != "full":
             raise refuse("--draft-kv", None, "full (or left out): an n-gram draft reads no cache", self.kv.label())
-
-    @property
-    def views_target_cache(self) -> bool:
-        """Always: it keeps no cache."""
-        return True
-
-    @property
-    def shares_weights(self) -> bool:
-        """Always: it has no weights."""
-        return True
-
-    @property
-    def shares_prefill(self) -> bool:
-        """Always: it needs the tokens only."""
-        return True
 
     def passes(self, gamma: Floats) -> Floats:
         """None."""

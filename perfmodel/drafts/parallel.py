@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from perfmodel.drafts.model_draft import ModelDraft
+from perfmodel.drafts.model import ModelDraft
 from perfmodel.operations import Floats
 
 
@@ -16,15 +14,12 @@ class Parallel(ModelDraft):
     kind: ClassVar[str] = "parallel"
     source: ClassVar[str] = "An et al. 2025 (PARD), arXiv 2504.18583"
     example: ClassVar[str] = "parallel:llama-3.2-1b"
+    in_one_pass: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
         """``parallel:`` and the draft model's name."""
         return f"{self.kind}:{self.model.name}"
-
-    def passes(self, gamma: Floats) -> Floats:
-        """One, whatever gamma; none at gamma 0."""
-        return np.minimum(gamma, 1.0)
 
     def query(self, gamma: Floats) -> Floats:
         """One per drafted token."""

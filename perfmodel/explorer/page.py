@@ -70,8 +70,6 @@ class Exploration(Grid):
         for flag, given in (("--tokens-per-iteration", self.tokens_per_iteration), ("--acceptance", self.acceptance)):
             if given is not None:
                 raise InputError(f"{flag}: the page has a slider for acceptance; --alpha says where it starts")
-        if self.accounting != "ragged":
-            raise refuse("--accounting", None, "ragged here", self.accounting)
         for name in ("alpha", "gamma"):
             if len(self.axis(name)) > 1:
                 raise refuse(f"--{name}", None, "one value, where its slider starts", len(self.axis(name)))

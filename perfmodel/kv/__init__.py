@@ -5,25 +5,22 @@ A method's module is imported when it is first asked for.
 """
 
 import dataclasses
-import os
 import re
 from functools import cache
-from importlib import import_module
-from types import ModuleType
 from typing import Any, get_type_hints
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
+from perfmodel.members import class_in, names_in
 from perfmodel.parse import amount
 
-__all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "method_in", "methods", "names", "parse_kv"]
+__all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "methods", "names", "parse_kv"]
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Names of all methods, sorted; reads the folder and imports none."""
-    files = {name.partition(".")[0] for folder in __path__ for name in os.listdir(folder) if name.endswith(".py")}
-    return tuple(sorted(files - {"__init__", "base"}))
+    return names_in(__path__)
 
 
 @cache
@@ -31,19 +28,7 @@ def method(name: str) -> type[KVMethod]:
     """The class of one method by its exact name (KeyError where there is none)."""
     if name not in names():
         raise KeyError(name)
-    return method_in(import_module(f"{__name__}.{name}"))
-
-
-def method_in(module: ModuleType) -> type[KVMethod]:
-    """The one KVMethod subclass that a module defines. Raises InputError where there is none or more than one."""
-    found = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, KVMethod) and value.__module__ == module.__name__
-    ]
-    if len(found) != 1:
-        raise InputError(f"{module.__name__}: must define one KVMethod subclass, given {len(found)}")
-    return found[0]
+    return class_in(f"{__name__}.{name}", KVMethod)
 
 
 def methods() -> dict[str, type[KVMethod]]:

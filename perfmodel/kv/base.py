@@ -92,6 +92,11 @@ class KVMethod:
     budget: int | None
     """K: cached tokens that one draft step reads; None where the method reads a share, or all, of the context."""
 
+    def __post_init__(self) -> None:
+        """Refuse (InputError) options that cannot be: a budget, where a method has no others to look at."""
+        if self.budget is not None:
+            self.check_budget()
+
     @property
     def needs_own_prefill(self) -> bool:
         """True where the draft must run its own pass over the prompt; `setup` leaves that pass to the caller."""

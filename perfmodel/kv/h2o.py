@@ -22,9 +22,6 @@ class H2O(KVMethod):
 
     budget: int
 
-    def __post_init__(self) -> None:
-        self.check_budget()
-
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Add this step's attention to the scores (read, written) and find the smallest."""
         kept = self.attended_tokens(context)

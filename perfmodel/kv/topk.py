@@ -22,9 +22,6 @@ class TopK(KVMethod):
 
     budget: int
 
-    def __post_init__(self) -> None:
-        self.check_budget()
-
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Score the keys that are not chosen in the end; find the best."""
         rest = context - self.attended_tokens(context)

@@ -18,9 +18,6 @@ class TOVA(KVMethod):
 
     budget: int
 
-    def __post_init__(self) -> None:
-        self.check_budget()
-
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Average this step's scores over the heads (written, read) and find the smallest."""
         kept = self.attended_tokens(context)

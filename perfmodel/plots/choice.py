@@ -24,12 +24,13 @@ from perfmodel.plots.theme import (
     canvas,
     canvases,
     caption,
-    counting,
     formats,
     label,
     limits,
     log_axis,
+    pages,
     shades,
+    sign,
     styled,
     tokens,
 )
@@ -56,8 +57,8 @@ def pareto(found: Advice, *, axes: "Axes | None" = None) -> "Figure":
     fronts = {"baseline": found.pareto.baseline, "speculating": found.pareto.speculating}
     if not any(fronts.values()):
         raise InputError(f"pareto: {found.reason}")
-    own, asked, chosen = axes is None, found.query, found.chosen
-    figure, axes = canvas(axes)
+    asked, chosen = found.query, found.chosen
+    axes, own = canvas(axes)
     places = {name: np.array([_place(p) for p in front]).reshape(-1, 2) for name, front in fronts.items()}
     stars = [] if chosen is None else [_place(chosen)]
     far, top = 1.1 * np.concatenate([*places.values(), *(np.array([star]) for star in stars)]).max(0)
@@ -86,8 +87,7 @@ def pareto(found: Advice, *, axes: "Axes | None" = None) -> "Figure":
         axes.axvline(float(asked.max_tpot_ms), color=DARK, linestyle=":", label="bound")
     axes.set(xlabel="time per output token of one sequence, ms", ylabel="throughput of the group, tokens/s")
     above(axes, 2)
-    label(axes, own, "Throughput against time per token (numbers: batch)", "; ".join(_searched(found)))
-    return figure
+    return label(axes, own, "Throughput against time per token (numbers: batch)", "; ".join(_searched(found)))
 
 
 @styled
@@ -99,8 +99,7 @@ def alpha_needed(
     The query's method is tried at every budget, at the query's gamma or the best one at its own acceptance. Where no
     acceptance up to 1 suffices, a line ends.
     """
-    own = axes is None
-    figure, axes = canvas(axes)
+    axes, own = canvas(axes)
     method = resolve(query).draft.kv.name
     parse_kv(f"{method}:{budgets[0]}")
     asked = [replace(query, draft_kv=f"{method}:{budget}") for budget in budgets]
@@ -123,8 +122,7 @@ def alpha_needed(
         caption(scenario, acceptance=False),
         *limits(None if query.gamma else int(query.max_gamma)),
     ]
-    label(axes, own, "How good a draft a KV budget must buy", "; ".join(told))
-    return figure
+    return label(axes, own, "How good a draft a KV budget must buy", "; ".join(told))
 
 
 @styled
@@ -133,10 +131,8 @@ def devices(answers: Iterable[WhatIf], *, axes: "Sequence[Axes] | None" = None) 
 
     Hollow points stand on another device's calibration. Returns the figure.
     """
-    from matplotlib.lines import Line2D
-
-    found, own = list(answers), axes is None
-    figure, (left, right) = canvases(axes, 1, 2, (8.2, 1.6 + 0.34 * len(found)))
+    found = list(answers)
+    (left, right), own = canvases(axes, 1, 2, (8.2, 1.6 + 0.34 * len(found)))
     names = [a.query.hardware for a in found]
     places = list(range(len(found)))[::-1]
     for place, a in zip(places, found, strict=True):
@@ -167,10 +163,9 @@ def devices(answers: Iterable[WhatIf], *, axes: "Sequence[Axes] | None" = None) 
     right.margins(x=0.2)
     if any(a.calibration.kind == "transferred" for a in found):
         kinds = (("white", "another device's calibration"), (SPECULATING, "its own"))
-        above(right, 2, [Line2D([], [], marker="o", linestyle="none", color=c, markeredgecolor=SPECULATING, label=w)
-                         for c, w in kinds])  # fmt: skip
-    label(left, own, "Devices side by side", _question(found))
-    return figure
+        dot = {"marker": "o", "linestyle": "none", "markeredgecolor": SPECULATING}
+        above(right, 2, [sign(words, color=colour, **dot) for colour, words in kinds])
+    return label(left, own, "Devices side by side", _question(found))
 
 
 def _question(found: list[WhatIf]) -> str:
@@ -188,7 +183,7 @@ def _question(found: list[WhatIf]) -> str:
     rereads = sorted({float(a.query.kv_reread or 1.0) for a in found})
     if rereads != [1.0]:
         parts.append("verification reads the KV " + "/".join(f"{reread:g}" for reread in rereads) + " times")
-    return "; ".join([*parts, *counting(int(q.kv_page), q.accounting, int(q.new_tokens)), made])
+    return "; ".join([*parts, *pages(int(q.kv_page)), made])
 
 
 def _searched(found: Advice) -> list[str]:

@@ -15,9 +15,11 @@ from perfmodel.plots.theme import (
     canvas,
     canvases,
     caption,
+    figure_of,
     label,
     log_axis,
     scenario_of,
+    sign,
     styled,
 )
 from perfmodel.specs.fits import COVERAGE
@@ -72,9 +74,8 @@ def residuals(cells: Iterable[JudgedFigure], *, note: str = "", axes: "Sequence[
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
     if not shown:
         raise InputError(f"residuals: there is no cell of {', '.join(QUANTITIES)} to draw")
-    own = axes is None
     rows, columns = (1, len(kinds)) if len(kinds) < 3 else (2, 2)
-    figure, panels = canvases(axes, rows, columns, (8.6, 0.8 + 2.5 * rows))
+    panels, own = canvases(axes, rows, columns, (8.6, 0.8 + 2.5 * rows))
     marks = {name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
              for i, name in enumerate(dict.fromkeys(c.hardware for c in shown))}  # fmt: skip
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
@@ -84,12 +85,14 @@ def residuals(cells: Iterable[JudgedFigure], *, note: str = "", axes: "Sequence[
         panel.set_visible(False)
     panels[0].set_ylabel("prediction's error, %")
     if len(marks) > 1:
-        figure.legend(
-            handles=[_mark(marker, colour, name) for name, (marker, colour) in marks.items()],
-            loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0,
-        )  # fmt: skip
-    label(panels[0], own, "Error of each prediction", _summary(shown, note, any(abs(c.error) > limit for c in shown)))
-    return figure
+        handles = [
+            sign(name, marker=marker, linestyle="none", color=colour) for name, (marker, colour) in marks.items()
+        ]
+        figure_of(panels[0]).legend(
+            handles=handles, loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0
+        )
+    summary = _summary(shown, note, any(abs(c.error) > limit for c in shown))
+    return label(panels[0], own, "Error of each prediction", summary)
 
 
 def _errors(axes: "Axes", cells: Sequence[JudgedFigure], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
@@ -115,12 +118,6 @@ def _errors(axes: "Axes", cells: Sequence[JudgedFigure], marks: Mapping[str, tup
     axes.set_title(f"{words}: {len(cells)} rows, {mean:.1f} % off on average", loc="left")
 
 
-def _mark(marker: str, colour: str, name: str) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], marker=marker, linestyle="none", color=colour, label=name)
-
-
 @styled
 def band(
     asked: Query | Scenario,
@@ -137,12 +134,10 @@ def band(
     Where the calibration states no observed error there is no interval. Returns the figure.
     """
     scenario = scenario_of(asked)
-    own = axes is None
-    figure, axes = canvas(axes, (7.2, 3.8))
+    axes, own = canvas(axes, (7.2, 3.8))
     speedup_line(axes, scenario, batch, span, gamma, measured, points=points)
     above(axes, 3)
-    label(axes, own, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
-    return figure
+    return label(axes, own, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
 
 
 def speedup_line(

@@ -21,6 +21,7 @@ from perfmodel.plots.theme import (
     log_axis,
     scenario_of,
     shades,
+    sign,
     styled,
     tokens,
     told_apart,
@@ -54,9 +55,8 @@ def roofline(
     at gamma 0) have no panel: axes are as many as there are passes. Returns the figure.
     """
     scenario = scenario_of(asked)
-    own = axes is None
     passes = _passes(scenario, batch, context, gamma)
-    figure, panels = canvases(axes, 1, len(passes), (2.6 + 2.0 * len(passes), 3.6))
+    panels, own = canvases(axes, 1, len(passes), (2.6 + 2.0 * len(passes), 3.6))
     bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
     roofs = _roofs(scenario.machine, [op for _, ops, _ in passes.values() for op in ops])
     reached = []
@@ -78,8 +78,7 @@ def roofline(
     panels[0].set_ylabel("TFLOP/s of one device")
     above(panels[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
     where = f"batch {batch:g}, context {tokens(context)}"
-    label(panels[0], own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
-    return figure
+    return label(panels[0], own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
 
 
 @styled
@@ -93,8 +92,8 @@ def breakdown(
     scenario = scenario_of(asked)
     from matplotlib.patches import Patch
 
-    where, own = list(points), axes is None
-    figure, (left, right) = canvases(axes, 1, 2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
+    where = list(points)
+    (left, right), own = canvases(axes, 1, 2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
     names, same = told_apart(where)
     used: dict[str, None] = {}
     for place, (batch, context) in enumerate(where):
@@ -114,13 +113,10 @@ def breakdown(
         one.margins(x=0.12)
         one.set_xlim(left=0.0)
     parts = [Patch(color=colour, label=word) for word, colour in PARTS.values() if colour in used]
-    from matplotlib.lines import Line2D
-
-    bound_line = Line2D([], [], color="black", linestyle="none", marker="|", markersize=9, label="lower bound")
+    bound_line = sign("lower bound", color="black", linestyle="none", marker="|", markersize=9)
     above(left, 2, [*parts, bound_line])
     above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
-    label(left, own, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
-    return figure
+    return label(left, own, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
 
 
 def row_of(place: int, stage: str) -> float:
@@ -145,10 +141,7 @@ def ratios(
     ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
     """
     scenario = scenario_of(asked)
-    from matplotlib.lines import Line2D
-
-    own = axes is None
-    figure, panels = canvases(axes, 1, 2, (7.6, 4.0))
+    panels, own = canvases(axes, 1, 2, (7.6, 4.0))
     steps, values = np.geomspace(*span, points), np.asarray(lines, float)[:, None]
     batch, context = (values, steps) if over == "context" else (steps, values)
     kinds: list[tuple[Scenario, Any]] = [(scenario, "-")]
@@ -176,10 +169,9 @@ def ratios(
     above(panels[0], 2, handles)
     if len(kinds) > 1:
         styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
-        above(panels[1], 2, [Line2D([], [], color=DARK, linestyle=dash, label=word) for dash, word in styles])
-    label(panels[0], own, "Cost of a draft step and of verification, in baseline steps",
+        above(panels[1], 2, [sign(word, color=DARK, linestyle=dash) for dash, word in styles])
+    return label(panels[0], own, "Cost of a draft step and of verification, in baseline steps",
           caption(scenario, gamma, acceptance=False))  # fmt: skip
-    return figure
 
 
 def _passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, tuple[Machine, list[Op], float]]:

@@ -16,12 +16,14 @@ from perfmodel.plots.theme import (
     above,
     canvas,
     caption,
+    figure_of,
     label,
     limits,
     log_axis,
     name_region,
     scenario_of,
     shades,
+    sign,
     styled,
     told_apart,
 )
@@ -76,8 +78,7 @@ def surface(
     every = speedups(scenario, batches[:, None], contexts, gammas)
     values, drafted = every.max(-1), gammas[every.argmax(-1)]
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
-    own = axes is None
-    figure, axes = canvas(axes)
+    axes, own = canvas(axes)
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
     held = values[fits] if fits.any() else values  # what does not fit sets no scale
     levels, colours = _levels(held)
@@ -98,13 +99,12 @@ def surface(
     name_region(axes, free & ~fits, "does not fit in memory")
     every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
-    bar = figure.colorbar(filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02)
+    bar = figure_of(axes).colorbar(filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02)
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
     ranged = [f"inflection context over batches {batch_range[0]:g} to {batch_range[1]:g}"]
     told = [*limits(None if gamma else max_gamma, memory_fraction), *ranged * (batch_range != DEFAULT_BATCH_RANGE)]
-    label(axes, own, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
-    return figure
+    return label(axes, own, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
 
 
 @styled
@@ -127,8 +127,7 @@ def gamma_map(
 
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
     best = predict(scenario, Workload.of(batches[:, None], contexts), max_gamma).gamma_optimal
-    own = axes is None
-    figure, axes = canvas(axes)
+    axes, own = canvas(axes)
     fits = _fits(scenario, batches, contexts, best, memory_fraction)
     top = max(int(best[fits].max(initial=0)), 1)  # what does not fit sets no scale
     colours = ListedColormap([PALE, *shades(top)])
@@ -143,11 +142,10 @@ def gamma_map(
     name_region(axes, ~fits, "does not fit in memory")
     for gamma in range(1, top + 1):
         name_region(axes, fits & (best == gamma), f"γ {gamma}", DARK if gamma <= top / 3 else "white")
-    bar = figure.colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
+    bar = figure_of(axes).colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
     bar.ax.tick_params(length=0)
     told = [caption(scenario), *limits(max_gamma, memory_fraction)]
-    label(axes, own, "Draft length with the largest speedup", "; ".join(told))
-    return figure
+    return label(axes, own, "Draft length with the largest speedup", "; ".join(told))
 
 
 @styled
@@ -164,8 +162,7 @@ def gamma_curves(
     batch, context = (np.asarray(values)[:, None] for values in zip(*where, strict=True))
     gammas = _gammas(scenario, max_gamma)
     p = predict(scenario, Workload.of(batch, context, gammas), max_gamma)
-    own = axes is None
-    figure, axes = canvas(axes)
+    axes, own = canvas(axes)
     axes.axhline(1.0, color="black", linewidth=1.0)
     names, same = told_apart(where)
     for row, colour in enumerate(shades(len(where))):
@@ -175,8 +172,7 @@ def gamma_curves(
     axes.set(xlabel="draft length γ, tokens per iteration", ylabel="predicted speedup", xlim=(-0.3, gammas[-1] + 0.3))
     axes.set_xticks(range(0, int(gammas[-1]) + 1, 1 + int(gammas[-1]) // 17))
     above(axes, 3 if "," in names[0] else 5)
-    label(axes, own, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)]))
-    return figure
+    return label(axes, own, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)]))
 
 
 def _gammas(scenario: Scenario, max_gamma: int) -> NDArray[np.int64]:
@@ -207,12 +203,10 @@ def _bands() -> list[tuple[float, ...]]:
 
 
 def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) -> list[Any]:
-    from matplotlib.lines import Line2D
-
     if not values.min() < 1.0 < values.max():
         return []
     axes.contour(contexts, batches, values, [1.0], colors="black", linewidths=2.0)
-    return [Line2D([], [], color="black", linewidth=2.0, label="break even")]
+    return [sign("break even", color="black", linewidth=2.0)]
 
 
 def _inflection(axes: "Axes", at: float | None, context: Span) -> list[Any]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,28 +118,23 @@ def scenario_of(asked: Query | Scenario) -> Scenario:
     return resolve(asked) if isinstance(asked, Query) else asked
 
 
-def canvas(axes: "Axes | None", size: tuple[float, float] = (7.2, 4.4)) -> "tuple[Figure, Axes]":
-    """The figure and axes to draw on: those given, or new ones that no window manager knows of."""
-    if axes is not None:
-        return figure_of(axes), axes
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size)
-    return figure, figure.subplots()
+def canvas(axes: "Axes | None", size: tuple[float, float] = (7.2, 4.4)) -> "tuple[Axes, bool]":
+    """Axes to draw on, and whether they are a new figure's, that no window manager knows of, not the given ones."""
+    (panel,), own = canvases(None if axes is None else [axes], 1, 1, size)
+    return panel, own
 
 
 def canvases(
     axes: "Sequence[Axes] | None", rows: int, columns: int, size: tuple[float, float]
-) -> "tuple[Figure, list[Axes]]":
+) -> "tuple[list[Axes], bool]":
     """As `canvas`, for several panels, row by row. Raises InputError where another number of axes is given."""
     if axes is not None:
         if len(axes) != rows * columns:
             raise refuse("plot", "axes", f"{rows * columns} of them", len(axes))
-        return figure_of(axes[0]), list(axes)
+        return list(axes), False
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size)
-    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
+    return list(Figure(figsize=size).subplots(rows, columns, squeeze=False).ravel()), True
 
 
 def figure_of(axes: "Axes") -> "Figure":
@@ -148,14 +144,17 @@ def figure_of(axes: "Axes") -> "Figure":
     return figure
 
 
-def label(axes: "Axes", own: bool, title: str, caption: str) -> None:
-    """Say what a picture shows (above) and of what (below); of axes that somebody else made, above and below them."""
+def label(axes: "Axes", own: bool, title: str, caption: str) -> "Figure":
+    """Say what a picture shows (above) and of what (below); of axes that somebody else made, above and below them.
+
+    Returns the whole figure.
+    """
     figure = figure_of(axes)
     if own:
         figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
         text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
         figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
-        return
+        return figure
     legend = axes.get_legend()
     rows = 0 if legend is None else -(-len(legend.get_texts()) // getattr(legend, "_ncols", 1))
     axes.set_title(title, loc="left", fontsize=9, fontweight="bold", pad=6 + 14 * rows)
@@ -164,6 +163,7 @@ def label(axes: "Axes", own: bool, title: str, caption: str) -> None:
         textwrap.fill(caption, wide, break_on_hyphens=False), (0, 0), (0, -38), xycoords="axes fraction",
         textcoords="offset points", va="top", fontsize=6.5, color=DARK,
     )  # fmt: skip
+    return figure
 
 
 def inside(mask: NDArray[np.bool_], wide: float = 0.28, high: float = 0.05) -> tuple[float, float] | None:
@@ -196,6 +196,13 @@ def name_region(axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str =
             return
 
 
+def sign(words: str, **look: Any) -> "Line2D":
+    """A line or marker of a legend that is in no picture."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=words, **look)
+
+
 def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
     """A legend between title and axes, where it covers no data; returns it."""
     if handles is None:
@@ -223,7 +230,7 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     parts.append(formats(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
     if machine.kv_reread is not None:
         parts.append(f"verification reads the KV {machine.kv_reread:g} times")
-    parts += counting(scenario.kv_page, scenario.accounting, scenario.new_tokens)
+    parts += pages(scenario.kv_page)
     if scenario.routing_independence not in (None, 1):
         parts.append(f"routing independence {scenario.routing_independence:g}")
     for groups, word in ((scenario.expert_parallel, "expert"), (scenario.data_parallel, "data")):
@@ -254,12 +261,9 @@ def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
     return f"{weights} weights, {kv} KV" + (f" (draft: {', '.join(its_own)})" if its_own else "")
 
 
-def counting(kv_page: int, accounting: str, new_tokens: int) -> list[str]:
-    """How pages and the advance of sequences are counted, where not by default."""
-    pages = [f"KV pages of {kv_page} tokens"] if kv_page != 1 else []
-    if accounting == "ragged":
-        return pages
-    return [*pages, f"{accounting} batch" + (f" of {new_tokens} new tokens" if accounting == "static" else "")]
+def pages(kv_page: int) -> list[str]:
+    """The size of KV pages, where it is not one token."""
+    return [f"KV pages of {kv_page} tokens"] if kv_page != 1 else []
 
 
 def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY_FRACTION) -> list[str]:
@@ -271,7 +275,7 @@ def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY
 def _drafter(draft: Draft) -> str:
     """The draft as it would be typed, its options among it."""
     common = {"model", "kv", "tensor_parallel", "precision", "target_weights"}
-    given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}  # type: ignore[arg-type]
+    given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}
     own = [f"{name}={value}" for name, value in given.items() if value and not draft.name.endswith(str(value))]
     return "itself" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
 

@@ -28,7 +28,7 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None, axes: "Seque
     loads = sorted({_load(row) for row in found.rows})
     if len(loads) < 2:
         raise InputError("traffic: needs an answer at two loads or more")
-    figure, panels = canvases(axes, 1, 2, (8.6, 4.2))
+    panels, own = canvases(axes, 1, 2, (8.6, 4.2))
     closed = found.rows[0].concurrency is not None
     lengths = sorted({str(row.gamma) for row in found.rows}, key=lambda gamma: (gamma != "0", gamma))
     for place, (name, title, scale) in zip(panels, PANELS, strict=True):
@@ -54,8 +54,7 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None, axes: "Seque
     drafted = f", drafted by {found.draft}" if len(lengths) > 1 else ""
     ends = "" if closed else "; crosses: saturated from there on"
     caption = f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
-    label(panels[0], axes is None, f"Latency of {where}{drafted}", caption)
-    return figure
+    return label(panels[0], own, f"Latency of {where}{drafted}", caption)
 
 
 def _words(gamma: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.model_draft import ModelDraft
+from perfmodel.drafts.model import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
@@ -102,7 +102,7 @@ def step_times(
     if drafted.any():
         draft, overhead = scenario.draft_token_s(n, np.asarray([context]), drafted), scenario.overhead_s(n, context)
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
-    gained = np.ravel(scenario.tokens_per_iteration(np.asarray(1.0), int(drafted.max(initial=0))))
+    gained = np.ravel(scenario.tokens_per_iteration(int(drafted.max(initial=0))))
     own = own or request_constants().of(engine_of(scenario.machine.calibration))
     ahead = own.passes_ahead_model_draft if isinstance(scenario.draft, ModelDraft) else own.passes_ahead
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Iterable
 
-from pydantic import BaseModel
-
 from perfmodel.specs import calibration, engines, files, gpu, model, ready, request_costs, serving
+from perfmodel.specs.frozen import Frozen
 from perfmodel.writing import write
 
 OTHER_NAMES = {"gpus": gpu.other_names, "models": model.other_names}
 """Kind of file -> the other names that one of its files lists."""
-STATED: dict[str, dict[str, type[BaseModel]]] = {
+STATED: dict[str, dict[str, type[Frozen]]] = {
     "gpus": dict.fromkeys(files.bundled_names("gpus"), gpu.GPUSpec),
     "models": dict.fromkeys(files.bundled_names("models"), model.ModelSpec),
     "calibrations": dict.fromkeys(files.bundled_names("calibrations"), calibration.Calibration),

@@ -3,29 +3,26 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_rows import AcceptanceRow, positions_from_histogram
+from perfmodel.specs.strict import Strict
 
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class StandardError(BaseModel):
+class StandardError(Strict):
     """Of figures counted over several documents, which are its clusters; null for a position that was never reached."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     documents: int = Field(ge=2)
     tokens_per_iteration: Count
     positions: tuple[Count | None, ...]
 
 
-class AcceptanceEntry(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class AcceptanceEntry(Strict):
     target: str = Field(min_length=1)
     draft: str = Field(min_length=1)
     draft_kv: str = Field(min_length=1)
@@ -45,10 +42,8 @@ class AcceptanceEntry(BaseModel):
         return self
 
 
-class AcceptanceFile(BaseModel):
+class AcceptanceFile(Strict):
     """Acceptance rows with one source; `histogram` counts iterations by accepted draft tokens (0 ... gamma)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1]
     source: str = Field(min_length=3)
@@ -62,16 +57,9 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
-        entry = AcceptanceRow(
-            source=f"{parsed.source}{_uncertainty(row.standard_error)} ({path})",
-            target=row.target,
-            draft=row.draft,
-            draft_kv=row.draft_kv,
-            kv_budget_tokens=row.kv_budget_tokens,
-            context_tokens=row.context_tokens,
-            alpha=row.alpha,
-            positions=positions,
-        )
+        source = f"{parsed.source}{_uncertainty(row.standard_error)} ({path})"
+        stated = row.model_dump(exclude={"positions", "histogram", "standard_error"})
+        entry = AcceptanceRow(source=source, positions=positions, **stated)
         if rows.setdefault((entry.subject, entry.context_tokens), entry) is not entry:
             raise InputError(
                 f"{path}: rows.{number}: the same target, draft, method, budget and context as an earlier row"

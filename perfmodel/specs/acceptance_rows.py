@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.errors import InputError
-from perfmodel.reading import read_csv
+from perfmodel.reading import read_rows
 from perfmodel.specs import PACKAGE
-
-COLUMNS = ("source", "target", "draft", "draft_kv", "kv_budget_tokens", "context_tokens", "alpha")
-"""Of the bundled table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class AcceptanceRow:
     draft_kv: str
     kv_budget_tokens: int | None
     context_tokens: float
-    alpha: float | None = None
+    alpha: float | None
     positions: tuple[float, ...] | None = None
 
     @property
@@ -42,19 +39,7 @@ class AcceptanceRow:
 @cache
 def published_rows() -> tuple[AcceptanceRow, ...]:
     """The rows of the bundled ``results/published/acceptance_vs_context.csv``."""
-    cells = read_csv(PACKAGE / "results" / "published" / "acceptance_vs_context.csv", COLUMNS)
-    return tuple(
-        AcceptanceRow(
-            source=row["source"],
-            target=row["target"],
-            draft=row["draft"],
-            draft_kv=row["draft_kv"],
-            kv_budget_tokens=int(row["kv_budget_tokens"]) if row["kv_budget_tokens"] else None,
-            context_tokens=float(row["context_tokens"]),
-            alpha=float(row["alpha"]),
-        )
-        for _, row in cells
-    )
+    return read_rows(PACKAGE / "results" / "published" / "acceptance_vs_context.csv", AcceptanceRow)
 
 
 def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:

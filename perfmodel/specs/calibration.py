@@ -2,12 +2,12 @@
 
 import datetime
 import math
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
@@ -16,6 +16,7 @@ from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Sco
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of, release
 from perfmodel.specs.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.frozen import annotations
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 
@@ -29,8 +30,9 @@ class Calibration(EngineConstants):
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
     the speedup where this calibration was used for another device. version: of a serving engine. errors: of an
     engine's, by what was held out; measured: what an engine served while its own rows were timed; versions, drafts,
-    longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine` and `engines.Engines`; measured_models,
-    speculating_models: those with steps, or iterations, of this engine on this device.
+    longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine` and
+    `engines.Engines`; measured_models, speculating_models: those with steps, or iterations, of this engine
+    on this device.
     """
 
     name: str
@@ -44,48 +46,27 @@ class Calibration(EngineConstants):
 
     gemm_bandwidth_fraction: Annotated[
         Constant,
-        Declared(
-            "linear",
-            "param_load",
-            "fraction",
-            "share of the memory bandwidth that GEMMs reach",
-            Scope(0.75, 0.4, 1.0),
-        ),
+        Declared("linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)),
     ]
     gemm_flops_fraction: Annotated[
         Constant,
-        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1.0)),
+        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)),
     ]
     gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")]
     gemm_blend_power: Annotated[
         Constant,
-        Declared(
-            "linear", None, "power", "how loading and computing overlap in GEMMs: 1 adds, infinity takes the larger"
-        ),
+        Declared("linear", None, "power", "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger"),
     ]
     gemm_column_s: Annotated[
-        Constant,
-        Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"),
+        Constant, Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)")
     ] = ABSENT
     weight_unpack_s: Annotated[
         Constant,
-        Declared(
-            "linear",
-            "param_load",
-            "s",
-            "time to unpack each weight of a weight-only format",
-            Scope(1e-13, 0.0, 1e-11, 1e-13),
-        ),
+        Declared("linear", "param_load", "s", "time to unpack each packed weight", Scope(1e-13, 0, 1e-11, 1e-13)),
     ] = ABSENT
     attention_bandwidth_fraction: Annotated[
         Constant,
-        Declared(
-            "attention",
-            "kv_load",
-            "fraction",
-            "share of the memory bandwidth that attention reaches",
-            Scope(0.85, 0.5, 1.0),
-        ),
+        Declared("attention", "kv_load", "fraction", "share of bandwidth that attention reaches", Scope(0.85, 0.5, 1)),
     ]
     attention_flops_fraction: Annotated[
         Constant, Declared("attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches")
@@ -100,77 +81,51 @@ class Calibration(EngineConstants):
     kv_reread_per_query: Annotated[
         Constant,
         Declared(
-            "attention",
-            "kv_load",
-            "share",
-            "share of the cache that each further query token of a sequence reads again",
-            Scope(0.01, 0.0, 0.5, 0.01),
+            "attention", "kv_load", "share", "cache read again per further query token", Scope(0.01, 0, 0.5, 0.01)
         ),
     ]
     small_kernel_s: Annotated[
         Constant,
-        Declared(
-            "small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0.0, 3e-5, 1e-6)
-        ),
+        Declared("small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0, 3e-5, 1e-6)),
     ]
     small_bandwidth_fraction: Annotated[
-        Constant,
-        Declared("small", "activations", "fraction", "share of the memory bandwidth that element-wise kernels reach"),
+        Constant, Declared("small", "activations", "fraction", "share of bandwidth that element-wise kernels reach")
     ]
     allreduce_multiplier: Annotated[
-        Constant,
-        Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1.0, 0.3, 6.0)),
+        Constant, Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1, 0.3, 6))
     ]
     allreduce: Annotated[
         AllReduce | None,
-        Declared(
-            "allreduce", "comm", "s", "time of one all-reduce by devices and message bytes; without it the link's rate"
-        ),
+        Declared("allreduce", "comm", "s", "time of one all-reduce by devices and message bytes; else the link's rate"),
     ] = None
-    pass_fixed_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0.0, 3e-3, 1e-4))]
+    pass_fixed_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))]
     token_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")]
     full_cache_pass_s: Annotated[
         Constant,
-        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0.0, 5e-3, 1e-4)),
+        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)),
     ] = ABSENT
     sparse_cache_sequence_s: Annotated[
         Constant,
         Declared(
-            "pass",
-            "fixed",
-            "s",
-            "time of a draft step over a KV budget, by sequence and layer",
-            Scope(5e-7, 0.0, 1e-5, 1e-7),
+            "pass", "fixed", "s", "time of a draft step on a budget, by sequence and layer", Scope(5e-7, 0, 1e-5, 1e-7)
         ),
     ] = ABSENT
     iteration_fixed_s: Annotated[
         Constant,
-        Declared(
-            "iteration",
-            "overhead",
-            "s",
-            "time of each iteration outside its passes",
-            Scope(1e-3, 0.0, 1e-2, 1e-4),
-        ),
+        Declared("iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)),
     ]
     iteration_sequence_s: Annotated[
         Constant,
-        Declared(
-            "iteration",
-            "overhead",
-            "s",
-            "time of each iteration outside its passes, by sequence",
-            Scope(2e-6, 0.0, 1e-4, 1e-6),
-        ),
+        Declared("iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)),
     ] = ABSENT
     shards_lm_head: bool = True
     fit: StatedFit | None = None
     measured: MeasuredRange | None = None
-    observed_error: dict[Quantity, Scatter] = Field(default_factory=dict)
+    observed_error: dict[Quantity, Scatter] = field(default_factory=dict)
     transfer_error: Scatter | None = None
     measured_models: tuple[str, ...] = ()
     speculating_models: tuple[str, ...] = ()
-    errors: dict[Relation, dict[Quantity, Scatter]] = Field(default_factory=dict)
+    errors: dict[Relation, dict[Quantity, Scatter]] = field(default_factory=dict)
     versions: tuple[str, ...] = ()
     drafts: tuple[str, ...] = ()
     longest_tokens: float = 0.0
@@ -215,8 +170,7 @@ class Calibration(EngineConstants):
             return self.errors[self.relation(figure, model, gpu)].get(figure)
         return self.transfer_error if self.gpu not in (None, gpu.name) else self.observed_error.get(quantity)
 
-    @model_validator(mode="after")
-    def _ideal_is_ideal(self) -> "Calibration":
+    def __post_init__(self) -> None:
         for name, declared in CONSTANTS.items() if self.kind == "ideal" else ():
             stated = getattr(self, name)
             if name not in self.absent and any(value != declared.ideal for value in stated.values()):
@@ -225,22 +179,17 @@ class Calibration(EngineConstants):
                 raise ValueError(f"{name} must have no stderr where kind is ideal")
         if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error or self.allreduce):
             raise ValueError("fit, errors and allreduce must be left out where kind is ideal")
-        return self
-
-    @model_validator(mode="after")
-    def _fit_names_its_constants(self) -> "Calibration":
         for name in self.fit.parameters if self.fit else ():
             constant = getattr(self, name, None)
             if not isinstance(constant, Constant) or constant.stderr is None:
                 raise ValueError(f"fit: parameter {name} must be a constant of this file with a stderr")
-        return self
 
 
 CONSTANTS: dict[str, Declared] = {
-    name: declared
-    for name, field in Calibration.model_fields.items()
-    for declared in field.metadata
-    if isinstance(declared, Declared)
+    name: note
+    for name, annotation in annotations(Calibration).items()
+    for note in getattr(annotation, "__metadata__", ())
+    if isinstance(note, Declared)
 }
 """Name -> declaration of every constant, in the order of the files."""
 

@@ -6,17 +6,15 @@ follow from there; only the formula that uses it (costs/roofline.py) names it ag
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, model_validator
-from pydantic_core import CoreSchema, core_schema
 
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.frozen import Constrained, Frozen, Text, Validated
 
 Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
 """What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
@@ -43,8 +41,8 @@ class Constant(Frozen):
     """One number: its value, standard error where it was fitted, and where it is from."""
 
     value: float
-    stderr: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    source: str = Field(min_length=3)
+    stderr: Annotated[float, Constrained(ge=0, allow_inf_nan=False)] | None = None
+    source: Text
 
     def values(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
@@ -62,7 +60,7 @@ def _rising(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float]
     return knots
 
 
-Knots = Annotated[tuple[tuple[float, float], ...], AfterValidator(_rising)]
+Knots = Annotated[tuple[tuple[float, float], ...], Validated(_rising)]
 """A curve: (place, value) pairs by rising place."""
 
 
@@ -88,15 +86,13 @@ class AllReduce(Frozen):
     """
 
     knots: dict[int, Knots]
-    source: str = Field(min_length=3)
+    source: Text
     link: Literal["device", "host"] = "device"
-    box_log_rms: float = Field(default=0.0, ge=0, le=2)
+    box_log_rms: Annotated[float, Constrained(ge=0, le=2)] = 0.0
 
-    @model_validator(mode="after")
-    def _several_devices(self) -> "AllReduce":
+    def __post_init__(self) -> None:
         if not self.knots or any(not 2 <= devices <= MAX_DEVICES for devices in self.knots):
             raise ValueError(f"knots must be given for 2 to {MAX_DEVICES} devices")
-        return self
 
     def values(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
@@ -174,6 +170,6 @@ class Declared:
                 raise ValueError(f"must be {words}, given {value:g}")
         return stated
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         """Checks the numbers after pydantic has checked the type."""
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
+        return Validated(self.check).__get_pydantic_core_schema__(source, handler)

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
-
 from perfmodel.specs.constants import ABSENT, Constant, Declared, Knots
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 ONE = Constant.model_construct(value=1.0, source="not part of this calibration")
 """What a factor is in a calibration that does not state it."""
@@ -16,7 +14,7 @@ class Curves(Frozen):
     """A curve for each number format, as `formats.Format.name` has it."""
 
     knots: dict[str, Knots]
-    source: str = Field(min_length=3)
+    source: Text
 
     def values(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
@@ -26,17 +24,17 @@ class Curves(Frozen):
 class ExpertKernel(Frozen):
     """Routed experts of one layer in one format: a start, and shares of bandwidth and of the peak it computes at."""
 
-    fixed_s: float = Field(ge=0, le=10)
-    bandwidth_fraction: float = Field(gt=0, le=2)
-    flops_fraction: float = Field(gt=0, le=2)
-    median_error: float | None = Field(default=None, ge=0)
+    fixed_s: Annotated[float, Constrained(ge=0, le=10)]
+    bandwidth_fraction: Annotated[float, Constrained(gt=0, le=2)]
+    flops_fraction: Annotated[float, Constrained(gt=0, le=2)]
+    median_error: Annotated[float, Constrained(ge=0)] | None = None
 
 
 class ExpertKernels(Frozen):
     """`ExpertKernel` by weight format. Loading and computing add up: few tokens an expert fill no tile."""
 
     kernels: dict[str, ExpertKernel]
-    source: str = Field(min_length=3)
+    source: Text
 
     def values(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
@@ -48,52 +46,30 @@ class EngineConstants(Frozen):
 
     gemm_efficiency: Annotated[
         Curves | None,
-        Declared(
-            "linear",
-            "param_load",
-            "factor",
-            "share of the ideal roofline that GEMMs reach by weight format and tokens; stands in for both GEMM shares",
-        ),
+        Declared("linear", "param_load", "factor", "share of the roofline that GEMMs reach, in place of both shares"),
     ] = None
     gemm_factor: Annotated[Constant, Declared("linear", "param_load", "factor", "multiplies `gemm_efficiency`")] = ONE
     gemm_factor_fp8: Annotated[
-        Constant,
-        Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales"),
+        Constant, Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales")
     ] = ONE
     gemm_flops_factor: Annotated[
-        Constant,
-        Declared("linear", "flops", "factor", "multiplies it where computing takes longer than loading"),
+        Constant, Declared("linear", "flops", "factor", "multiplies it where computing takes longer than loading")
     ] = ONE
     quantise_s: Annotated[
         Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
     ] = ABSENT
     expert_kernels: Annotated[
         ExpertKernels | None,
-        Declared(
-            "linear",
-            "param_load",
-            "factor",
-            "routed experts and their routing, by weight format; else they are GEMMs",
-        ),
+        Declared("linear", "param_load", "factor", "routed experts and routing, by weight format; else they are GEMMs"),
     ] = None
     expert_factor: Annotated[Constant, Declared("linear", "param_load", "factor", "multiplies experts' time")] = ONE
     expert_popularity: Annotated[
         Constant,
-        Declared(
-            "linear",
-            "param_load",
-            "count",
-            "how even routing is: shape of the gamma distribution of experts' shares; 0: all experts alike",
-        ),
+        Declared("linear", "param_load", "count", "shape of the gamma distribution of experts' shares; 0: all alike"),
     ] = ABSENT
     routing_independence: Annotated[
         Constant,
-        Declared(
-            "linear",
-            "param_load",
-            "factor",
-            "share of a sequence's further query tokens that route like tokens of another sequence",
-        ),
+        Declared("linear", "param_load", "factor", "share of further query tokens that route as another sequence's"),
     ] = ONE
     attention_bandwidth_fraction_fp8: Annotated[
         Constant, Declared("attention", "kv_load", "factor", "the same over a cache of 8 bits; 0: as over 16")
@@ -102,8 +78,7 @@ class EngineConstants(Frozen):
         Constant, Declared("attention", "kv_load", "factor", "the same over a latent cache (MLA); 0: as over any other")
     ] = ABSENT
     latent_bandwidth_fraction_fp8: Annotated[
-        Constant,
-        Declared("attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"),
+        Constant, Declared("attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16")
     ] = ABSENT
     latent_reread_per_query: Annotated[
         Constant,
@@ -136,17 +111,12 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "bandwidth of one multiprocessor in shares of the device's, which bounds the longest sequence; 0: no bound",
+            "one multiprocessor's share of bandwidth, for the longest sequence; 0: no bound",
         ),
     ] = ABSENT
     wide_norm_s: Annotated[
         Constant,
-        Declared(
-            "allreduce",
-            "fixed",
-            "s",
-            "further time of each layer whose devices exchange sums to norm queries and keys over all heads",
-        ),
+        Declared("allreduce", "fixed", "s", "further time of each layer that norms queries and keys over all heads"),
     ] = ABSENT
     drafted_token_s: Annotated[
         Constant, Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences")

@@ -10,28 +10,29 @@ factor on that, from a version on.
 import datetime
 import re
 from collections.abc import Iterable
+from dataclasses import field
 from functools import cache
-
-from pydantic import Field
+from typing import Annotated
 
 from perfmodel.specs import files
-from perfmodel.specs.files import Frozen
 from perfmodel.specs.fits import Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 from perfmodel.specs.gpu import load_gpu
 
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 DRIFT = "@"
 """Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
+Number = Annotated[float, Constrained(ge=0, allow_inf_nan=False)]
 
 
 class Stated(Frozen):
     """One fitted number. times: it multiplies what the kernels' file states."""
 
-    value: float = Field(ge=0, allow_inf_nan=False)
-    stderr: float = Field(ge=0, allow_inf_nan=False)
+    value: Number
+    stderr: Number
     times: bool = False
-    source: str = Field(min_length=3)
+    source: Text
 
 
 Constants = dict[str, Stated]
@@ -41,20 +42,20 @@ class Engine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
     versions: those of the rows, the newest last. drifts: version -> factors on constants from it on, until a later one
-    states the same. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the most tokens that
-    were verified at once, of the iterations. errors: of predictions, by what was held out.
+    states the same. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the most tokens
+    that were verified at once, of the iterations. errors: of predictions, by what was held out.
     """
 
     title: str
-    versions: tuple[str, ...] = Field(min_length=1)
-    drifts: dict[str, Constants] = Field(default_factory=dict)
-    constants: Constants = Field(default_factory=dict)
-    architectures: dict[str, Constants] = Field(default_factory=dict)
-    measured: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    speculating: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    versions: Annotated[tuple[str, ...], Constrained(min_length=1)]
+    drifts: dict[str, Constants] = field(default_factory=dict)
+    constants: Constants = field(default_factory=dict)
+    architectures: dict[str, Constants] = field(default_factory=dict)
+    measured: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    speculating: dict[str, tuple[str, ...]] = field(default_factory=dict)
     drafts: tuple[str, ...] = ()
-    longest_tokens: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    widest_tokens: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    longest_tokens: Number = 0.0
+    widest_tokens: Number = 0.0
     errors: dict[Relation, dict[Quantity, Scatter]]
 
 

@@ -8,27 +8,25 @@ of the same text.
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Any, TypeVar, get_args, get_origin
 
 from perfmodel.errors import InputError, one_line, unknown_name
 from perfmodel.reading import read_bytes, read_text
 from perfmodel.specs import PACKAGE
+from perfmodel.specs.frozen import Frozen, annotations, checker
 from perfmodel.specs.ready import READY, ready
 
 MAX_FILE_BYTES = 4 * 2**20
 INDEX = "names.json"
-Spec = TypeVar("Spec", bound=BaseModel)
-
-
-class Frozen(BaseModel):
-    """A mapping of a file: known keys only, never changed. Its validator is built when the first is read."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""What pydantic calls a key that there is not, in a model and in a dataclass."""
+Spec = TypeVar("Spec")
+Bundled = TypeVar("Bundled", bound=Frozen)
 
 
 def data_directory(kind: str) -> Path:
@@ -42,7 +40,7 @@ def bundled_names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")))
 
 
-def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:
+def load_bundled(spec: type[Bundled], kind: str, name: str) -> Bundled:
     """A bundled file by its exact name, from the index of those that were checked if that has this text."""
     path = data_directory(kind) / f"{name}.yaml"
     found = ready(spec, data_directory(kind) / READY, name, read_bytes(path, MAX_FILE_BYTES))
@@ -85,7 +83,8 @@ def _read_json(text: str, infinity: bool) -> Any:
     def constant(name: str) -> float:
         if infinity and name == "Infinity":
             return math.inf
-        raise ValueError(f"{name} is not allowed")
+        key = re.search(rf'"([^"]*)"\s*:[^":]*(?<![\w-]){name}', text)
+        raise ValueError(f"{key[1] + ': ' if key else ''}{name} is not allowed")
 
     return json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats)
 
@@ -100,22 +99,38 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
-    """Validate a mapping; the first fault becomes one line that names file, key, what is allowed and what was given."""
+    """Check a mapping; the first fault becomes one line that names file, key, what is allowed and what was given."""
+    from pydantic import ValidationError  # see `frozen.py`
+
     try:
-        return spec.model_validate(data)
+        checked: Spec = checker(spec).validate_python(data)
+        return checked
     except ValidationError as error:
         faults = error.errors(include_url=False)
     # an unknown key first: it is often the misspelt one that another fault misses
-    fault = next((found for found in faults if found["type"] == "extra_forbidden"), faults[0])
-    key = ".".join(str(part) for part in fault["loc"])[:80]
+    fault = next((found for found in faults if found["type"] in UNKNOWN), faults[0])
+    key = ".".join(str(part) for part in fault["loc"])[:200]
     value = fault.get("input")
     plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < 10**40)
     given = "" if fault["type"] in ("missing", "value_error") else f", given {value if plain else type(value)!r}"[:100]
-    allowed = f" (allowed keys: {', '.join(spec.model_fields)})" if fault["type"] == "extra_forbidden" else ""
-    message = fault["msg"].removeprefix("Value error, ")
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
     if fault["type"] == "missing":
         message = "must be given, and it is missing"
-    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{allowed}{given}")
+    if fault["type"] in UNKNOWN:
+        message = f"must not be given (allowed keys: {', '.join(_keys_at(spec, fault['loc'][:-1]))})"
+    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{given}")
+
+
+def _keys_at(kind: Any, place: tuple[str | int, ...]) -> Iterable[str]:
+    """The keys of a record at some place inside; of several that may be there, those of the first."""
+    if is_dataclass(kind):
+        inner = annotations(kind)
+    elif stated := getattr(kind, "__pydantic_fields__", None):
+        inner = {name: field.annotation for name, field in stated.items()}
+    else:
+        deeper = place[1:] if get_origin(kind) in (dict, list, tuple) else place
+        return next(filter(None, (_keys_at(one, deeper) for one in get_args(kind))), ())
+    return _keys_at(inner.get(str(place[0])), place[1:]) if place else inner
 
 
 def newest(path: Path, pattern: str) -> Path:

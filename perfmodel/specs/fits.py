@@ -1,16 +1,16 @@
 """How the constants of a fit hang together, and how far predictions were off rows that it had not seen."""
 
 from functools import cache
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from perfmodel.operations import Array
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 MAX_LOG_RMS = 10.0
 """An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
+LogError = Annotated[float, Constrained(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)]
 ROUNDED = 0.005
 """Half a unit of the last digit that the correlations of shipped files are rounded to."""
 COVERAGE = 0.90
@@ -31,11 +31,10 @@ class StatedFit(Frozen):
     their estimates; with the constants' own `stderr` it makes the covariance.
     """
 
-    parameters: tuple[str, ...] = Field(min_length=1)
+    parameters: Annotated[tuple[str, ...], Constrained(min_length=1)]
     correlation: tuple[tuple[float, ...], ...]
 
-    @model_validator(mode="after")
-    def _triangular(self) -> "StatedFit":
+    def __post_init__(self) -> None:
         if len(set(self.parameters)) < len(self.parameters):
             raise ValueError("parameters must be given once each")
         sizes = [len(row) for row in self.correlation]
@@ -46,7 +45,6 @@ class StatedFit(Frozen):
         least = float(np.linalg.eigvalsh(square(self.correlation))[0])
         if least < -ROUNDED * len(sizes):
             raise ValueError(f"correlation must be positive semi-definite, given an eigenvalue of {least:.3g}")
-        return self
 
 
 @cache
@@ -78,10 +76,10 @@ class Scatter(Frozen):
     log_within: half-width that held 90 % of those logarithms; where it is left out, that of a normal distribution.
     """
 
-    log_rms: float = Field(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)
-    log_within: float | None = Field(default=None, ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)
-    rows: int = Field(ge=1)
-    source: str = Field(min_length=3)
+    log_rms: LogError
+    log_within: LogError | None = None
+    rows: Annotated[int, Constrained(ge=1)]
+    source: Text
 
     @property
     def deviation(self) -> float:

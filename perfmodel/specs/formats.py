@@ -5,9 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator
-
 from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.specs.frozen import Validated
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +209,9 @@ def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
     return KV_FORMATS[key]
 
 
-WeightName = Annotated[str, AfterValidator(lambda name: weight_format(name, "weights").name)]
+WeightName = Annotated[str, Validated(lambda name: weight_format(name, "weights").name)]
 """A weight format in a file, under the key ``weights``."""
-KVName = Annotated[str, AfterValidator(lambda name: kv_format(name, "kv_dtype").name)]
+KVName = Annotated[str, Validated(lambda name: kv_format(name, "kv_dtype").name)]
 """A KV-cache format in a file, under the key ``kv_dtype``."""
 
 

@@ -1,33 +1,26 @@
 """What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
 
 from collections.abc import Iterable
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
-
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_text
 from perfmodel.specs import files, units
+from perfmodel.specs.frozen import Constrained, Frozen, Text, Validated
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 
 
-class Quantity(files.Frozen):
+class Quantity(Frozen):
     """One number with its unit and where it was read. `evidence` marks what no vendor page prints."""
 
-    value: float = Field(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)
-    unit: str
-    source: str = Field(min_length=3)
+    value: Annotated[float, Constrained(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)]
+    unit: Annotated[str, Validated(units.known)]
+    source: Text
     evidence: Literal["published", "derived", "recalled", "measured"] = "published"
-
-    @field_validator("unit")
-    @classmethod
-    def _known_unit(cls, unit: str) -> str:
-        if unit not in units.FACTORS:
-            raise ValueError(f"unit must be one of {', '.join(units.FACTORS)}")
-        return unit
 
     @property
     def si(self) -> float:
@@ -35,7 +28,7 @@ class Quantity(files.Frozen):
         return self.value * units.FACTORS[self.unit]
 
 
-def _within(units_allowed: tuple[str, ...], low: float, high: float, words: str, whole: bool = False) -> AfterValidator:
+def _within(units_allowed: tuple[str, ...], low: float, high: float, words: str, whole: bool = False) -> Validated:
     """What a quantity may be: its units, and the range in SI units that any device of these decades is in."""
 
     def check(q: Quantity) -> Quantity:
@@ -45,7 +38,7 @@ def _within(units_allowed: tuple[str, ...], low: float, high: float, words: str,
             raise ValueError(f"must be {words}, given {q.value:g} {q.unit}")
         return q
 
-    return AfterValidator(check)
+    return Validated(check)
 
 
 Memory = Annotated[Quantity, _within(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB")]
@@ -61,22 +54,22 @@ PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
 """Generation of a box's PCIe -> nominal GB/s of 16 lanes, one way."""
 
 
-class Link(files.Frozen):
+class Link(Frozen):
     """A link between devices, one direction of it. devices: how many it joins, 2 for a bridge; None: all of a box."""
 
     name: str
     per_direction: Bandwidth
-    devices: int | None = Field(default=None, ge=2)
+    devices: Annotated[int, Constrained(ge=2)] | None = None
 
 
-class GPUSpec(files.Frozen):
+class GPUSpec(Frozen):
     """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
 
     Peaks are dense and count multiply and add as two FLOPs. A precision that is not listed has no peak. Only a CPU
     host may leave out memory and peaks: they depend on the machine, and asking for a missing one is refused.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    name: Annotated[str, Constrained(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     title: str
     vendor: str
     architecture: str
@@ -85,7 +78,7 @@ class GPUSpec(files.Frozen):
     calibration: str
     memory: Memory | None = None
     memory_bandwidth: Bandwidth
-    peak: dict[Precision, Flops] = Field(default_factory=dict)
+    peak: dict[Precision, Flops] = field(default_factory=dict)
     last_level_cache: Cache | None = None
     multiprocessors: Multiprocessors | None = None
     boost_clock: Clock | None = None
@@ -94,11 +87,9 @@ class GPUSpec(files.Frozen):
     host_link: Link | None = None
     notes: str = ""
 
-    @model_validator(mode="after")
-    def _complete(self) -> "GPUSpec":
+    def __post_init__(self) -> None:
         if self.kind != "cpu" and not (self.memory and self.peak):
             raise ValueError(f"memory and at least one peak must be given for kind {self.kind}")
-        return self
 
     def peak_flops(self, precision: str, flag: str = "--weights") -> float:
         """Dense peak in FLOP/s. Raises InputError where the device has none for the precision."""

@@ -2,22 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StrictBool, model_validator
-
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.frozen import Constrained, Flag, Frozen, Text
 
 MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
-Layers = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
-Size = Annotated[int, Field(strict=True, ge=1, le=MAX_SIZE)]
-Tokens = Annotated[int, Field(strict=True, ge=1, le=MAX_TOKENS)]
-Number = Annotated[float, Field(strict=True, gt=0, le=1e15)]
+Layers = Annotated[int, Constrained(strict=True, ge=0, le=MAX_LAYERS)]
+Size = Annotated[int, Constrained(strict=True, ge=1, le=MAX_SIZE)]
+Tokens = Annotated[int, Constrained(strict=True, ge=1, le=MAX_TOKENS)]
+Number = Annotated[float, Constrained(strict=True, gt=0, le=1e15)]
 RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportional"]
 
 
 class Shape(Frozen):
     """A mapping of a model's file; unknown keys are refused."""
 
-    model_config = ConfigDict(allow_inf_nan=False)
+    __pydantic_config__ = Frozen.__pydantic_config__ | {"allow_inf_nan": False}
 
 
 class MoE(Shape):
@@ -32,19 +30,17 @@ class MoE(Shape):
     num_experts: Size
     experts_per_token: Size
     intermediate_size: Size
-    shared_intermediate_size: int = Field(0, strict=True, ge=0, le=MAX_SIZE)
+    shared_intermediate_size: Annotated[int, Constrained(strict=True, ge=0, le=MAX_SIZE)] = 0
     first_dense_layers: Layers = 0
-    normalized_weights: StrictBool = True
-    router_bias: StrictBool = False
-    expert_bias: StrictBool = False
-    shared_gate: StrictBool = False
+    normalized_weights: Flag = True
+    router_bias: Flag = False
+    expert_bias: Flag = False
+    shared_gate: Flag = False
     latent_size: Size | None = None
 
-    @model_validator(mode="after")
-    def _routable(self) -> "MoE":
+    def __post_init__(self) -> None:
         if self.experts_per_token > self.num_experts:
             raise ValueError(f"experts_per_token must be at most num_experts ({self.num_experts})")
-        return self
 
 
 class MLA(Shape):
@@ -56,7 +52,7 @@ class MLA(Shape):
     q_lora_rank: Size | None = None
     kv_lora_rank: Size
     qk_nope_head_dim: Size
-    qk_rope_head_dim: int = Field(strict=True, ge=0, le=MAX_SIZE)
+    qk_rope_head_dim: Annotated[int, Constrained(strict=True, ge=0, le=MAX_SIZE)]
     v_head_dim: Size
     unrotated_layers: Layers = 0
 
@@ -81,7 +77,7 @@ class Indexer(Shape):
     topk: Tokens
     layers: Layers
     dense_layers: Layers = 0
-    head_weights: StrictBool = True
+    head_weights: Flag = True
     stride: Tokens = 1
     key_projections: Size = 1
 
@@ -110,9 +106,9 @@ class Compressed(Shape):
     chosen: to those entries alone that the indexer scores highest.
     """
 
-    layers: Annotated[Layers, Field(ge=1)]
+    layers: Annotated[Layers, Constrained(ge=1)]
     stride: Tokens
-    chosen: StrictBool = False
+    chosen: Flag = False
 
 
 class LowRank(Shape):
@@ -132,7 +128,7 @@ class Projection(Shape):
     """
 
     name: str
-    layers: Annotated[Layers, Field(ge=1)]
+    layers: Annotated[Layers, Constrained(ge=1)]
     inputs: Size
     outputs: Size
     split: Literal["outputs", "inputs", "none"] = "none"
@@ -155,15 +151,15 @@ class LinearAttention(Shape):
     """
 
     kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
-    layers: Annotated[Layers, Field(ge=1)]
+    layers: Annotated[Layers, Constrained(ge=1)]
     num_key_heads: Size
     num_value_heads: Size
     key_head_dim: Size
     value_head_dim: Size
     conv_kernel: Size = 4
     state_dtype: Literal["fp32", "bf16"] = "fp32"
-    full_rank_gate: StrictBool = True
-    gated_norm: StrictBool = True
+    full_rank_gate: Flag = True
+    gated_norm: Flag = True
 
     @property
     def inner(self) -> int:
@@ -241,8 +237,8 @@ class AttentionHeads(Shape):
     num_key_value_heads: Size
     head_dim: Size
     value_head_dim: Size | None = None
-    one_kv_projection: StrictBool = False
-    cached_once: StrictBool = False
+    one_kv_projection: Flag = False
+    cached_once: Flag = False
 
     @property
     def value_dim(self) -> int:
@@ -275,7 +271,7 @@ class RopeScaling(Shape):
     attention_factor: Number | None = None
     beta_fast: Number = 32.0
     beta_slow: Number = 1.0
-    truncate: StrictBool = True
+    truncate: Flag = True
     mscale: Number | None = None
     mscale_all_dim: Number | None = None
     short_factor: tuple[Number, ...] = ()
@@ -288,4 +284,4 @@ class Published(Shape):
     total_b: Number | None = None
     active_b: Number | None = None
     nonembedding_b: Number | None = None
-    source: str = Field(min_length=3)
+    source: Text

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 from zlib import crc32
 
-from pydantic import BaseModel
+from perfmodel.specs.frozen import Frozen, annotations
 
 READY = "ready.json"
-Spec = TypeVar("Spec", bound=BaseModel)
+Spec = TypeVar("Spec", bound=Frozen)
 
 
-def line(name: str, text: bytes, spec: BaseModel) -> str:
+def line(name: str, text: bytes, spec: Frozen) -> str:
     """The line of a file; `made` is the inverse."""
-    stated = spec.model_dump(mode="json", exclude_unset=True)
+    stated = spec.model_dump(mode="json", exclude_defaults=True)
     return f"{_start(name)}[{crc32(text)}, {json.dumps(stated, ensure_ascii=False)}]"
 
 
@@ -38,9 +38,9 @@ def made(kind: Any, stated: Any) -> Any:
     arguments = get_args(kind)
     if stated is None or kind in (str, float, int, bool):
         return stated
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        fields = kind.model_fields
-        return kind.model_construct(**{name: made(fields[name].annotation, value) for name, value in stated.items()})
+    if isinstance(kind, type) and issubclass(kind, Frozen):
+        fields = annotations(kind)
+        return kind.model_construct(**{name: made(fields[name], value) for name, value in stated.items()})
     if kind is datetime.date:
         return datetime.date.fromisoformat(stated)
     if get_origin(kind) is tuple:

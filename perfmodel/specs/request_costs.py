@@ -2,11 +2,10 @@
 
 import datetime
 from functools import cache
-
-from pydantic import Field
+from typing import Annotated
 
 from perfmodel.specs import files
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 
 class EngineRequests(Frozen):
@@ -17,20 +16,20 @@ class EngineRequests(Frozen):
     reserved_bytes: of a device's memory, for activations and graphs, that neither weights nor caches may take.
     """
 
-    request_s: float = Field(default=0.0, ge=0, lt=10)
-    prompt_token_s: float = Field(default=0.0, ge=0, lt=1e-3)
-    prompt_factor: float = Field(default=1.0, gt=0, lt=10)
-    passes_ahead: float = Field(default=0.0, ge=0, le=2)
-    passes_ahead_model_draft: float = Field(default=0.0, ge=0, le=2)
-    reserved_bytes: float = Field(default=0.0, ge=0, lt=1e12)
+    request_s: Annotated[float, Constrained(ge=0, lt=10)] = 0.0
+    prompt_token_s: Annotated[float, Constrained(ge=0, lt=1e-3)] = 0.0
+    prompt_factor: Annotated[float, Constrained(gt=0, lt=10)] = 1.0
+    passes_ahead: Annotated[float, Constrained(ge=0, le=2)] = 0.0
+    passes_ahead_model_draft: Annotated[float, Constrained(ge=0, le=2)] = 0.0
+    reserved_bytes: Annotated[float, Constrained(ge=0, lt=1e12)] = 0.0
 
 
 class TrafficError(Frozen):
     """How far the traffic model is off by itself, step times being known: rms of the logarithm, held out."""
 
-    log_rms: float = Field(ge=0, lt=2)
-    rows: int = Field(ge=1)
-    source: str = Field(min_length=3)
+    log_rms: Annotated[float, Constrained(ge=0, lt=2)]
+    rows: Annotated[int, Constrained(ge=1)]
+    source: Text
 
 
 class Requests(Frozen):

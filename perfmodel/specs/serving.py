@@ -1,11 +1,10 @@
 """What serving engines can run, from ``hardware/serving.yaml``: drafts by version, windows, the dynamic mode."""
 
 from functools import cache
-
-from pydantic import Field
+from typing import Annotated
 
 from perfmodel.specs import files
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.frozen import Constrained, Frozen
 
 
 class ServedDraft(Frozen):
@@ -26,7 +25,7 @@ class ServedDraft(Frozen):
 class DynamicMode(Frozen):
     """A draft length by batch size. price: share of single-stream speed that turning it on costs; mended: where not."""
 
-    price: float = Field(ge=0, lt=1)
+    price: Annotated[float, Constrained(ge=0, lt=1)]
     since: str
     mended: str
     source: str

@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-from pydantic import Field, StrictBool, model_validator
-
 from perfmodel.specs.formats import KVName, WeightName
+from perfmodel.specs.frozen import Constrained, Flag, Text
 from perfmodel.specs.parts import (
     MLA,
     AttentionHeads,
@@ -18,15 +17,15 @@ from perfmodel.specs.parts import (
     Projection,
     Published,
     RopeScaling,
-    Shape,
     Size,
     Tokens,
 )
 
 
-class ModelSpec(Shape):
+class ModelSpec(AttentionHeads):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
+    Its own heads are those of the full layers.
     `num_sliding_layers` of the attention layers attend to the last `sliding_window` tokens only, with heads of their
     own where `sliding_heads` says so. attention_layers and mlp_layers: None where every layer has an attention (or a
     recurrent part) and an MLP; a layer of Nemotron-H has one of them. attention_gate: the query projection also makes a
@@ -42,32 +41,26 @@ class ModelSpec(Shape):
     hf_id: str | None = None
     aliases: tuple[str, ...] = ()
     model_type: str
-    num_hidden_layers: Annotated[Layers, Field(ge=1)]
+    num_hidden_layers: Annotated[Layers, Constrained(ge=1)]
     hidden_size: Size
-    num_attention_heads: Size
-    num_key_value_heads: Size
-    head_dim: Size
-    value_head_dim: Size | None = None
-    one_kv_projection: StrictBool = False
-    cached_once: StrictBool = False
     intermediate_size: Size
     vocab_size: Size
     max_position_embeddings: Tokens
-    tie_word_embeddings: StrictBool = False
-    qkv_bias: StrictBool = False
-    output_bias: StrictBool = False
-    mlp_bias: StrictBool = False
-    gated_mlp: StrictBool = True
-    qk_norm: StrictBool = False
-    wide_qk_norm: StrictBool = False
-    attention_gate: StrictBool = False
+    tie_word_embeddings: Flag = False
+    qkv_bias: Flag = False
+    output_bias: Flag = False
+    mlp_bias: Flag = False
+    gated_mlp: Flag = True
+    qk_norm: Flag = False
+    wide_qk_norm: Flag = False
+    attention_gate: Flag = False
     norms_per_layer: Size = 2
-    norm_bias: StrictBool = False
-    attention_sinks: StrictBool = False
+    norm_bias: Flag = False
+    attention_sinks: Flag = False
     rms_norm_eps: Number = 1e-5
     rope_theta: Number = 10000.0
     rope_scaling: RopeScaling | None = None
-    partial_rotary_factor: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    partial_rotary_factor: Annotated[float, Constrained(strict=True, gt=0, le=1)] = 1.0
     sliding_window: Tokens | None = None
     num_sliding_layers: Layers = 0
     sliding_heads: AttentionHeads | None = None
@@ -76,7 +69,7 @@ class ModelSpec(Shape):
     shared_kv_layers: Layers = 0
     shared_kv_sliding: Layers = 0
     residual_streams: Size = 1
-    table_params: Annotated[int, Field(strict=True, ge=0, le=2**48)] = 0
+    table_params: Annotated[int, Constrained(strict=True, ge=0, le=2**48)] = 0
     moe: MoE | None = None
     mla: MLA | None = None
     indexer: Indexer | None = None
@@ -88,11 +81,10 @@ class ModelSpec(Shape):
     weights: WeightName = "bf16"
     kv_dtype: KVName = "bf16"
     published: Published | None = None
-    source: str = Field(min_length=3)
+    source: Text
     notes: str = ""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "ModelSpec":
+    def __post_init__(self) -> None:
         for heads in (self.heads(False), self.heads(True)):
             if heads.num_attention_heads % heads.num_key_value_heads:
                 raise ValueError(
@@ -109,7 +101,6 @@ class ModelSpec(Shape):
             raise ValueError(
                 "attention_layers, mlp_layers and linear_attention.layers must be among the layers there are"
             )
-        return self
 
     @property
     def rotary_dim(self) -> int:
@@ -149,14 +140,7 @@ class ModelSpec(Shape):
         """Heads of the full or of the sliding layers."""
         if sliding and self.sliding_heads:
             return self.sliding_heads
-        return AttentionHeads.model_construct(
-            num_attention_heads=self.num_attention_heads,
-            num_key_value_heads=self.num_key_value_heads,
-            head_dim=self.head_dim,
-            value_head_dim=self.value_head_dim,
-            one_kv_projection=self.one_kv_projection,
-            cached_once=self.cached_once,
-        )
+        return self
 
     # Parameters by component; every other count in the engine is a sum of these.
 

@@ -22,3 +22,10 @@ FACTORS: dict[str, float] = {
 BYTES = ("B", "MB", "MiB", "GB", "GiB")
 BYTES_PER_S = ("GB/s", "TB/s")
 FLOPS = ("GFLOP/s", "TFLOP/s", "TOP/s")
+
+
+def known(unit: str) -> str:
+    """The unit. Raises ValueError for one that there is not."""
+    if unit not in FACTORS:
+        raise ValueError(f"unit must be one of {', '.join(FACTORS)}")
+    return unit

@@ -140,7 +140,7 @@ class Passes:
 
 def gained_tokens(scenario: Scenario, batch: Array, gammas: NDArray[np.int64]) -> Array:
     """Tokens per iteration with the gammas on a leading axis."""
-    gained = scenario.tokens_per_iteration(batch, int(gammas.max()))[..., gammas]
+    gained = scenario.tokens_per_iteration(int(gammas.max()))[..., gammas]
     return gained.transpose(-1, *range(gained.ndim - 1))
 
 

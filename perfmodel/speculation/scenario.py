@@ -17,9 +17,8 @@ from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Op
 from perfmodel.specs.formats import Precision
 from perfmodel.specs.model import ModelSpec
-from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
+from perfmodel.speculation.acceptance import Acceptance
 
-Accounting = Literal["ragged", "lock-step", "static"]
 Rollback = Literal["keep", "replay"]
 
 
@@ -27,12 +26,10 @@ Rollback = Literal["keep", "replay"]
 class Scenario:
     """Everything about a question except its workload.
 
-    machine: device, calibration and the target's tensor-parallel degree. accounting: ``ragged`` lets every sequence
-    advance by its own count, ``lock-step`` by the batch's minimum, and a ``static`` batch of sequences that need
-    `new_tokens` each ends with its slowest. kv_page: tokens per page of both caches. routing_independence: 1 routes
-    the tokens of one sequence to experts independently, 0 all alike, None what the calibration says (MoE).
-    core_ops: count linear and attention
-    ops alone. topk_reuse: share of the tokens that an indexer chose which it chooses again for the next query token, so
+    machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances by its
+    own count. kv_page: tokens per page of both caches. routing_independence: 1 routes the tokens of one sequence to
+    experts independently, 0 all alike, None what the calibration says (MoE). core_ops: count linear and attention ops
+    alone. topk_reuse: share of the tokens that an indexer chose which it chooses again for the next query token, so
     that a verification reads them once. state_rollback: a verification over recurrent layers keeps the state after
     every token, or replays the accepted tokens from the state before them. context_std: standard deviation of the
     context over the sequences of a batch, in tokens. graph_sizes: tokens of the captured CUDA graphs that passes are
@@ -45,8 +42,6 @@ class Scenario:
     precision: Precision
     draft: Draft
     acceptance: Acceptance
-    accounting: Accounting = "ragged"
-    new_tokens: int = 128
     kv_page: int = 1
     routing_independence: float | None = None
     topk_reuse: float = 0.0
@@ -185,18 +180,6 @@ class Scenario:
         prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
         return seconds + self.draft_machine.predicted_s(prefill, batch)
 
-    def tokens_per_iteration(self, batch: Floats, max_gamma: int) -> Array:
-        """Expected tokens gained per iteration and sequence for gamma 0 ... max_gamma on a trailing axis.
-
-        In lock-step every sequence waits for the shortest run: position j counts only if all sequences accept it.
-        """
-        survival = self.acceptance.survival(max_gamma)
-        if self.accounting == "static":
-            ends = [
-                static_batch_tokens_per_iteration(survival[: g + 1], batch, self.new_tokens)
-                for g in range(max_gamma + 1)
-            ]
-            return np.stack(np.broadcast_arrays(*ends), axis=-1)
-        if self.accounting == "lock-step":
-            survival = survival ** np.asarray(batch, float)[..., None]
-        return np.cumsum(survival, axis=-1)
+    def tokens_per_iteration(self, max_gamma: int) -> Array:
+        """Expected tokens gained per iteration and sequence for gamma 0 ... max_gamma on a trailing axis."""
+        return np.cumsum(self.acceptance.survival(max_gamma), axis=-1)

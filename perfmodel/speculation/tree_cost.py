@@ -145,10 +145,8 @@ def first_order_size(scenario: Scenario, batch: Floats, context: Floats, size: i
 
 
 def check_draftable(scenario: Scenario, levels: int) -> None:
-    """Refuse (InputError) drafts that do not run once per level, or not for so many, and all but ragged accounting."""
+    """Refuse (InputError) drafts that do not run once per level, or not for so many."""
     draft = scenario.draft
-    if scenario.accounting != "ragged":
-        raise refuse("--accounting", None, "ragged here, where trees are drafted", scenario.accounting)
     if levels > 1 and not float(draft.passes(2.0)) == 2.0:
         raise refuse("--draft", None, "a draft that runs once per level of a tree", draft.name)
     if draft.max_gamma is not None and levels > draft.max_gamma + 1:

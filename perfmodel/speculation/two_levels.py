@@ -98,16 +98,13 @@ def predict_two_levels(
     acceptance that of the full target. Both scenarios are of one target and machine.
 
     What the sparse cache rebuilds per iteration is in the overhead. Raises InputError where the scenarios differ in
-    target or machine, the middle is no self-draft, accounting is not ragged, or a draft is longer than the small model
-    makes or an acceptance knows.
+    target or machine, the middle is no self-draft, or a draft is longer than the small model makes or an acceptance
+    knows.
     """
     if small.target != sparse.target or small.machine != sparse.machine or small.precision != sparse.precision:
         raise InputError("hierarchy: both levels must have the same target, device and precision")
     if not sparse.draft.views_target_cache or float(sparse.draft.passes(1.0)) != 1.0:
         raise InputError("hierarchy: the middle level must be a self-draft with a sparse cache")
-    for level in (small, sparse):
-        if level.accounting != "ragged":
-            raise refuse("--accounting", None, "ragged here, at both levels", level.accounting)
     check_draft_length(small.draft, gamma_1, "--gamma-1")
     found = inner_rounds(small.acceptance, gamma_1, gamma_2)
     _check_known(sparse.acceptance, gamma_1 + gamma_2, "--gamma-1 and --gamma-2 in sum")

@@ -52,7 +52,7 @@ class Interval:
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
     """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
     ratio = ratio_log_error(scenario, *point_passes(scenario, batch, context, gamma)) if gamma else 0.0
-    most = float(np.ravel(scenario.tokens_per_iteration(np.asarray(batch), gamma)[..., gamma])[0])
+    most = float(np.ravel(scenario.tokens_per_iteration(gamma)[..., gamma])[0])
     return interval_of_speedup(scenario, gamma, speedup, ratio, most)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import perfmodel
 from perfmodel import cli
+from perfmodel.answers import sweep
 from perfmodel.answers.frames import RATIOS
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.sweep import COLUMNS, LABELS, Grid
@@ -84,9 +85,10 @@ def test_wrong_arguments_are_told(prediction: Prediction) -> None:
         perfmodel.to_frame(GRID, context=4096)
 
 
-def test_a_grid_is_what_sweep_writes(tmp_path: Path) -> None:
-    """Both files of `perfmodel sweep` read back as the frame of the same grid (CSV keeps 13 digits)."""
+def test_a_grid_is_what_sweep_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both files of `perfmodel sweep` read back as the frame of the same grid, also of many blocks (CSV: 13 digits)."""
     frame = perfmodel.to_frame(GRID)
+    monkeypatch.setattr(sweep, "BLOCK_ROWS", 3)
     assert list(frame.columns) == [*LABELS, *COLUMNS]
     assert frame.shape[0] == GRID.rows
     asked = "--model llama-3.1-8b --hardware a100,h100 --tp 8 --draft-kv streamingllm:512,snapkv:2048 --alpha 0.8 "

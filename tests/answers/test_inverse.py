@@ -20,7 +20,6 @@ QUESTIONS = [
     replace(BASE, draft="llama-3.2-1b", draft_tp=4, gamma=5),
     replace(BASE, model="qwen3-30b-a3b", tp=4, hardware="h200-sxm-141gb", gamma=2),
     replace(BASE, draft_kv="retrieval:4096,every=8", hardware="h100-sxm-80gb"),
-    replace(BASE, accounting="lock-step", batch=4, alpha=0.95),
 ]
 TARGETS = [0.8, 1.0, 1.3, 2.6]
 

@@ -12,10 +12,11 @@ from perfmodel.answers.mixed import (
     mixed_memory,
     mixed_speedup,
     mixed_target_s,
-    served,
+    mixes,
     tokens_per_slot_iteration,
 )
 from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.serving import serving
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
@@ -47,30 +48,22 @@ def simulate(alphas, shares, gamma: int, tokens: int, slots: int, iterations: in
     return gained / slots / iterations
 
 
-def test_mixed_acceptances_in_refilled_slots_by_a_simulation() -> None:
+@pytest.mark.parametrize(("alphas", "shares", "gamma"), [((0.9, 0.3), (1, 1), 4), ((0.85, 0.6, 0.4), (2, 1, 1), 3)])
+def test_mixed_acceptances_in_refilled_slots_by_a_simulation(alphas, shares, gamma: int) -> None:
     """Hard requests hold their slots longer: the harmonic mean, not the mean over requests."""
-    alphas, shares, gamma = (0.9, 0.3), (1.0, 1.0), 4
-    closed = tokens_per_slot_iteration([Acceptance.from_alpha(a) for a in alphas], shares, gamma)
+    kinds = [Acceptance.from_alpha(a) for a in alphas]
+    closed = tokens_per_slot_iteration(kinds, shares, gamma)
     assert closed == pytest.approx(simulate(alphas, shares, gamma, 400, 256, 4000, 11), rel=0.015)
-    rates = [float(Acceptance.from_alpha(a).tokens_per_iteration(gamma)) for a in alphas]
-    assert min(rates) < closed < np.mean(rates)
-
-
-def test_throughput_by_a_simulation_of_the_clock() -> None:
-    """Requests of three kinds in refilled slots, iterations timed by the model: closed form within 1.5 %."""
-    s, gamma, slots, context = scenario(), 3, 32, 16384.0
-    alphas, shares = (0.85, 0.6, 0.4), (2.0, 1.0, 1.0)
-    seconds = float(alternating_s(s, float(slots), context, gamma))
-    simulated = slots * simulate(alphas, shares, gamma, 300, slots, 20000, 2) / seconds
-    closed = slots * tokens_per_slot_iteration([Acceptance.from_alpha(a) for a in alphas], shares, gamma) / seconds
-    assert closed == pytest.approx(simulated, rel=0.015)
+    rates = [float(kind.tokens_per_iteration(gamma)) for kind in kinds]
+    assert min(rates) < closed < np.average(rates, weights=shares)
 
 
 @pytest.mark.parametrize("kind", sorted(kinds()))
 @pytest.mark.parametrize(("batch", "gamma"), [(8, 3), (256, 4)])
 def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind: str, batch: int, gamma: int) -> None:
-    s = scenario(draft=kinds()[kind].example, draft_kv="full")
-    found = served(s, [4096.0] * batch, [0.7] * batch, gamma)
+    draft = kinds()[kind].example
+    found = serving("llama-3.1-8b", "h100", batch, 4096, 0.7, gamma, draft=draft, draft_kv="full")
+    s = scenario(draft=draft, draft_kv="full")
     exact = float(predict(s, Workload.of(batch, 4096, gamma)).speedup)
     assert found.speedup == pytest.approx(exact, rel=1e-12)
     assert found.mean_speedup == pytest.approx(exact, rel=1e-12)
@@ -114,17 +107,10 @@ def test_graphs_round_the_batch_up() -> None:
 
 def test_what_padding_costs_is_told_for_an_engine_that_always_pads() -> None:
     """vLLM runs 9 sequences as 16: its own step is the one in the graph, and the one without is shorter."""
-    a = served(scenario(hardware="h100-sxm-80gb"), [8192.0] * 9, [0.8] * 9, 3)
+    a = serving("llama-3.1-8b", "h100", 9, 8192, 0.8, 3)
     assert (a.padded_tokens, a.padded_verify) == (16, 40)
     assert a.unpadded_target_s < a.graph_target_s == a.mean_target_s
     assert a.unpadded_verify_s < a.graph_verify_s == a.verify_s
-
-
-def test_alternating_is_the_engines_iteration() -> None:
-    for draft in ({}, {"draft": "medusa", "draft_kv": "full"}, {"draft": "ngram", "draft_kv": "full"}):
-        s = scenario(**draft)
-        expected = float(predict(s, Workload.of(8, 4096, 3)).iteration_s)
-        assert float(alternating_s(s, 8.0, 4096.0, 3)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_mixed_steps_load_the_weights_fewer_times() -> None:
@@ -136,8 +122,7 @@ def test_mixed_steps_load_the_weights_fewer_times() -> None:
     large = float(interleaved_s(s, 160.0, 2048.0, 3)) / float(alternating_s(s, 160.0, 2048.0, 3))
     assert small == pytest.approx(1.0, abs=0.02)
     assert large < 0.95
-    with pytest.raises(InputError, match="cannot mix"):
-        interleaved_s(scenario(draft="llama-3.2-1b"), 4.0, 4096.0, 3)
+    assert [mixes(scenario(draft=draft).draft) for draft in ("self", "llama-3.2-1b")] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +131,6 @@ def test_mixed_steps_load_the_weights_fewer_times() -> None:
         (lambda: padded(4.0, (4, 2)), "rising"),
         (lambda: mixed_target_s(scenario(), []), "one context"),
         (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
-        (lambda: mixed_speedup(scenario(accounting="lock-step"), [1000.0], [0.5], 3), "accounting: must be ragged"),
         (
             lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
             "gamma: must be at most 3 with medusa, given 9",

@@ -62,7 +62,6 @@ EDGES: dict[str, tuple[str, ...]] = {
     "--topk-reuse": ("0", "1"),
     "--max-gamma": ("0", "1", "1000"),
     "--new-tokens": ("1", "100000", "1000000000"),
-    "--accounting": ("static", "lock-step", "ragged"),
     "--tokens-per-iteration": ("1", "2.5", "4"),
     "--draft-kv": ("full", "streamingllm:1e9", "quest:1,page=1", "tova:1", "pqcache:64", "retrieval:1000000", "topk:1"),
     "--kv-page": ("1", "1000000"),

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfmodel.specs.engine_config import ContextTable, VLLMConfig
-from tests.commands import read, read_row, run
+from tests.commands import read, read_row, refused, run
 
 ADVISE = (
     *("advise", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "32k", "--batch", "1..32"),
@@ -45,10 +44,9 @@ def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None
     line = next(line for line in run(capsys, *SCHEDULE).splitlines() if line.startswith("vllm serve"))
     words = shlex.split(line)
     assert words[:3] == ["vllm", "serve", "meta-llama/Meta-Llama-3.1-8B"]
-    config = VLLMConfig.model_validate_json(words[words.index("--speculative-config") + 1])
-    assert [list(row) for row in config.num_speculative_tokens_per_batch_size] == [
-        [r["low"], r["high"], r["tokens"]] for r in table["ranges"]
-    ]
+    config = json.loads(words[words.index("--speculative-config") + 1])
+    rows = [[r["low"], r["high"], r["tokens"]] for r in table["ranges"]]
+    assert config["num_speculative_tokens_per_batch_size"] == rows
     assert table["speedup"] >= max(table["by_constant"]) * (1 - 1e-12)
     assert found["num_speculative_tokens_per_batch_and_context"] is None
 
@@ -58,7 +56,6 @@ def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "4k,32k,128k", *sparse)
     found, text = read(capsys, *asked), run(capsys, *asked)
     rows = found["num_speculative_tokens_per_batch_and_context"]
-    ContextTable.model_validate_json(json.dumps({"rows": rows}))
     assert json.dumps(rows) in text
     assert "open RFC" in text
     assert "vllm serve" not in text
@@ -97,12 +94,9 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((*ADVISE, "--objective", "speed"), "--objective"),
-        ((*ADVISE, "--objective", "cost"), "--price"),
         ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
         ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
         ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
-        ((*ADVISE, "--batch", "0"), "--batch"),
         ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
         ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
         ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
@@ -113,7 +107,6 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
         ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
         ((*SCHEDULE[:-6], "--rate", "tree:0.5/0.1"), "belongs to"),
         (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
-        ((*TREE, "--alpha", "0.5"), "--alpha: a tree's acceptance is by rank of the child: --rates"),
         ((*TREE, "--size", "9999"), "tree size"),
         ((*TREE, "--levels", "0"), "tree levels"),
         ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
@@ -124,7 +117,4 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
-    text = run(capsys, *arguments, status=2)
-    assert text.startswith("error: ")
-    assert text.count("\n") == 1
-    assert words in text
+    assert words in refused(capsys, *arguments)

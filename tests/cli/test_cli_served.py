@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.mixed import mixed_speedup, tokens_per_slot_iteration
-from perfmodel.answers.moe import experts_of, target_efficiency, touched
 from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.two_levels import predict_two_levels
-from tests.commands import read, read_row, run
+from tests.commands import read, read_row, refused, run
 
 HIERARCHY = (
     *("hierarchy", "-m", "llama-2-7b-32k", "--hardware", "a100", "-b", "1", "-c", "122k"),
@@ -53,24 +52,11 @@ def test_hierarchy_finds_the_best_pair_of_lengths(capsys: pytest.CaptureFixture[
     assert [(row["batch"], row["context"]) for row in several] == [(1, 32768), (1, 124928), (4, 32768), (4, 124928)]
 
 
-def test_moe_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -> None:
-    s = resolve(Query("qwen3-30b-a3b", "h100", 1, 1, draft="eagle", alpha=0.8))
+def test_moe(capsys: pytest.CaptureFixture[str]) -> None:
     found, text = read(capsys, *MOE), run(capsys, *MOE)
     assert [row["batch"] for row in found["rows"]] == [2**k for k in range(10)]
-    for row in found["rows"]:
-        assert row["experts_verifying"] == pytest.approx(float(touched(experts_of(s), row["batch"], 3, s.independence)))
-        assert row["target_efficiency"] == pytest.approx(float(target_efficiency(s, row["batch"], 4096.0, 3)))
-        assert row["speedup"] <= found["peak"]["speedup"]
-    assert 16 <= found["peak"]["batch"] <= 256
+    assert all(row["speedup"] <= found["peak"]["speedup"] for row in found["rows"])
     assert f"most at {found['peak']['batch']}" in text
-    alike = read(capsys, *MOE, "--routing-independence", "0")
-    assert alike["rows"][0]["experts_verifying"] == pytest.approx(8.0)
-    assert alike["rows"][0]["speedup"] > found["rows"][0]["speedup"]
-    fewer, apart = (
-        read(capsys, *MOE, *flags)
-        for flags in (("--fewer-experts", "0.3", "--fewer-experts-at", "4"), ("--routing-independence", "1"))
-    )
-    assert fewer["rows"][2]["experts_verifying"] == pytest.approx(0.7 * apart["rows"][2]["experts_verifying"])
 
 
 def test_serving_says_what_the_python_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,33 +113,21 @@ def test_a_batch_that_does_not_fit_is_told(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((*HIERARCHY, "--draft", "llama-68m"), "--draft: the small model is --small, the middle's cache --draft-kv"),
         ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
         ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
         ((*HIERARCHY[:-1], "tree:0.5/0.1"), "chains only"),
         ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
-        ((*MOE, "-m", "llama-3.1-8b"), "no routed experts"),
-        ((*MOE, "-g", "auto"), "--gamma"),
-        ((*MOE, "--routing-independence", "2"), "--routing-independence: "),
-        ((*MOE, "--fewer-experts", "0.99"), "--fewer-experts: "),
-        ((*MOE, "--fewer-experts", "0.1", "--fewer-experts-at", "0"), "--fewer-experts-at: "),
-        ((*MOE, "--batch", "1000000m"), "--batch: must be whole numbers from 1 to 2^20"),
-        ((*MOE, "--draft", "medusa:heads=2"), "--gamma: must be at most 2 with medusa, given 3"),
         ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
         ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
-        ((*MOE, "--fewer-experts", "0.1", "--routing-independence", "1"), "give one of them"),
         ((*SERVING, "-b", "5"), "from 6"),
         ((*SERVING, "-g", "0"), "--gamma"),
-        ((*SERVING, "--accounting", "static"), "No such option: --accounting"),
+        ((*SERVING, "--new-tokens", "0"), "--new-tokens: must be a positive whole number such as 8"),
         ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
         ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
-    text = run(capsys, *arguments, status=2)
-    assert text.startswith("error: ")
-    assert text.count("\n") == 1
-    assert words in text
+    assert words in refused(capsys, *arguments)
 
 
 def test_where_not_one_request_fits_no_break_even_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,12 +5,12 @@ import shlex
 import sys
 
 import pytest
-from commands import read, run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.cli import output
 from perfmodel.cli.output import Column
+from tests.commands import read, run
 
 A100 = "--model llama-3.1-8b --hardware a100 --tp 8"
 COMMANDS = [
@@ -156,15 +156,3 @@ def test_columns_are_never_narrower_than_what_cannot_be_broken(data: st.DataObje
     assert sum(widths) <= max(room, sum(s.least for s in sizes))
     if sum(s.heading for s in sizes) <= room:
         assert widths == [s.heading for s in sizes]
-
-
-def test_columns_that_can_be_spared_go_first_the_largest_number_first(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    narrow(monkeypatch)
-    columns = ("name", Column("a", spare=1), Column("b", spare=2), "c")
-    output.table(columns, [("x", "1" * 30, "2" * 30, "3" * 30)])
-    shown = capsys.readouterr().out
-    assert "2" not in shown
-    assert "1" * 30 in shown
-    assert "3" * 30 in shown

@@ -11,7 +11,7 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
-from tests.commands import run
+from tests.commands import refused, run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
 Out = Callable[[str], str]
@@ -116,4 +116,4 @@ def test_decisions_say_what_their_numbers_rest_on(out: Out) -> None:
 def test_a_flag_of_another_verb_names_what_stands_for_it(
     capsys: pytest.CaptureFixture[str], line: str, instead: str
 ) -> None:
-    assert run(capsys, *shlex.split(line), status=2).startswith(f"error: {instead}")
+    assert refused(capsys, *shlex.split(line)).startswith(f"error: {instead}")

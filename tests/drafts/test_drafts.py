@@ -13,6 +13,7 @@ from perfmodel.specs.model import load_model
 from perfmodel.specs.published_heads import published_heads
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
+from tests.specs.configs import sizes
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336
 HEAD = 4096 * 128256
@@ -94,14 +95,8 @@ def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
 EAGLE3 = {  # yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
-    "num_hidden_layers": 1,
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
     "draft_vocab_size": 32000,
-    "max_position_embeddings": 2048,
+    **sizes(1, 4096, 32, 8, 14336, 128256, 2048),
 }
 SPECULATORS = {  # the layout of RedHatAI/*-speculator.eagle3
     "architectures": ["Eagle3Speculator"],
@@ -109,28 +104,13 @@ SPECULATORS = {  # the layout of RedHatAI/*-speculator.eagle3
     "draft_vocab_size": 64000,
     "target_hidden_size": 2880,
     "eagle_aux_hidden_state_layer_ids": [2, 18, 33],
-    "transformer_layer_config": {
-        "model_type": "llama",
-        "num_hidden_layers": 1,
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-        "vocab_size": 201088,
-        "max_position_embeddings": 4096,
-    },
+    "transformer_layer_config": {"model_type": "llama", **sizes(1, 4096, 32, 8, 14336, 201088, 4096)},
 }
 DFLASH = {  # the layout of z-lab/*-DFlash-b16
     "architectures": ["DFlashDraftModel"],
     "model_type": "qwen3",
-    "num_hidden_layers": 5,
-    "hidden_size": 4096,
+    **sizes(5, 4096, 32, 8, 12288, 151936, 40960),
     "head_dim": 128,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 12288,
-    "vocab_size": 151936,
-    "max_position_embeddings": 40960,
     "block_size": 16,
     "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
 }

@@ -12,9 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perfmodel.answers.draft_lengths import LengthTable, Range
-from perfmodel.answers.engine_lines import Export, ServedTarget, export
+from perfmodel.answers.engine_lines import CHECKED, Export, ServedTarget, export
 from perfmodel.answers.query import Query, resolve
-from perfmodel.specs.engine_config import CHECKED
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))

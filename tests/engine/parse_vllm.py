@@ -13,6 +13,7 @@ HEADS = ("eagle", "eagle3", "dflash", "dspark")
 
 def main(engine: Path) -> int:
     import vllm
+    from vllm.config import ParallelConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -33,19 +34,12 @@ def main(engine: Path) -> int:
         args.model = args.model_tag or args.model
         made = AsyncEngineArgs.from_cli_args(args)
         model = made.create_model_config()
-        parallel = parallel_config(args.tensor_parallel_size)
+        parallel = ParallelConfig(tensor_parallel_size=args.tensor_parallel_size, distributed_executor_backend="mp")
         speculative = made.create_speculative_config(model, parallel)
         check(name, config, speculative)
         print(f"vllm takes: {name}")
     print(f"vllm {vllm.__version__}")
     return 0
-
-
-def parallel_config(degree: int):  # type: ignore[no-untyped-def]
-    """What the draft's degree is held against."""
-    from vllm.config import ParallelConfig
-
-    return ParallelConfig(tensor_parallel_size=degree, distributed_executor_backend="mp")
 
 
 def check(name: str, config: dict[str, object], made) -> None:  # type: ignore[no-untyped-def]

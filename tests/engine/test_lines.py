@@ -2,7 +2,7 @@
 
 import json
 
-from perfmodel.specs.engine_config import CHECKED
+from perfmodel.answers.engine_lines import CHECKED
 from tests.engine.lines import RECORD, as_record, emitted
 
 

@@ -144,7 +144,6 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("--gamma", "7"), "auto or from 1 to 6"),
     (("--max-gamma", "0"), "--max-gamma"),
     (("--max-gamma", "2000"), "--max-gamma"),
-    (("--accounting", "static"), "ragged"),
     (("--acceptance", "x.json"), "--alpha says where it starts"),
     (("--tokens-per-iteration", "2"), "--alpha says where it starts"),
     (("-o", "page.txt"), "ending in .html"),

@@ -34,8 +34,6 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "calibration": ({}, "ideal"),
     "context_std": ({}, 4000),
     "kv_page": ({}, 16),
-    "accounting": ({}, "lock-step"),
-    "new_tokens": ({"accounting": "static"}, 64),
     "topk_reuse": ({}, 0.5),
     "state_rollback": ({}, "replay"),
     "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
@@ -65,7 +63,7 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
 
 
-@pytest.mark.parametrize("field", ["alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "accounting"])
+@pytest.mark.parametrize("field", ["alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "kv_page"])
 def test_devices_side_by_side_say_what_was_asked(field: str) -> None:
     one, two = (plots.devices([whatif(query)]).get_supxlabel()
                 for query in (ASK, replace(ASK, **{field: CHANGES[field][1]})))  # fmt: skip

@@ -1,4 +1,4 @@
-"""`perfmodel plot`: each verb writes its picture, and a mistake is one line."""
+"""`perfmodel plot`: it writes pictures, and a mistake is one line."""
 
 from pathlib import Path
 
@@ -8,26 +8,19 @@ from perfmodel import cli
 
 MODEL = "--model llama-3.1-8b --hardware a100 --tp 8 --draft-kv streamingllm:512"
 SERVER = "--model llama-3.1-8b --hardware a100 --input-len 2k --output-len 200 --draft eagle --alpha 0.6"
-COMMANDS = {
-    "roofline": f"roofline {MODEL} --batch 64 --context 32k --gamma 2",
-    "surface": f"surface {MODEL} --engine magicdec --alpha 0.81 --gamma 2 --batch 8..320 --measured",
-    "ratios": f"ratios {MODEL} --gamma 3",
-    "ratios over the batch": f"ratios {MODEL} --gamma 3 --over batch --no-ideal",
-    "breakdown": f"breakdown {MODEL} --batch 1,64 --context 32k",
-    "gamma": f"gamma {MODEL} --alpha 0.8",
-    "gamma map": f"gamma {MODEL} --alpha 0.8 --map",
-    "pareto": "pareto --model llama-3.1-8b --hardware a100 --tp 8 --context 32k --batch 1,64",
-    "traffic": f"traffic {SERVER} --request-rate 0.2,2 --gamma 2 --slo tpot:30",
-    "traffic of clients": f"traffic {SERVER} --max-concurrency 1,64 --gamma 0",
-    "residuals": "residuals --set magicdec",
-}
+COMMANDS = (
+    f"ratios {MODEL} --gamma 3 --over batch --no-ideal",
+    f"breakdown {MODEL} --batch 1,64 --context 32k",
+    f"traffic {SERVER} --max-concurrency 1,64 --gamma 0",
+)
+"""What the commands of the documentation's pictures (docs/picture.py) leave out."""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_verb_writes_its_picture(name: str, tmp_path: Path) -> None:
-    where = tmp_path / ("picture.svg" if name == "ratios" else "picture.png")
-    assert cli.run(["plot", *COMMANDS[name].split(), "-o", str(where)]) == 0
-    assert where.read_bytes().startswith(b"\x89PNG" if where.suffix == ".png" else b"<?xml")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_picture_is_written(command: str, tmp_path: Path) -> None:
+    where = tmp_path / "picture.png"
+    assert cli.run(["plot", *command.split(), "-o", str(where)]) == 0
+    assert where.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_malformed_file_is_refused_in_one_line(tmp_path, rows, head, says):
 def test_nan_and_missing_files_are_refused(tmp_path):
     path = tmp_path / "rows.json"
     path.write_text('{"schema_version": 1, "source": "abc", "rows": [{"alpha": NaN}]}')
-    with pytest.raises(InputError, match="NaN is not allowed"):
+    with pytest.raises(InputError, match="alpha: NaN is not allowed"):
         read_acceptance(path)
     with pytest.raises(InputError, match="readable file"):
         read_acceptance(tmp_path / "none.json")

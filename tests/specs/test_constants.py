@@ -13,6 +13,7 @@ from perfmodel.specs import files
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
 from perfmodel.specs.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.engine_constants import EngineConstants
+from perfmodel.specs.frozen import annotations
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
@@ -42,7 +43,7 @@ def test_a_constant_is_declared_in_one_place(name: str) -> None:
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.match(rf"\s*{name}\s*:", line)
     ]
-    place = "engine_constants.py" if name in EngineConstants.model_fields else "calibration.py"
+    place = "engine_constants.py" if name in annotations(EngineConstants) else "calibration.py"
     declared = [line for line in lines if "Annotated[" in line]
     assert declared == [f"{place}: {declared[0].partition(': ')[2]}"]
 
@@ -69,7 +70,7 @@ HALVED = {"allreduce": None, "attention_flops_fraction": 1e-4, "attention_blocks
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, c in CONSTANTS.items() if c.term and name not in EngineConstants.model_fields]
+    "name", [name for name, c in CONSTANTS.items() if c.term and name not in annotations(EngineConstants)]
 )
 def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
     query = Query("llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, tp=2, draft_kv="quest:512", alpha=0.8, weights="int8-wo")
@@ -98,7 +99,7 @@ SERVED = (
 """Questions in which every constant of an engine has something to cost."""
 
 
-@pytest.mark.parametrize("name", [name for name in EngineConstants.model_fields if name in CONSTANTS])
+@pytest.mark.parametrize("name", [name for name in annotations(EngineConstants) if name in CONSTANTS])
 def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
     declared, base, moved = CONSTANTS[name], load_bundled("h200-sxm-141gb.vllm"), set()
     stated = {"latent_bandwidth_fraction_fp8": 0.4, "multiprocessor_bandwidth": 0.5, "gemm_flops_factor": 0.02}

@@ -58,8 +58,12 @@ def test_a_box_of_another_generation() -> None:
         load_gpu("l40s:pcie9")
 
 
+def page(value: Any, unit: str) -> dict[str, Any]:
+    return {"value": value, "unit": unit, "source": "a page"}
+
+
 def device(**changes: Any) -> dict[str, Any]:
-    q = {"value": 1.0, "unit": "TB/s", "source": "a page"}
+    q = page(1.0, "TB/s")
     return {
         "name": "mine",
         "title": "Mine",
@@ -81,36 +85,30 @@ def test_a_user_file_works_by_path(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
-        ({"memory": {"value": 1, "unit": "GB/s", "source": "a page"}}, "memory"),
+        ({"memory": page(1, "GB/s")}, "memory"),
         ({"memory": {"value": 1, "unit": "GB"}}, "memory.source"),
-        ({"memory": {"value": 1, "unit": "parsec", "source": "a page"}}, "memory.unit"),
-        ({"memory": {"value": -1, "unit": "GB", "source": "a page"}}, "memory.value"),
-        ({"memory": {"value": 0, "unit": "GB", "source": "a page"}}, "memory.value"),
-        ({"memory": {"value": True, "unit": "GB", "source": "a page"}}, "memory.value"),
-        ({"memory": {"value": "80", "unit": "GB", "source": "a page"}}, "memory.value"),
-        ({"memory": {"value": float("nan"), "unit": "GB", "source": "a page"}}, "memory.value"),
-        ({"memory": {"value": float("inf"), "unit": "GB", "source": "a page"}}, "memory.value"),
-        ({"memory": {"value": 1e300, "unit": "GB", "source": "a page"}}, "memory.value"),
-        ({"memory": {"value": 5e-324, "unit": "GB", "source": "a page"}}, "memory.value"),
+        ({"memory": page(1, "parsec")}, "memory.unit"),
+        ({"memory": page(-1, "GB")}, "memory.value"),
+        ({"memory": page(0, "GB")}, "memory.value"),
+        ({"memory": page(True, "GB")}, "memory.value"),
+        ({"memory": page("80", "GB")}, "memory.value"),
+        ({"memory": page(float("nan"), "GB")}, "memory.value"),
+        ({"memory": page(float("inf"), "GB")}, "memory.value"),
+        ({"memory": page(1e300, "GB")}, "memory.value"),
+        ({"memory": page(5e-324, "GB")}, "memory.value"),
         ({"memory": None}, "memory and at least one peak"),
         ({"peak": {}}, "memory and at least one peak"),
-        ({"peak": {"fp16": {"value": 1, "unit": "TFLOP/s", "source": "a page"}}}, "peak.fp16"),
-        ({"peak": {"bf16": {"value": 1, "unit": "GB", "source": "a page"}}}, "peak"),
-        ({"boost_clock": {"value": 1830, "unit": "B", "source": "a page"}}, "boost_clock: unit must be MHz or GHz"),
-        ({"multiprocessors": {"value": 132, "unit": "GB", "source": "a page"}}, "multiprocessors: unit must be count"),
-        ({"multiprocessors": {"value": 1.5, "unit": "count", "source": "a page"}}, "must be a whole number"),
-        ({"power": {"value": 700, "unit": "us", "source": "a page"}}, "power: unit must be W"),
-        ({"boost_clock": {"value": 1830, "unit": "GHz", "source": "a page"}}, "from 10 MHz to 100 GHz, given 1830 GHz"),
-        (
-            {"memory": {"value": 80, "unit": "B", "source": "a page"}},
-            "memory: must be from 0.1 GB to 100 TB, given 80 B",
-        ),
-        ({"memory_bandwidth": {"value": 3350, "unit": "TB/s", "source": "a page"}}, "to 1000 TB/s, given 3350 TB/s"),
-        (
-            {"peak": {"bf16": {"value": 989e6, "unit": "TFLOP/s", "source": "a page"}}},
-            "peak.bf16: must be from 1 GFLOP/s",
-        ),
-        ({"link": {"name": "x", "per_direction": {"value": 1, "unit": "W", "source": "a page"}}}, "link.per_direction"),
+        ({"peak": {"fp16": page(1, "TFLOP/s")}}, "peak.fp16"),
+        ({"peak": {"bf16": page(1, "GB")}}, "peak"),
+        ({"boost_clock": page(1830, "B")}, "boost_clock: unit must be MHz or GHz"),
+        ({"multiprocessors": page(132, "GB")}, "multiprocessors: unit must be count"),
+        ({"multiprocessors": page(1.5, "count")}, "must be a whole number"),
+        ({"power": page(700, "us")}, "power: unit must be W"),
+        ({"boost_clock": page(1830, "GHz")}, "from 10 MHz to 100 GHz, given 1830 GHz"),
+        ({"memory": page(80, "B")}, "memory: must be from 0.1 GB to 100 TB, given 80 B"),
+        ({"memory_bandwidth": page(3350, "TB/s")}, "to 1000 TB/s, given 3350 TB/s"),
+        ({"peak": {"bf16": page(989e6, "TFLOP/s")}}, "peak.bf16: must be from 1 GFLOP/s"),
+        ({"link": {"name": "x", "per_direction": page(1, "W")}}, "link.per_direction"),
         ({"name": "../etc"}, "name"),
         ({"kind": "abacus"}, "kind"),
         ({"colour": "red"}, "colour"),

@@ -100,6 +100,7 @@ def test_a_user_file_by_path(tmp_path: Path) -> None:
         ({"rope_scaling": {"rope_type": "magic", "factor": 2}}, "rope_type"),
         ({"source": ""}, "source"),
         ({"Hidden_Size": 4096}, "Hidden_Size.*allowed keys"),
+        ({"moe": {"experts": 4}}, "moe.experts: must not be given .allowed keys: num_experts, experts_per_token"),
         ({1: 2}, "1"),
     ],
 )

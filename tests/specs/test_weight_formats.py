@@ -14,6 +14,7 @@ from perfmodel.operations import Op
 from perfmodel.specs.formats import weight_format
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.model import load_model, precision_of
+from tests.specs.configs import sizes
 
 FULL = parse_kv("full")
 
@@ -158,16 +159,7 @@ def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
 
 # Files of quantisers. Key subsets of published checkpoints, the layers cut to four.
 
-DENSE: dict[str, Any] = {
-    "model_type": "llama",
-    "num_hidden_layers": 4,
-    "hidden_size": 1024,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 8,
-    "intermediate_size": 4096,
-    "vocab_size": 1000,
-    "max_position_embeddings": 4096,
-}
+DENSE: dict[str, Any] = {"model_type": "llama", **sizes(4, 1024, 8, 8, 4096, 1000, 4096)}
 MOE: dict[str, Any] = {
     **DENSE,
     "model_type": "deepseek_v3",
@@ -191,20 +183,13 @@ KIMI = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gat
 
 def compressed(weights: dict[str, Any], inputs: dict[str, Any] | None = None, ignore: list[str] | None = None) -> Any:
     group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
-    return {
-        "quant_method": "compressed-tensors",
-        "config_groups": {"group_0": group},
-        "ignore": ["lm_head"] if ignore is None else ignore,
-    }
+    kept = ["lm_head"] if ignore is None else ignore
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}, "ignore": kept}
 
 
 def modelopt(algorithm: str, ignore: list[str] | None = None, **keys: Any) -> dict[str, Any]:
-    return {
-        "quant_method": "modelopt",
-        "quant_algo": algorithm,
-        "ignore": ["lm_head"] if ignore is None else ignore,
-        **keys,
-    }
+    kept = ["lm_head"] if ignore is None else ignore
+    return {"quant_method": "modelopt", "quant_algo": algorithm, "ignore": kept, **keys}
 
 
 def own(config: dict[str, Any], quantisation: dict[str, Any]) -> tuple[str, str]:

@@ -205,7 +205,7 @@ def test_acceptance_refuses_what_cannot_be(build):
 def test_a_row_of_positions_is_read_by_position() -> None:
     from perfmodel.specs.acceptance_rows import AcceptanceRow
 
-    row = AcceptanceRow("s", "t", "d", "full", None, 1000.0, positions=(0.8, 0.6))
+    row = AcceptanceRow("s", "t", "d", "full", None, 1000.0, None, (0.8, 0.6))
     assert Acceptance.from_row(row).tokens_per_iteration(2) == pytest.approx(1 + 0.8 + 0.8 * 0.6)
     with pytest.raises(InputError, match="s: must have alpha or positions"):
-        Acceptance.from_row(AcceptanceRow("s", "t", "d", "full", None, 1000.0))
+        Acceptance.from_row(AcceptanceRow("s", "t", "d", "full", None, 1000.0, None))

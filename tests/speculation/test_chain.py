@@ -1,4 +1,4 @@
-"""Chains: one formula for a scalar and a grid, gamma's edges, accountings, drafts, and a brute-force best gamma."""
+"""Chains: one formula for a scalar and a grid, gamma's edges, drafts, and a brute-force best gamma."""
 
 import math
 from dataclasses import fields, replace
@@ -41,8 +41,6 @@ SCENARIOS = {
     "quest": scenario(draft_kv="quest:1024"),
     "retrieval": scenario(draft_kv="retrieval:4096,every=16"),
     "separate": scenario(draft="llama-160m", draft_kv="streamingllm:512", draft_tp=2),
-    "lock-step": scenario(accounting="lock-step"),
-    "static": replace(scenario(accounting="static"), new_tokens=20),
     "paged": scenario(kv_page=16),
     "sliding moe": scenario(model="gpt-oss-20b", draft_kv="snapkv:1024"),
     "reread": scenario(kv_reread=2.5),
@@ -159,7 +157,7 @@ def test_best_gamma_equals_brute_force(name):
         ]
         assert p.gamma_optimal[at] == int(np.argmax(tried))
         assert p.speedup_at_gamma_optimal[at] == pytest.approx(max(tried), rel=1e-12)
-    assert len(np.unique(p.gamma_optimal)) > 1 or name == "lock-step"
+    assert len(np.unique(p.gamma_optimal)) > 1
 
 
 def test_best_gamma_keeps_to_the_scan_and_to_the_acceptance_data():
@@ -173,35 +171,7 @@ def test_best_gamma_keeps_to_the_scan_and_to_the_acceptance_data():
         predict(measured, Workload.of(1.0, 1e6, 4))
 
 
-# Accountings, drafts, budgets.
-
-
-def test_lock_step_advances_by_the_least():
-    batch = np.array([1.0, 2.0, 64.0])
-    p = predict(scenario(accounting="lock-step"), Workload.of(batch, 32_000.0, 3))
-    # 1 + 0.8^B + 0.64^B + 0.512^B
-    expected = [1 + 0.8**b + 0.64**b + 0.512**b for b in batch]
-    np.testing.assert_allclose(p.tokens_per_iteration, expected, rtol=1e-13)
-    ragged = predict(scenario(), Workload.of(batch, 32_000.0, 3))
-    np.testing.assert_allclose(ragged.tokens_per_iteration, 2.952, rtol=1e-13)
-    assert p.speedup[0] == pytest.approx(float(ragged.speedup[0]), rel=1e-13)
-
-
-def test_a_static_batch_waits_for_its_slowest():
-    """One token wanted: one iteration each, of which the rest is lost. Many sequences wait longer than one."""
-    batch = np.array([1.0, 8.0, 256.0])
-    one, many = (
-        predict(replace(scenario(accounting="static"), new_tokens=wanted), Workload.of(batch, 32_000.0, 3))
-        for wanted in (1, 400)
-    )
-    np.testing.assert_allclose(one.tokens_per_iteration, 1.0, rtol=1e-12)
-    assert np.all(np.diff(many.tokens_per_iteration) < 0)
-    # one sequence of 400 tokens loses only part of its last iteration: a little under 2.952
-    assert 2.9 < many.tokens_per_iteration[0] < 2.952
-    # two sequences, two tokens, gamma 1, alpha .8: an iteration ends it with .8, else two do: 2 / (2 - .8^2)
-    two = replace(scenario(accounting="static"), new_tokens=2)
-    assert predict(two, Workload.of(2.0, 32_000.0, 1)).tokens_per_iteration == pytest.approx(2 / (2 - 0.64), rel=1e-12)
-    assert np.all(predict(two, Workload.of(batch, 32_000.0, 0)).speedup == 1.0)
+# Drafts, budgets.
 
 
 @pytest.mark.parametrize(

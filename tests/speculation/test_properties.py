@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
-from perfmodel.drafts.self_draft import SelfDraft
+from perfmodel.drafts.self import SelfDraft
 from perfmodel.kv import parse_kv
 from perfmodel.specs import files
 from perfmodel.specs.calibration import load_calibration

@@ -148,7 +148,6 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
         (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0), "once per level"),
         (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 2), "once per level"),
         (lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 4), "at most 3"),
-        (lambda: choose(scenario(accounting="lock-step"), TreeAcceptance.of([0.5]), 1.0, 64.0), "--accounting"),
     ],
 )
 def test_refusals(call, words: str) -> None:

@@ -116,7 +116,5 @@ def test_refusals() -> None:
         inner_rounds(small.acceptance, 2, 1000)
     with pytest.raises(InputError, match="must be a self-draft"):
         predict_two_levels(small, small, 1.0, 1024.0, 2, 4)
-    with pytest.raises(InputError, match="--accounting: must be ragged"):
-        predict_two_levels(*levels(accounting="lock-step"), 1.0, 1024.0, 2, 4)
     with pytest.raises(InputError, match="the same target"):
         predict_two_levels(levels(kv_dtype="fp8")[0], sparse, 1.0, 1024.0, 2, 4)

@@ -1,24 +1,18 @@
-"""Tiny models and ragged prompts for the decoder's tests; all of them need torch."""
+"""Tiny models and ragged prompts for the decoder's tests."""
 
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import torch
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate.tiny_spec import tiny_spec
-
-if TYPE_CHECKING:
-    from perfmodel.validate.decoder.model import Model
-
-collect_ignore_glob = [] if find_spec("torch") else ["decoder/test_*.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -26,30 +20,22 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def make_spec() -> Callable[..., ModelSpec]:
-    return tiny_spec
-
-
-@pytest.fixture(scope="session")
-def make_model(make_spec: Callable[..., ModelSpec]) -> "Callable[..., Model]":
+def make_model() -> Callable[..., Model]:
     """A tiny model with random weights, large enough that its choices vary; float64 unless said otherwise."""
-    import torch
 
-    from perfmodel.validate.decoder.weights import RandomWeights, build
-
-    def make(seed: int = 0, dtype: torch.dtype = torch.float64, deviation: float = 0.3, **changes: Any) -> "Model":
-        return build(make_spec(**changes), RandomWeights(seed, torch.device("cpu"), dtype, deviation))
+    def make(seed: int = 0, dtype: torch.dtype = torch.float64, deviation: float = 0.3, **changes: Any) -> Model:
+        return build(tiny_spec(**changes), RandomWeights(seed, torch.device("cpu"), dtype, deviation))
 
     return make
 
 
 @pytest.fixture(scope="session")
-def target(make_model: "Callable[..., Model]") -> "Model":
+def target(make_model: Callable[..., Model]) -> Model:
     return make_model()
 
 
 @pytest.fixture(scope="session")
-def small(make_model: "Callable[..., Model]") -> "Model":
+def small(make_model: Callable[..., Model]) -> Model:
     """A separate draft: the target's first layer, so that it is right now and then."""
     return make_model(num_hidden_layers=1)
 
@@ -57,7 +43,5 @@ def small(make_model: "Callable[..., Model]") -> "Model":
 @pytest.fixture(scope="session")
 def prompts() -> list[list[int]]:
     """Ragged on purpose: longer and shorter than every budget, and one token."""
-    import torch
-
     generator = torch.Generator().manual_seed(5)
     return [torch.randint(61, (n,), generator=generator).tolist() for n in (70, 1, 33, 50)]

@@ -5,25 +5,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from perfmodel.validate.decoder import graphs  # noqa: E402
-from perfmodel.validate.decoder.factory import make_decoder  # noqa: E402
-from perfmodel.validate.decoder.generation import Generation, collect  # noqa: E402
-from perfmodel.validate.decoder.model import Model  # noqa: E402
-from perfmodel.validate.decoder.request import Request  # noqa: E402
-from perfmodel.validate.decoder.sampling import AcceptedTokens, draw  # noqa: E402
-from perfmodel.validate.decoder.script import Script  # noqa: E402
-from perfmodel.validate.harness.measure import run_plan  # noqa: E402
-from perfmodel.validate.harness.side_by_side import difference  # noqa: E402
-from perfmodel.validate.records.plan import load_plan  # noqa: E402
-from perfmodel.validate.records.store import read_record  # noqa: E402
-from tests.validate.tiny_plan import BLOCK, write  # noqa: E402
+from perfmodel.validate.decoder import graphs
+from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.generation import Generation, collect
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
+from perfmodel.validate.decoder.script import Script
+from perfmodel.validate.harness.measure import run_plan
+from perfmodel.validate.harness.side_by_side import difference
+from perfmodel.validate.records.plan import load_plan
+from perfmodel.validate.records.store import read_record
+from tests.validate.tiny_plan import BLOCK, write
 
 pytestmark = pytest.mark.cuda
-if not torch.cuda.is_available():
-    pytestmark = [pytestmark, pytest.mark.skip(reason="needs a CUDA device")]
 
 
 def test_chance_inside_a_graph() -> None:

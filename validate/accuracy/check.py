@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.strict import Strict
+from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
-from perfmodel.validate.fit.errors import Errors, errors_of
+from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records.code_version import version
 from perfmodel.validate.solving import significant
 from perfmodel.writing import destination
@@ -30,11 +32,7 @@ Above = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """Seconds and speedups; any quotient of two of them is finite and above 0."""
 
 
-class _CheckFile(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PartErrors(_CheckFile):
+class PartErrors(Strict):
     """Errors of one part, as a baseline keeps them."""
 
     rows: int = Field(ge=1)
@@ -43,7 +41,7 @@ class PartErrors(_CheckFile):
     worst: Finite
 
 
-class Baseline(_CheckFile):
+class Baseline(Strict):
     """What was found before: errors and rows by part, every prediction by figure.
 
     calibrations: those of serving engines, by what was served: records that come later are predicted with them, since
@@ -89,12 +87,7 @@ def parts(found: list[Figure]) -> list[CheckedPart]:
     cut: dict[str, list[Figure]] = {}
     for figure in found:
         cut.setdefault(figure.part, []).append(figure)
-    made = []
-    for name, of in cut.items():
-        errors = errors_of(np.array([f.predicted for f in of]), np.array([f.measured for f in of]))
-        assert errors is not None
-        made.append(CheckedPart(name, tuple(of), errors))
-    return made
+    return [CheckedPart(name, tuple(of), error(of)) for name, of in cut.items()]
 
 
 @dataclass(frozen=True)
@@ -124,14 +117,12 @@ def check(
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
-    path = None if baseline is None else Path(baseline)
-    if write and path is not None:
-        destination(path, flag="--baseline")
     limit = max_error or (DEFAULT_MAX_ERROR if baseline is None else None)
+    written = destination(Path(baseline), flag="--baseline") if write and baseline is not None else None
     folder = Path(results)
     if not folder.is_dir():
         raise refuse("--results", None, "a folder with records", str(folder))
-    before = None if write or path is None else read_baseline(path)
+    before = None if written or baseline is None else read_baseline(Path(baseline))
     found = figures(folder, calibration, before.calibrations if before else None)
     known = dict.fromkeys(quantity_of(f.part) for f in found)
     for name in figure:
@@ -140,8 +131,8 @@ def check(
     wanted = figure or known
     now = parts([f for f in found if quantity_of(f.part) in wanted])
     before = before.of(wanted) if before is not None else None
-    if write and path is not None:
-        write_file(path, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline")
+    if written is not None:
+        write_file(written, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline")
     return Checked(tuple(now), tuple(faults(now, limit, before)), limit, before)
 
 

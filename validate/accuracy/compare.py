@@ -4,11 +4,11 @@ The measured tokens per iteration are given, so that this tests time; ``speedup_
 published acceptance row of the same pair, budget and context exists.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.records.store import BUNDLED, RESULTS, Record, records
 from perfmodel.validate.records.summary import points as own_points
-from perfmodel.validate.solving import significant
 
 Mode = Literal["shipped", "held-out"]
 SETS = ("magicdec", "gptfast_decode", "speculation_other")
@@ -285,9 +284,19 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     return dict(sorted(cut.items()))
 
 
-def error(cells: list[Cell]) -> Errors:
-    """Errors of a non-empty partition."""
-    found = errors_of(np.array([c.predicted for c in cells]), np.array([c.measured for c in cells]))
+class PredictedAndMeasured(Protocol):
+    """A measured figure and its prediction."""
+
+    @property
+    def measured(self) -> float: ...
+
+    @property
+    def predicted(self) -> float: ...
+
+
+def error(rows: Sequence[PredictedAndMeasured]) -> Errors:
+    """Errors of one figure or more."""
+    found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
     return found
 
@@ -296,11 +305,7 @@ def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
     """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its cells."""
     source = f"results/{record.data.machine}/{record.path.name}"
     cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
-    return {
-        name: Scatter(log_rms=significant(error(part).log_rms, 4), rows=len(part), source=source)
-        for name, part in cut.items()
-        if part and name != "ar_tpot_s"
-    }
+    return {name: error(part).scatter(source, 4) for name, part in cut.items() if part and name != "ar_tpot_s"}
 
 
 def worst(cells: Iterable[Cell], count: int) -> list[Cell]:

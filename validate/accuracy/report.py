@@ -24,6 +24,7 @@ from perfmodel.validate.accuracy.compare import (
 from perfmodel.validate.accuracy.grid import best_gammas, inflections
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.counted import PointSet, scenario_of
+from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.fit.folds import FOLDS
 from perfmodel.validate.fit.stack import fit_stack
 from perfmodel.validate.records.schema import RecordedProtocol
@@ -31,6 +32,7 @@ from perfmodel.validate.records.store import Record, records, withdrawn
 from perfmodel.validate.records.summary import points, quiet_line, repeatability
 
 FIGURES = tuple(name for name in LABELS if name != "speedup_alpha")
+ERROR_HEAD = ["figure", "mean error", "worst", "bias", "points"]
 MIN_HALVES = 8
 """Fewer baseline passes than this are not split into halves."""
 TOLERANCE = 0.03
@@ -90,9 +92,12 @@ def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
     rows = []
     for name in figures:
         if part := [c for c in cells if c.quantity == name and c.predicted > 0]:
-            e = error(part)
-            rows.append([LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"])
-    return ["figure", "mean error", "worst", "bias", "points"], rows
+            rows.append(_error_row(name, error(part)))
+    return ERROR_HEAD, rows
+
+
+def _error_row(name: str, e: Errors) -> list[str]:
+    return [LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"]
 
 
 def _subject(p: MeasuredPoint) -> list[str]:
@@ -177,10 +182,6 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
     if record.name in calibration.fitted_on or len({FOLDS["point"](p) for p in measured}) < MIN_HALVES:
         return []
     found = fit_stack(measured, calibration)
-    rows = [
-        [LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"]
-        for name, e in found.held_out.items()
-    ]
     factors = ", ".join(f"{kind} {factor:.2f}" for kind, factor in found.factors.items())
     return [
         "### Scaled to whole passes",
@@ -188,7 +189,7 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
         "Four stack factors fitted on one half of the points (no baseline pass on both sides) and judged on the other, "
         f"both ways. On all points they are: {factors}.",
         "",
-        *table(["figure", "mean error", "worst", "bias", "points"], rows),
+        *table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()]),
         "",
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfmodel import plots
 from perfmodel.plots.measured import speedup_line
 from perfmodel.plots.passes import row_of
-from perfmodel.plots.theme import above, canvas, caption, label, shades, styled
+from perfmodel.plots.theme import above, canvas, caption, label, shades, sign, styled
 from perfmodel.specs.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.fit.counted import scenario_of
@@ -45,8 +45,6 @@ def _at(c: Cell) -> Place:
 @styled
 def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
     """What the predicted times of the passes are made of, the measured ones as dots."""
-    from matplotlib.lines import Line2D
-
     p, found = cells[0].point, sorted({_at(c) for c in cells}, key=lambda place: place[::-1])
     shown = found[:: -(-len(found) // MAX_POINTS)]
     figure = plots.breakdown(scenario_of(p, calibration), shown, p.gamma or 0)
@@ -57,7 +55,7 @@ def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
             axes.plot(1e3 * c.measured, row, "o", color="white", markeredgecolor="black", zorder=3)
     legend = axes.get_legend()
     assert legend is not None
-    dot = Line2D([], [], marker="o", linestyle="none", color="white", markeredgecolor="black", label="measured")
+    dot = sign("measured", marker="o", linestyle="none", color="white", markeredgecolor="black")
     above(axes, 2, [*legend.legend_handles, dot])
     return figure
 
@@ -65,19 +63,16 @@ def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
 @styled
 def speedup(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
     """Predicted speedup over context, a line for each batch, and what was measured as dots of its colour."""
-    from matplotlib.lines import Line2D
-
     p, measured = cells[0].point, [(_at(c), c.measured) for c in cells if c.quantity == "speedup"]
     contexts = [context for (_, context), _ in measured]
     batches = sorted({batch for (batch, _), _ in measured})
     span = (min(contexts) / 1.3, max(contexts) * 1.3)
-    figure, axes = canvas(None, (7.2, 4.0))
+    axes, own = canvas(None, (7.2, 4.0))
     scenario = scenario_of(p, calibration)
     for batch, colour in zip(batches, shades(len(batches)), strict=True):
         dots = [(at[1], value) for at, value in measured if at[0] == batch]
         speedup_line(axes, scenario, batch, span, p.gamma or 0, dots, colour=colour, name=f"batch {batch:g}")
     handles = [h for h in axes.get_legend_handles_labels()[0] if str(h.get_label()).startswith("batch")]
-    dot = Line2D([], [], marker="o", linestyle="none", color="white", markeredgecolor="black", label="measured")
+    dot = sign("measured", marker="o", linestyle="none", color="white", markeredgecolor="black")
     above(axes, 5, [*handles, dot])
-    label(axes, True, "Speedup, predicted (lines) and measured (dots)", caption(scenario, p.gamma))
-    return figure
+    return label(axes, own, "Speedup, predicted (lines) and measured (dots)", caption(scenario, p.gamma))

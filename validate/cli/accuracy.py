@@ -89,7 +89,7 @@ def _renew(found: dict[str, Any], where: Path) -> None:
     lines = trend.grown(trend.read(trend.path(where)), trend.lines_of(found, trend.commit(), str(today)))
     files: dict[Path, Content] = {
         module.path(where): text,
-        golden.path(where): golden.render(golden.grid()),
+        golden.path(where): golden.as_csv(golden.grid()),
         trend.path(where): trend.render(lines),
     }
     for place in page.paths() if where == BUNDLED else ():

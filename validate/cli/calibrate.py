@@ -150,7 +150,7 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     if q.stack is not None:
         whole = newest(q.stack, "measure", "--stack", results)
         measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
-        fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack")
+        fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack", f"--stack: {whole.path}")
         comment = f"From kernels and whole passes: {made} --stack results/{whole.name}.json"
     if out is None:
         typer.echo(as_yaml(fitted, comment), nl=False)

@@ -65,7 +65,6 @@ def _query(pair: "Pair", run: "Run", hardware: str, **more: Any) -> Query:
         "draft_kv": request.draft_kv,
         "weights": precision,
         "kv_dtype": precision,
-        "new_tokens": request.new_tokens,
     }
     return Query(pair.target, hardware, request.batch, request.context, request.gamma, **asked | more)
 

@@ -12,23 +12,15 @@ BLOCK = 64
 
 
 class KVCache:
-    """Keys and values [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
+    """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
 
     lengths: committed tokens, int64 [batch] on the device. What lies beyond a length is never read.
     bound, floor: numbers the host knows that no length is above or below, so that passes on a CPU look no further.
     fixed: once set, `bound` stays at the capacity, as captured graphs need.
     """
 
-    def __init__(
-        self,
-        layers: int,
-        batch: int,
-        heads: int,
-        capacity: int,
-        head_dim: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
+        layers, batch, heads, capacity, head_dim = shape
         self.capacity = -(-capacity // BLOCK) * BLOCK
         self.kv = allocate("KV cache", (2, layers, batch, heads, self.capacity, head_dim), device, dtype)
         self.k, self.v = self.kv[0], self.kv[1]

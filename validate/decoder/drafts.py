@@ -48,6 +48,15 @@ class ViewRunner:
         shape = (2, layers, batch, heads, slots, d)
         self.scratch = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
 
+    def first_step(self, state: State) -> Tensor:
+        """Hidden state [batch, hidden] of the newest token, which drafting begins with."""
+        self.view.begin()
+        return self.run(state.newest(1 + self.behind))[:, -1]
+
+    def next_step(self, step: int, token: Tensor) -> Tensor:
+        """Hidden state [batch, hidden] of the token [batch] that was drafted as number `step`, from 1 on."""
+        return self.run(token[:, None], self.behind + step)[:, -1]
+
     def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
 
@@ -112,17 +121,14 @@ class ModelDrafter:
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """gamma draft steps."""
-        self.view.begin()
-        tokens, used = state.newest(1 + self.passes.behind), 0
-        draft_tokens, draft_probs = [], []
-        for _ in range(self.gamma):
-            logits = self.runner.model.logits(self.passes.run(tokens, used)[:, -1])
-            used += tokens.shape[1]
+        draft_tokens, draft_probs, hidden = list[Tensor](), list[Tensor](), self.passes.first_step(state)
+        for step in range(self.gamma):
+            if step:
+                hidden = self.passes.next_step(step, draft_tokens[-1])
+            logits = self.runner.model.logits(hidden)
             if self.sampling.greedy:
-                token = logits.argmax(-1)
+                draft_tokens.append(logits.argmax(-1))
             else:
                 draft_probs.append(self.sampling.probabilities(logits))
-                token = draw(draft_probs[-1], state.generator)
-            draft_tokens.append(token)
-            tokens = token[:, None]
+                draft_tokens.append(draw(draft_probs[-1], state.generator))
         return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None

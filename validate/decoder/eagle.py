@@ -17,7 +17,6 @@ from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.model import Attend, Model, Projected
 from perfmodel.validate.decoder.pointwise import Rotary, norm
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.sampling import Sampling, draw
 from perfmodel.validate.decoder.state import State
 
 
@@ -97,7 +96,8 @@ class HeadModel(Model):
 class HeadRunner(ViewRunner):
     """Runs a head over a cache of its own, which lacks the pairs that the last verification gave features to.
 
-    features [batch, gamma + 1, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence.
+    features [batch, gamma + 1, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence; latest
+    [batch, width]: what stands for the features of the newest token.
     """
 
     def __init__(self, target: Runner, runner: Runner, head: HeadModel, view: View, gamma: int) -> None:
@@ -105,7 +105,7 @@ class HeadRunner(ViewRunner):
         self.target, self.head, target.tap = target, head, head.features
         shape = len(runner.cache.lengths), gamma + 1, head.project.in_features
         self.features = torch.zeros(shape, dtype=head.dtype, device=head.device)
-        self.pending = torch.ones_like(runner.cache.lengths)
+        self.pending, self.latest = torch.ones_like(runner.cache.lengths), torch.empty(0)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
         """All pairs of the prompts; the last tokens wait for the token that follows them."""
@@ -121,8 +121,8 @@ class HeadRunner(ViewRunner):
         self.features.copy_(self.head.features.take(self.features.shape[1]))
         self.pending.copy_(count)
 
-    def catch_up(self, state: State) -> tuple[Tensor, Tensor]:
-        """Run the pairs that wait: final and next hidden states [batch, width] of the newest token."""
+    def first_step(self, state: State) -> Tensor:
+        """Run the pairs that wait, too."""
         cache, target, rows = self.runner.cache, self.target.cache, self.runner.cache.rows[:, 0]
         start = target.lengths - self.pending
         cache.set_lengths(start, target.bound)
@@ -132,29 +132,12 @@ class HeadRunner(ViewRunner):
         newest = (self.pending - 1).clamp(min=0)  # a finished sequence has none
         cache.set_lengths(target.lengths, target.bound)
         self.view.begin()
-        return hidden[rows, newest], self.head.output[rows, newest]
+        self.latest = self.head.output[rows, newest]
+        return hidden[rows, newest]
 
-
-class HeadDrafter:
-    """gamma passes of a head, the first over all pairs that wait."""
-
-    def __init__(self, passes: HeadRunner, gamma: int, sampling: Sampling) -> None:
-        self.passes, self.gamma, self.sampling, self.models = passes, gamma, sampling, (passes,)
-
-    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """See `Drafter`."""
-        head, lengths = self.passes.head, self.passes.runner.cache.lengths
-        hidden, output = self.passes.catch_up(state)
-        draft_tokens, draft_probs = list[Tensor](), list[Tensor]()
-        for step in range(self.gamma):
-            if step:
-                head.give(output[:, None], lengths + step - 1)
-                hidden = self.passes.run(draft_tokens[-1][:, None], step - 1)[:, 0]
-                output = head.output[:, 0]
-            logits = head.logits(hidden)
-            if self.sampling.greedy:
-                draft_tokens.append(logits.argmax(-1))
-            else:
-                draft_probs.append(self.sampling.probabilities(logits))
-                draft_tokens.append(draw(draft_probs[-1], state.generator))
-        return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None
+    def next_step(self, step: int, token: Tensor) -> Tensor:
+        """The head's own output stands for features that the target has not computed."""
+        self.head.give(self.latest[:, None], self.runner.cache.lengths + step - 1)
+        hidden = self.run(token[:, None], step - 1)
+        self.latest = self.head.output[:, 0]
+        return hidden[:, 0]

@@ -7,7 +7,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Drafter, ModelDrafter, ViewRunner
-from perfmodel.validate.decoder.eagle import HeadDrafter, HeadModel, HeadRunner
+from perfmodel.validate.decoder.eagle import HeadModel, HeadRunner
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
@@ -66,7 +66,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
         raise InputError(f"--draft-kv: own_prefill=true cannot be run with the sliding layers of {spec.name}")
     slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
-    cache = (RollingCache if rolls else KVCache)(*shape, model.device, model.dtype)
+    cache = (RollingCache if rolls else KVCache)(shape, model.device, model.dtype)
     return Runner(model, cache, backends.choose(request.attention, model.device, model.dtype), model.rotary(tokens))
 
 
@@ -97,14 +97,14 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     return TreeDrafter(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
 
 
-def _head(target: Runner, request: Request, head: HeadModel) -> HeadDrafter:
+def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
     if request.tree is not None or request.middle_kv is not None or request.draft_kv != "full":
         raise InputError(
             "--draft: a head drafts chains over a whole cache of its own: without --tree, --middle-kv, --draft-kv"
         )
     runner = _runner(head, request)
     passes = HeadRunner(target, runner, head, _view("full", runner, request), request.gamma)
-    return HeadDrafter(passes, request.gamma, request.sampling)
+    return ModelDrafter(passes, request.gamma, request.sampling)
 
 
 def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> TwoLevelDrafter:

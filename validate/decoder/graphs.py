@@ -9,7 +9,6 @@ from collections.abc import Callable
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
@@ -33,16 +32,6 @@ def capture(decoder: Decoder, state: State) -> None:
             decoder.iterate(state)
     torch.cuda.current_stream(device).wait_stream(side)
     replay_on(decoder, state, record(lambda: decoder.step(state), state.generator))
-
-
-@torch.inference_mode()
-def generate(decoder: Decoder, prompts: list[list[int]], new_tokens: int, seed: int, captured: bool) -> Generation:
-    """As `Decoder.generate`; `captured` iterations are replays but for the first `WARM_UP`."""
-    state = decoder.start(prompts, new_tokens, seed)
-    if captured:
-        capture(decoder, state)
-    decoder.finish(state)
-    return collect(state, prompts)
 
 
 def replay_on(decoder: Decoder, state: State, replay: Callable[[], object]) -> None:

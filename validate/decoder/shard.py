@@ -1,6 +1,7 @@
-"""Which part of a model one tensor-parallel rank holds, and the two collectives it needs."""
+"""Which part of a model one tensor-parallel rank holds, and the collectives it needs."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -58,3 +59,10 @@ class RankShard:
         parts = [torch.empty_like(x) for _ in range(self.size)]
         dist.all_gather(parts, x.contiguous(), group=self.group)
         return torch.cat(parts, dim=-1)
+
+    def of_all(self, mine: object) -> list[Any]:
+        """What every rank gives, in their order: the same list on all of them, so that they can agree."""
+        given = [mine] * self.size
+        if self.size > 1:
+            dist.all_gather_object(given, mine, group=self.group)
+        return given

@@ -61,6 +61,11 @@ class Decoder:
         self.observers: list[Observer] = []
         self.advance: Callable[[State], None] = self.step
 
+    @property
+    def drafted(self) -> Tensor | None:
+        """How many draft tokens each sequence has, [batch]; None where all have as many."""
+        return None
+
     def step(self, state: State) -> None:
         """One iteration for the whole batch, on the device alone: sequences advance by their own counts."""
         draft_tokens, draft_probs = self.propose(state)
@@ -85,8 +90,9 @@ class Decoder:
     def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """What the models say."""
         if self.sampling.greedy:
-            return accept_greedy(draft_tokens, logits)
-        return accept_sampled(draft_tokens, draft_probs, self.sampling.probabilities(logits), state.generator)
+            return accept_greedy(draft_tokens, logits, self.drafted)
+        probs = self.sampling.probabilities(logits)
+        return accept_sampled(draft_tokens, draft_probs, probs, state.generator, self.drafted)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
         """Record the tokens and advance the caches; what was refused is rolled back by not advancing over it."""

@@ -46,11 +46,9 @@ class HuggingFace(Tokenizer):
         self.bos = self._inner.bos_token_id
 
     def encode(self, text: str) -> list[int]:
-        """See `Tokenizer`."""
         return list(self._inner(text)["input_ids"])
 
     def chat(self, text: str) -> list[int]:
-        """See `Tokenizer`."""
         message = [{"role": "user", "content": text}]
         try:
             whole = self._inner.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
@@ -59,7 +57,6 @@ class HuggingFace(Tokenizer):
         return list(self._inner(whole, add_special_tokens=False)["input_ids"])
 
     def decode(self, tokens: list[int]) -> str:
-        """See `Tokenizer`."""
         return str(self._inner.decode(tokens))
 
 

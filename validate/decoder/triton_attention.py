@@ -157,7 +157,6 @@ class SplitKV(FoldedAttention):
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        """See `FoldedAttention`."""
         if not self.takes(q, new_k):
             return super().__call__(q, k, v, span, new_k, new_v, sees)
         return self.by_index(q, k, v, None, 0, span, new_k, new_v, sees)

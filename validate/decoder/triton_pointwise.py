@@ -127,7 +127,6 @@ class Fused(Pointwise):
     name = "triton"
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """See `Pointwise`."""
         x, residual = x.contiguous(), residual.contiguous()
         hidden, total, out = x.shape[-1], torch.empty_like(x), torch.empty_like(x)
         block = triton.next_power_of_2(hidden)
@@ -137,7 +136,6 @@ class Fused(Pointwise):
         return total, out
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
-        """See `Pointwise`."""
         gate_up, inner = gate_up.contiguous(), gate_up.shape[-1] // 2
         out = gate_up.new_empty(*gate_up.shape[:-1], inner)
         _silu_mul[(out.numel() // inner, triton.cdiv(inner, BLOCK))](
@@ -153,7 +151,6 @@ class Fused(Pointwise):
         out: tuple[Tensor, Tensor] | None = None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Pointwise`."""
         batch, n, _ = qkv.shape
         heads, kv_heads, d, (cosine, sine) = layer.heads, layer.kv_heads, layer.head_dim, turns
         qkv, q = qkv.contiguous(), qkv.new_empty(batch, heads, n, d)
@@ -169,7 +166,6 @@ class Fused(Pointwise):
         return q, k, v
 
     def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
-        """See `Pointwise`."""
         layers, batch, heads, _, d = source.shape
         _copy_tokens[(layers * batch, places.shape[1], heads)](
             source, into, places.contiguous(), slots.contiguous(), *source.stride()[:4], *into.stride()[:4],

@@ -128,7 +128,6 @@ class FusedSelection(Selection):
         self, q: Tensor, k: Tensor, v: Tensor, bounds: tuple[Tensor, Tensor], page: int, lengths: Tensor, chosen: Span,
         new_k: Tensor, new_v: Tensor, sees: Tensor | None,
     ) -> Tensor:  # fmt: skip
-        """See `Selection`."""
         if not self.fused.takes(q, new_k):
             return super().over_pages(q, k, v, bounds, page, lengths, chosen, new_k, new_v, sees)
         rows, (low, high), pages = fold(q, k.shape[1]).contiguous(), bounds, bounds[0].shape[2]
@@ -145,7 +144,6 @@ class FusedSelection(Selection):
         self, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, chosen: Span,
         new_k: Tensor, new_v: Tensor, sees: Tensor | None,
     ) -> Tensor:  # fmt: skip
-        """See `Selection`."""
         if not self.fused.takes(q, new_k):
             return super().over_tokens(q, k, v, lengths, chosen, new_k, new_v, sees)
         rows, tokens = fold(q, k.shape[1]).contiguous(), k.shape[2]

@@ -83,7 +83,7 @@ class TwoLevelDrafter:
         self.histogram = torch.zeros(batch, gammas[0] + 1, dtype=torch.int64, device=model.device)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, gamma], of which `drafted` are meant, and draft_probs [batch, gamma, vocab]."""
+        """draft_tokens [batch, longest], of which `drafted` are meant, and draft_probs [batch, longest, vocab]."""
         ahead = self._fork(state)
         self.middle.view.begin()
         for _ in range(self.enough):
@@ -96,8 +96,8 @@ class TwoLevelDrafter:
                 break
         self.verified += self.longest + 1
         self.histogram = ahead.histogram
-        index = state.length[:, None] + torch.arange(self.gamma, device=state.length.device)
-        return ahead.tokens.gather(1, index), None if self.sampling.greedy else self.probs[:, : self.gamma]
+        index = state.length[:, None] + torch.arange(self.longest, device=state.length.device)
+        return ahead.tokens.gather(1, index), None if self.sampling.greedy else self.probs[:, : self.longest]
 
     def _fork(self, state: State) -> State:
         """A state that goes ahead: the inner level knows no end. Nothing is collected yet."""
@@ -144,22 +144,15 @@ class TwoLevelDecoder(Decoder):
             raise InputError("--middle-kv: prompts must be of 2 tokens or more, given 1")
         return super().start(prompts, new_tokens, seed)
 
-    def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
-        """logits [batch, longest + 1, vocab], for no more tokens than some sequence has."""
-        return super().verify(state, draft_tokens[:, : self.levels.longest])
+    @property
+    def drafted(self) -> Tensor:
+        """Tokens of each sequence that are meant, [batch]."""
+        return self.levels.drafted
 
     def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """As `Decoder.accept`; a script knows no sequence's own number."""
         accepted = super().accept(state, draft_tokens, draft_probs, logits)
-        return AcceptedTokens(torch.minimum(accepted.count, self.levels.drafted), accepted.next_token)
-
-    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
-        """How many of each sequence's draft tokens stand, and which token follows them."""
-        draft_tokens, drafted = draft_tokens[:, : self.levels.longest], self.levels.drafted
-        if draft_probs is None:
-            return accept_greedy(draft_tokens, logits, drafted)
-        draft_probs, target_probs = draft_probs[:, : self.levels.longest], self.sampling.probabilities(logits)
-        return accept_sampled(draft_tokens, draft_probs, target_probs, state.generator, drafted)
+        return AcceptedTokens(torch.minimum(accepted.count, self.drafted), accepted.next_token)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -97,15 +96,13 @@ def _stacked(
 
     whole: the tensor that holds them one after another, where they are not tensors of their own.
     """
-    total, starts = sum(n for n, _ in parts.values()), accumulate((n for n, _ in parts.values()), initial=0)
-    placed = [(name, n, before, i, j) for before, (name, (n, (i, j))) in zip(starts, parts.items(), strict=False)]
-    for kind in ("weight", "bias") if bias else ("weight",):
-        tail = (columns,) if kind == "weight" else ()
-        if whole is not None:
-            shape = (total, *tail)
-            yield kind, tuple(Piece(f"{block}.{whole}.{kind}", shape, 0, b + i, b + j) for _, _, b, i, j in placed)
-        else:
-            yield kind, tuple(Piece(f"{block}.{name}.{kind}", (n, *tail), 0, i, j) for name, n, _, i, j in placed)
+    total, before, placed = sum(n for n, _ in parts.values()), 0, []
+    for name, (n, (start, stop)) in parts.items():
+        placed.append((name, n, start, stop) if whole is None else (whole, total, before + start, before + stop))
+        before += n
+    yield "weight", tuple(Piece(f"{block}.{name}.weight", (n, columns), 0, i, j) for name, n, i, j in placed)
+    if bias:
+        yield "bias", tuple(Piece(f"{block}.{name}.bias", (n,), 0, i, j) for name, n, i, j in placed)
 
 
 def _expert_pieces(spec: ModelSpec, shard: RankShard, theirs: str) -> Pieces:

@@ -57,7 +57,7 @@ def calibrate(
     kept, aside = fitting.usable(differences(distinct(timings)))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
     for base in bases:
-        rows = fitting.rows_of(kept, query, base)
+        rows = fitting.rows_of(kept, query, base, aside)
         fits[base.name] = rows, fitting.fit(rows, base)
     tried = {name: log_rms(fitted.held_out, rows.measured) for name, (rows, fitted) in fits.items()}
     best = min(tried, key=lambda name: tried[name])

@@ -81,28 +81,31 @@ class EngineFit:
     free: tuple[str, ...]
     stderr: tuple[float, ...]
     correlation: Array
-    predicted: Array
     held_out: Array
     pinned: tuple[str, ...]
 
 
-def rows_of(timings: Sequence[Timing], query: Query, base: Calibration) -> EngineRows:
-    """Timings as rows of one question, whose acceptance does not matter. Raises InputError where they are too few."""
-    check_enough(timings)
+def rows_of(timings: Sequence[Timing], query: Query, base: Calibration, aside: Sequence[Timing] = ()) -> EngineRows:
+    """Timings as rows of one question, whose acceptance does not matter. Raises InputError where they are too few.
+
+    aside: those that `usable` set aside, which the refusal tells.
+    """
+    check_enough(timings, aside)
     longest = max(t.gamma for t in timings)
     seconds = replace(query, gamma=longest or None, alpha=0.5, tokens_per_iteration=None, acceptance=None)
     scenario = resolve(replace(seconds, calibration="ideal"))
     return EngineRows(tuple(timings), with_calibration(scenario, base))
 
 
-def check_enough(timings: Sequence[Timing]) -> None:
+def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> None:
     """Refuse (InputError) rows of one draft length, or of one batch and context, in one line that names their files."""
     lengths = sorted({t.gamma for t in timings})
-    names = list(dict.fromkeys(t.where.partition(": ")[0] for t in timings))
+    names = list(dict.fromkeys(t.where.partition(": ")[0] for t in (*timings, *aside)))
     held = ", ".join(names[:SHOWN_FILES]) + (
         f" and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else ""
     )
     where, plan = f"--from: {held or 'no file'}", "`perfmodel validate engine --plan` prints the runs worth making"
+    plan = f"{len(aside)} steps are set aside for the prefill in them; {plan}" if aside else plan
     if len(lengths) < 2:
         given = ", ".join(map(str, lengths)) or "none"
         raise InputError(
@@ -138,9 +141,8 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     shape = np.where(solved.stderr > 0, solved.stderr, 1.0)
     correlation = np.clip(solved.covariance / np.outer(shape, shape), -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)
-    pinned_names = tuple(name for name in candidates if name not in free)
-    stderr = tuple(solved.stderr.tolist())
-    return EngineFit(calibration, free, stderr, correlation, rows.predict(calibration), held_out, pinned_names)
+    left_as_was = tuple(name for name in candidates if name not in free)
+    return EngineFit(calibration, free, tuple(solved.stderr.tolist()), correlation, held_out, left_as_was)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from pydantic import Field
 from perfmodel.answers.query import Query, draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs import files
-from perfmodel.specs.files import Frozen
+from perfmodel.specs.strict import Strict
 from perfmodel.validate.engine.timing import Timing
+from perfmodel.validate.records.code_version import version
 
 SCHEMA_VERSION = 1
 KIND = "engine"
@@ -22,7 +23,7 @@ WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}$"
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class EngineSubject(Frozen):
+class EngineSubject(Strict):
     """What was served, in the words of a question. weights and kv_dtype None: the checkpoint's own."""
 
     model: str
@@ -51,7 +52,7 @@ class EngineSubject(Frozen):
         return files.parse(cls, said, "--engine, --version")
 
 
-class EnginePoint(Frozen):
+class EnginePoint(Strict):
     """One timed step (`Timing`), or why there is none. samples: seconds, thinned to 200 order statistics."""
 
     key: str
@@ -83,7 +84,7 @@ class EnginePoint(Frozen):
         return Timing(**fields | {"where": f"{where}: {self.key}"})
 
 
-class EngineRecord(Frozen):
+class EngineRecord(Strict):
     """What ``perfmodel validate engine`` keeps beside a calibration, and what a run against a server writes."""
 
     schema_version: Literal[1]
@@ -104,15 +105,13 @@ def stamp() -> str:
 
 def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
     """All of a record but its points."""
-    from importlib.metadata import version
-
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
         "machine": machine,
         "hardware": subject.hardware,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "perfmodel_version": version("perfmodel"),
+        "perfmodel_version": version(),
         "subject": subject.model_dump(),
         "sources": list(sources),
     }
@@ -123,6 +122,6 @@ def read_engine_record(path: Path) -> EngineRecord:
     return files.parse(EngineRecord, parse_json(str(path), read_text(path)), str(path))
 
 
-def is_record(data: list[dict[str, Any]]) -> bool:
-    """Whether a file's objects are one."""
-    return len(data) == 1 and data[0].get("kind") == KIND and "points" in data[0]
+def is_record(data: dict[str, Any]) -> bool:
+    """Whether a JSON object is one."""
+    return data.get("kind") == KIND and "points" in data

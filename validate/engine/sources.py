@@ -76,7 +76,9 @@ def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing]
     """
     engine = version = None
     for source in sources:
-        if source.path.suffix == ".json" and is_record(parse_objects(str(source.path), read_text(source.path))):
+        if source.path.suffix == ".json" and all(
+            map(is_record, parse_objects(str(source.path), read_text(source.path)))
+        ):
             subject = read_engine_record(source.path).subject
             engine, version = subject.engine, subject.engine_version
             if max(t.gamma for t in timings) and draft not in (None, subject.draft) and not _same(draft, subject.draft):

@@ -4,19 +4,19 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.files import data_directory
-from perfmodel.validate.fit.counted import Array
+from perfmodel.specs.fits import Scatter, StatedFit
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
-from perfmodel.validate.solving import significant, yaml_number
+from perfmodel.validate.harness.micro.write import as_yaml
+from perfmodel.validate.solving import significant
 
 HELD_OUT = ("point", "batch", "draft", "model")
 """Kinds of fold that the observed error is taken from: the largest of them."""
@@ -25,7 +25,7 @@ LITERATURE = ("a100-sxm-80gb", "h100-sxm-80gb")
 OTHER = dict(zip(LITERATURE, reversed(LITERATURE), strict=True))
 OTHER_WORDS = "magicdec on " + " and ".join(LITERATURE)
 PASSES = ("target_s", "draft_s", "verify_s")
-HEADER = "# Written by `perfmodel validate calibrate --write` from validate/fit/recipes.py and published measurements."
+COMMENT = "Written by `perfmodel validate calibrate --write` from validate/fit/recipes.py and published measurements."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
     return None
 
 
-def observed(made: Report) -> dict[str, dict[str, Any]]:
+def observed(made: Report) -> dict[str, Scatter]:
     """Per quantity the kind of fold that went worst, as the file states it.
 
     Rows of one model cannot say what another is off by: its passes are stated as on the stack's other device, by model.
@@ -72,7 +72,7 @@ def observed(made: Report) -> dict[str, dict[str, Any]]:
     for name in made.in_sample:
         kinds = folds | (alone if name in PASSES else {})
         source, errors = max(((words, of[name]) for words, of in kinds.items()), key=lambda each: each[1].log_rms)
-        stated[name] = {"log_rms": significant(errors.log_rms, 3), "rows": errors.rows, "source": source}
+        stated[name] = errors.scatter(source)
     return stated
 
 
@@ -86,44 +86,38 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
     return {}
 
 
-def render(made: Report, date: datetime.date) -> str:
-    """The text of a calibration file."""
+def as_shipped(made: Report, date: datetime.date) -> Calibration:
+    """What the file of a fitted calibration states: rounded, with its errors on rows that it was not fitted to."""
     recipe, fitted = made.recipe, made.fit
-    lines = [
-        HEADER,
-        f"name: {recipe.name}",
-        f"gpu: {recipe.gpu}",
-        f"stack: {recipe.stack}",
-        "kind: fitted",
-        f"fitted_on: [{recipe.set_name}]",
-        f"date: {date}",
-        f"notes: {_quoted(recipe.notes)}",
-    ]
-    for name in Calibration.model_fields:
-        value = getattr(fitted.calibration, name)
-        if name in fitted.calibration.absent:
-            continue
-        if name == "allreduce":
-            lines += ["allreduce:", f"  source: {_quoted(value.source)}", "  knots:  # message bytes, seconds"]
-            lines += [
-                f"    {n}: [{', '.join(f'[{b:.10g}, {s:.6g}]' for b, s in knots)}]" for n, knots in value.knots.items()
-            ]
-        elif name == "shards_lm_head":
-            lines.append(f"shards_lm_head: {str(value).lower()}")
-        elif isinstance(value, Constant):
-            lines.append(_constant(name, value, made))
-    lines += ["fit:", f"  parameters: [{', '.join(fitted.parameters)}]", "  correlation:"]
-    lines += [
-        f"    - [{', '.join(yaml_number(v, 2) for v in row[: i + 1])}]" for i, row in enumerate(_correlation(fitted))
-    ]
-    lines.append("observed_error:  # of log(predicted / measured)")
-    lines += [f"  {name}: {_mapping(stated)}" for name, stated in observed(made).items()]
+    rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
+    constants = {
+        name: Constant(
+            value=significant(value, 4),
+            stderr=significant(fitted.stderr[name], 2) if name in fitted.stderr else None,
+            source=rows + "; at its bound" * (name in fitted.at_bound),
+        )
+        for name, value in fitted.values.items()
+    }
+    assert fitted.calibration.fit is not None
+    correlation = tuple((*(round(v, 2) + 0.0 for v in row[:-1]), 1.0) for row in fitted.calibration.fit.correlation)
     transferred = transfer_error(recipe)
-    if transferred:
-        error, other = transferred
-        rows = f"speedup on the rows of {other.set_name} on {other.gpu}"
-        lines.append(f"transfer_error: {_mapping(_stated(error, rows))}")
-    return "\n".join(lines) + "\n"
+    stated = {
+        "name": recipe.name,
+        "gpu": recipe.gpu,
+        "stack": recipe.stack,
+        "kind": "fitted",
+        "fitted_on": (recipe.set_name,),
+        "date": date,
+        "notes": recipe.notes,
+        "fit": StatedFit(parameters=fitted.calibration.fit.parameters, correlation=correlation),
+        "observed_error": observed(made),
+        "transfer_error": transferred and transferred[0].scatter(_rows_of(transferred[1])),
+    }
+    return fitted.calibration.model_copy(update=constants | stated)
+
+
+def _rows_of(other: Recipe) -> str:
+    return f"speedup on the rows of {other.set_name} on {other.gpu}"
 
 
 def path_of(name: str) -> Path:
@@ -134,12 +128,10 @@ def path_of(name: str) -> Path:
 def refreshed(recipe: Recipe, today: datetime.date) -> str:
     """What the file of a recipe must hold: dated `today` only if anything in it has changed."""
     made, path = report(recipe), path_of(recipe.name)
-    if path.is_file():
-        text = path.read_text(encoding="utf-8")
-        same = render(made, load_calibration(str(path)).date)
-        if same == text:
-            return same
-    return render(made, today)
+    before = load_calibration(str(path)) if path.is_file() else None
+    if before is not None and as_shipped(made, before.date) == before:
+        today = before.date
+    return as_yaml(as_shipped(made, today), COMMENT)
 
 
 def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device) -> tuple[Errors, str]:
@@ -167,36 +159,12 @@ def with_literature_error(name: str) -> str:
     where = f"{OTHER_WORDS}, each device's constants on the other's rows"
     kept += [
         "observed_error:  # of log(predicted / measured)",
-        f"  speedup: {_mapping(_stated(error, own + ' on the rows of ' + rows))}",
-        f"transfer_error: {_mapping(_stated(transferred, where))}",
+        f"  speedup: {_mapping(error, own + ' on the rows of ' + rows)}",
+        f"transfer_error: {_mapping(transferred, where)}",
     ]
     return "\n".join(kept) + "\n"
 
 
-def _stated(error: Errors, source: str) -> dict[str, Any]:
-    return {"log_rms": significant(error.log_rms, 3), "rows": error.rows, "source": source}
-
-
-def _constant(name: str, value: Constant, made: Report) -> str:
-    recipe, fitted = made.recipe, made.fit
-    if name in recipe.free:
-        rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
-        if name in fitted.at_bound:
-            return f"{name}: {{value: {yaml_number(value.value, 4)}, source: {_quoted(rows + '; at its bound')}}}"
-        stderr = yaml_number(fitted.stderr[name], 2)
-        return f"{name}: {{value: {yaml_number(value.value, 4)}, stderr: {stderr}, source: {_quoted(rows)}}}"
-    return f"{name}: {{value: {yaml_number(value.value, 6)}, source: {_quoted(value.source)}}}"
-
-
-def _correlation(fitted: Fit) -> Array:
-    rounded = np.array(np.round(np.clip(fitted.correlation, -1.0, 1.0), 2) + 0.0, dtype=np.float64)
-    np.fill_diagonal(rounded, 1.0)
-    return rounded
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', "'") + '"'
-
-
-def _mapping(values: dict[str, Any]) -> str:
-    return "{" + ", ".join(f"{k}: {_quoted(v) if isinstance(v, str) else f'{v:g}'}" for k, v in values.items()) + "}"
+def _mapping(error: Errors, source: str) -> str:
+    """The scatter on a line of YAML."""
+    return f'{{log_rms: {significant(error.log_rms, 3):g}, rows: {error.rows}, source: "{source}"}}'

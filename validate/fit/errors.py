@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.specs.fits import Scatter
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+from perfmodel.validate.solving import significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,10 @@ class Errors:
     bias: float
     worst: float
     log_rms: float
+
+    def scatter(self, source: str, digits: int = 3) -> Scatter:
+        """What a calibration states of them."""
+        return Scatter(log_rms=significant(self.log_rms, digits), rows=self.rows, source=source)
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:

@@ -26,15 +26,15 @@ ENOUGH = 1e-8
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted calibration's constants. Those at a bound have no standard error and no part in the correlation."""
+    """A fitted calibration, which states standard errors and correlation, and the values of its free constants.
+
+    Those at a bound have no standard error and no part in the correlation.
+    """
 
     calibration: Calibration
     values: dict[str, float]
     stderr: dict[str, float]
     at_bound: tuple[str, ...]
-    parameters: tuple[str, ...]
-    correlation: Array
-    count: int
 
 
 @cache
@@ -100,22 +100,10 @@ def fit(
     residual = np.sqrt(2.0 * found.cost / freedom)
     names = tuple(name for name, keep in zip(free, inner, strict=True) if keep)
     values = dict(zip(free, (found.x * scale).tolist(), strict=True))
-    return Fit(
-        calibration=with_values(start, values),
-        values=values,
-        stderr=dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True)),
-        at_bound=tuple(name for name, at in zip(free, found.at_bound, strict=True) if at),
-        parameters=names,
-        correlation=spread / np.outer(deviation, deviation),
-        count=len(found.residuals),
-    )
-
-
-def with_fit(found: Fit) -> Calibration:
-    """The fitted calibration with its standard errors and correlation, as its file would state them."""
-    c = found.calibration
-    stated = {name: getattr(c, name).model_copy(update={"stderr": e}) for name, e in found.stderr.items()}
-    rows = tuple(tuple(float(v) for v in row[: i + 1]) for i, row in enumerate(found.correlation))
-    return c.model_copy(
-        update={**stated, "fit": StatedFit.model_construct(parameters=found.parameters, correlation=rows)}
-    )
+    stderr = dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True))
+    made = with_values(start, values)
+    stated = {name: getattr(made, name).model_copy(update={"stderr": e}) for name, e in stderr.items()}
+    correlation = tuple(tuple(row[: i + 1]) for i, row in enumerate((spread / np.outer(deviation, deviation)).tolist()))
+    stated["fit"] = StatedFit.model_construct(parameters=names, correlation=correlation)
+    at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
+    return Fit(made.model_copy(update=stated), values, stderr, at_bound)

@@ -13,14 +13,12 @@ from perfmodel.costs import forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
-from perfmodel.specs.calibration import Calibration, with_engine
+from perfmodel.specs.calibration import with_engine
 from perfmodel.specs.constants import Constant
-from perfmodel.specs.files import parse
 from perfmodel.specs.gpu import GPUSpec
 from perfmodel.specs.model import load_model, precision_of
-from perfmodel.specs.strict_yaml import read_yaml
 from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
-from perfmodel.validate.fit.kernels_file import INDEX, render
+from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
 from perfmodel.validate.fit.tables import Tables, where
 from perfmodel.validate.solving import nonnegative
 
@@ -36,11 +34,10 @@ PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", 
 
 def with_indexer(found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
     """The same with `index`, where the tables have these modules and it brings their median error down by a tenth."""
-    versions, model = tables.versions("sparse_attention", engine, NAME), load_model(MODEL)
-    if not versions:
+    if not tables.versions("sparse_attention", engine, NAME):
         return found
-    newest = version if version in versions else versions[-1]
-    table = tables.read("sparse_attention", engine, newest, NAME)
+    version, table = tables.read_version("sparse_attention", engine, version, NAME)
+    model = load_model(MODEL)
     kept = (table["gemm_type"] == "fp8_block") & (table["kv_cache_dtype"] == "fp8") & (table["model"] == model.hf_id)
     table = where(table, kept & (table["step"] >= SHORTEST_TOKENS))
     rows, ops = [], list[list[Op]]()
@@ -63,11 +60,11 @@ def with_indexer(found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, vers
     def error(*index: float) -> float:
         return float(np.median(np.abs(np.log(priced(*index) / seconds))))
 
-    plain = with_engine(parse(Calibration, read_yaml(render(found, gpu, engine)), tables.path))
+    plain = with_engine(calibration_of(found, gpu, engine))
     moved = [op.cost.kv_bytes + op.cost.activation_bytes for part in ops for op in part if op.cache == "index"]
     ideal = np.concatenate(moved) / layers / gpu.memory_bandwidth_bytes_per_s
     columns = np.stack([ideal, np.ones(len(seconds)), tokens], 1)
     slower, layer, token = nonnegative(columns / seconds[:, None], 1.0 - priced(1.0, 0.0, 0.0) / seconds)[0].tolist()
     values = 1.0 / (1.0 + slower), layer, token
-    fitted = TableFit(values, error(*values), len(seconds), f"{engine} {newest}")
+    fitted = TableFit(values, error(*values), len(seconds), f"{engine} {version}")
     return replace(found, index=fitted) if fitted.median_error < HELPS * error(0.0, 0.0, 0.0) else found

@@ -6,9 +6,8 @@ Tables that were collected without CUDA graphs hold the launch in their start, s
 GEMMs; a format whose curve would pass 1 is left to another engine's table of the same device.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,10 +107,10 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
     )
 
 
-def robust(residual: Any, start: Sequence[float]) -> tuple[Array, float]:
-    """Parameters (fitted in logarithms) and the median absolute residual."""
-    found = least_squares(residual, np.log(start), soft=0.1)
-    return np.exp(found.x), float(np.median(np.abs(found.residuals)))
+def table_fit(predict: Callable[[Array], Array], seconds: Array, start: Sequence[float], source: str) -> TableFit:
+    """The constants that bring `predict` of them closest to `seconds`, both in logarithms."""
+    found = least_squares(lambda x: np.log(predict(np.exp(x)) / seconds), np.log(start), soft=0.1)
+    return TableFit(tuple(np.exp(found.x).tolist()), float(np.median(np.abs(found.residuals))), len(seconds), source)
 
 
 def _peak(gpu: GPUSpec, form: str) -> float | None:
@@ -133,30 +132,31 @@ def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str,
         moved = weights + m * (2 * n + (form.input_bytes or 2) * k)
         roof = np.maximum(moved / gpu.memory_bandwidth_bytes_per_s, 2 * m * n * k / peak)
         start = float(np.median(seconds[(weights <= SMALL_WEIGHTS) & (m <= 16)]))
-        knots = np.array([t for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])], float)
+        knots = [float(t) for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])]
         keep = (weights >= LARGE_WEIGHTS) & (m <= KNOTS[-1]) & (n >= 1024) & (k >= 1024)
-        at, roof, seconds = np.log(m[keep]), roof[keep], seconds[keep]
-
-        def residual(
-            x: Array, at: Array = at, roof: Array = roof, seconds: Array = seconds, knots: Array = knots
-        ) -> Array:
-            share = np.exp(np.interp(at, np.log(knots), x[1:]))
-            return np.log((np.exp(x[0]) + roof / share) / seconds)
-
-        values, median = robust(residual, [GEMM_FIRST[0], *GEMM_FIRST[1:] * len(knots)])
-        if start <= GRAPHED_START_S and max(values[1:]) <= 1.1:
-            shares = tuple(x for pair in zip(knots.tolist(), values[1:].tolist(), strict=True) for x in pair)
-            found[name] = TableFit((start, float(values[0]), *shares), median, int(keep.sum()), f"{engine} {version}")
+        fitted = _gemm_fit(m[keep], roof[keep], seconds[keep], knots, f"{engine} {version}")
+        if start <= GRAPHED_START_S and max(fitted.values[1:]) <= 1.1:
+            shares = (x for pair in zip(knots, fitted.values[1:], strict=True) for x in pair)
+            found[name] = replace(fitted, values=(start, fitted.values[0], *shares))
     return found
+
+
+def _gemm_fit(m: Array, roof: Array, seconds: Array, knots: list[float], source: str) -> TableFit:
+    """Start, and the efficiency at each knot."""
+    at, places = np.log(m), np.log(knots)
+
+    def predict(x: Array) -> Array:
+        return x[0] + roof / np.exp(np.interp(at, places, np.log(x[1:])))
+
+    return table_fit(predict, seconds, [GEMM_FIRST[0], *GEMM_FIRST[1:] * len(knots)], source)
 
 
 def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format: start, share of the bandwidth, share of the peak."""
-    versions = tables.versions("moe", engine, "moe_perf")
-    if not versions:
+    if not tables.versions("moe", engine, "moe_perf"):
         return {}
-    version = version if version in versions else versions[-1]
-    table, found = tables.read("moe", engine, version, "moe_perf"), {}
+    version, table = tables.read_version("moe", engine, version, "moe_perf")
+    found = {}
     gated = np.char.find(table["kernel_source"].astype(str), "nongated") < 0
     usual = (table["distribution"] == "power_law_1.01") & (table["num_tokens"] <= 1024) & (table["moe_ep_size"] <= 16)
     table = where(table, usual & gated)
@@ -179,14 +179,7 @@ def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) 
     share = np.array([touched(*call, POPULARITY) for call in zip(experts, topk, tokens, strict=True)])
     loaded = share / degree * matrices * form.bytes_per_value / gpu.memory_bandwidth_bytes_per_s
     computed = tokens * topk / degree * 2 * matrices / peak
-    seconds = part["seconds"]
-
-    def residual(x: Array) -> Array:
-        start, bandwidth, flops = np.exp(x)
-        return np.log((start + loaded / bandwidth + computed / flops) / seconds)
-
-    values, median = robust(residual, EXPERT_FIRST)
-    return TableFit(tuple(values.tolist()), median, len(seconds), source)
+    return table_fit(lambda x: x[0] + loaded / x[1] + computed / x[2], part["seconds"], EXPERT_FIRST, source)
 
 
 def _main_source(part: Table) -> Table:
@@ -211,9 +204,8 @@ def _fastest(part: Table, keys: tuple[str, ...]) -> Table:
 
 def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format of the cache: start, share of the bandwidth."""
-    versions = tables.versions("attention", engine, "generation_attention_perf")
-    version = version if version in versions else versions[-1]
-    table, found = tables.read("attention", engine, version, "generation_attention_perf"), {}
+    version, table = tables.read_version("attention", engine, version, "generation_attention_perf")
+    found = {}
     window = table.get("window_size", np.zeros(len(table["step"])))
     table = where(table, np.isin(table["head_dim"], (64, 128)) & (window == 0) & (table["batch_size"] <= 256))
     for word, size in KV_BYTES.items():
@@ -231,31 +223,23 @@ def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[
     return found
 
 
+def _line(moved_s: Array, seconds: Array, source: str) -> TableFit:
+    return table_fit(lambda x: x[0] + moved_s / x[1], seconds, ATTENTION_FIRST, source)
+
+
 def _uncached(gpu: GPUSpec) -> float:
     """Bytes above which repeated calls do not find the cache in a large last-level cache."""
     cached = gpu.last_level_cache
     return cached.si if cached and cached.si / gpu.memory_bandwidth_bytes_per_s > HIDDEN_S else LARGE_CACHE
 
 
-def _line(moved_s: Array, seconds: Array, source: str) -> TableFit:
-    def residual(x: Array) -> Array:
-        return np.log((np.exp(x[0]) + moved_s / np.exp(x[1])) / seconds)
-
-    values, median = robust(residual, ATTENTION_FIRST)
-    return TableFit(tuple(values.tolist()), median, len(seconds), source)
-
-
 def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """MLA decoding by format of the cache: start, share of the bandwidth, share of the 16-bit peak."""
-    for name in dict.fromkeys((engine, "sglang", "trtllm")):
-        versions = tables.versions("mla", name, "generation_mla_perf")
-        if versions:
-            break
-    else:
+    names = (name for name in (engine, "sglang", "trtllm") if tables.versions("mla", name, "generation_mla_perf"))
+    if (name := next(names, None)) is None:
         return {}
-    newest = version if version in versions else versions[-1]
-    table, found = tables.read("mla", name, newest, "generation_mla_perf"), {}
-    table = where(table, table["batch_size"] <= 256)
+    version, table = tables.read_version("mla", name, version, "generation_mla_perf")
+    table, found = where(table, table["batch_size"] <= 256), {}
     for word, size in KV_BYTES.items():
         part = where(table, table["kv_cache_dtype"] == word)
         if not len(part["step"]):
@@ -267,16 +251,14 @@ def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str
         moved = (cache + 2 * batch * heads * (576 + 512)) / gpu.memory_bandwidth_bytes_per_s
         computed = 2 * pairs * (576 + 512) / gpu.peak_flops("bf16")
         keep = cache > LARGE_CACHE
-        moved, computed, seconds = moved[keep], computed[keep], part["seconds"][keep]
-
-        def residual(x: Array, moved: Array = moved, computed: Array = computed, seconds: Array = seconds) -> Array:
-            start, bandwidth, flops = np.exp(x)
-            return np.log((start + np.maximum(moved / bandwidth, computed / flops)) / seconds)
-
-        values, median = robust(residual, LATENT_FIRST)
-        if median <= WORST_MEDIAN and values[1] >= LEAST_SHARE:
-            found[word] = TableFit(tuple(values.tolist()), median, int(keep.sum()), f"{name} {newest}")
+        fitted = _roof_fit(moved[keep], computed[keep], part["seconds"][keep], f"{name} {version}")
+        if fitted.median_error <= WORST_MEDIAN and fitted.values[1] >= LEAST_SHARE:
+            found[word] = fitted
     return found
+
+
+def _roof_fit(moved_s: Array, computed_s: Array, seconds: Array, source: str) -> TableFit:
+    return table_fit(lambda x: x[0] + np.maximum(moved_s / x[1], computed_s / x[2]), seconds, LATENT_FIRST, source)
 
 
 def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, unknown_name
+from perfmodel.specs.fits import square
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.validate.fit.calibrate import Report
 from perfmodel.validate.fit.counted import Array
@@ -96,11 +97,14 @@ def report_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _head(recipe: Recipe, made: Fit) -> dict[str, Any]:
+    fitted = made.calibration.fit
+    assert fitted is not None
+    names, correlation = fitted.parameters, square(fitted.correlation)
     strong = [
-        (made.parameters[i], made.parameters[j], float(made.correlation[i, j]))
-        for i in range(len(made.parameters))
-        for j in range(i)
-        if abs(made.correlation[i, j]) > 0.8
+        (names[i], names[j], value)
+        for i, row in enumerate(fitted.correlation)
+        for j, value in enumerate(row[:-1])
+        if abs(value) > 0.8
     ]
     return {
         "calibration": recipe.name,
@@ -108,8 +112,8 @@ def _head(recipe: Recipe, made: Fit) -> dict[str, Any]:
         "values": made.values,
         "stderr": made.stderr,
         "at_bound": list(made.at_bound),
-        "parameters": list(made.parameters),
-        "correlation": made.correlation.tolist(),
+        "parameters": list(names),
+        "correlation": correlation.tolist(),
         "strong_correlations": strong,
         "pinned": {name: value for name, (value, _) in recipe.pinned.items()},
     }

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Work
-from perfmodel.specs.fits import Scatter
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
 from perfmodel.validate.fit.folds import folds_of
-from perfmodel.validate.solving import least_squares, significant
+from perfmodel.validate.solving import least_squares
 
 KINDS: dict[str, tuple[Work, ...]] = {
     "linear ops": ("linear",),
@@ -67,16 +66,16 @@ def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]
     return dict(zip(KINDS, np.exp(found.x).tolist(), strict=True))
 
 
-def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> StackFit:
+def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: str = "--stack") -> StackFit:
     """Fit to the one half and judge on the other, both ways; points of one plain decoding time stay together.
 
-    Raises InputError where there are not two such groups.
+    Raises InputError, which begins with `where`, if there are not two such groups.
     """
     folds = folds_of(measured, "point") if measured else np.zeros(1)
     if folds.max() == 0:
-        raise InputError("--stack: must hold points of two batches or contexts, so that one half can judge the other")
+        raise InputError(f"{where}: must hold points of two batches or contexts, so that one half can judge the other")
     if not any(p.target_s or p.verify_s or p.draft_s for p in measured):
-        raise InputError("--stack: must hold passes that were timed alone (a plan with the mode phases)")
+        raise InputError(f"{where}: must hold passes that were timed alone (a plan with the mode phases)")
     points = PointSet(measured, kernels)
     odd = folds % 2 == 1
     by_even, by_odd = (points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd))
@@ -85,14 +84,13 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration) -> Stac
     return StackFit(factors, scaled(kernels, factors), errors_by_quantity(points, other))
 
 
-def with_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str) -> Calibration:
-    """The calibration of kernels and stack, `name`; its observed error is that of the halves."""
-    made = fit_stack(measured, kernels)
+def with_stack(
+    measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str, where: str = "--stack"
+) -> Calibration:
+    """The calibration of kernels and stack, `name`; its observed error is that of the halves. Raises as `fit_stack`."""
+    made = fit_stack(measured, kernels, where)
     seen, words = measured[0].set_name, ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
-    stated = {
-        figure: Scatter(log_rms=significant(e.log_rms, 3), rows=e.rows, source=f"{seen}, fitted on the other half")
-        for figure, e in made.held_out.items()
-    }
+    stated = {figure: e.scatter(f"{seen}, fitted on the other half") for figure, e in made.held_out.items()}
     return made.calibration.model_copy(
         update={
             "name": name,

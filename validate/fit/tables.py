@@ -48,6 +48,12 @@ class Tables:
         found = [p[2] for p in parts if (p[0], p[1], p[3]) == (family, engine, f"{name}.parquet")]
         return sorted(found, key=_release)
 
+    def read_version(self, family: str, engine: str, version: str | None, name: str) -> tuple[str, Table]:
+        """A table of this version, else of the newest, and which."""
+        known = self.versions(family, engine, name)
+        used = version if version in known else known[-1]
+        return used, self.read(family, engine, used, name)
+
     def read(self, family: str, engine: str, version: str, name: str) -> Table:
         """One table by column; a time column in seconds."""
         import pyarrow.parquet as pq

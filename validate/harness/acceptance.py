@@ -13,7 +13,7 @@ from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.graphs import generate
+from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.parallel import joined
@@ -172,10 +172,13 @@ def _observe(
         )
         try:
             decoder = make_decoder(target, request, draft)
-            generation = generate(decoder, batch, setting.new_tokens, setting.seed + start, setting.graphs)
+            state = decoder.start(batch, setting.new_tokens, setting.seed + start)
+            if setting.graphs:
+                capture(decoder, state)
+            decoder.finish(state)
         except torch.OutOfMemoryError:
             raise InputError(f"{target.device}: out of memory: lower --batch or --context") from None
-        for prompt, histogram in zip(batch, generation.histograms, strict=True):
+        for prompt, histogram in zip(batch, state.histogram.tolist(), strict=True):
             before = histograms.get(tuple(prompt), [0] * len(histogram))
             histograms[tuple(prompt)] = [a + b for a, b in zip(before, histogram, strict=True)]
     return list(histograms.values())

@@ -3,7 +3,7 @@
 import gc
 import itertools
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -11,54 +11,37 @@ BUSY_CYCLES = 2_000_000
 """About a millisecond of a GPU."""
 
 
-class Clock(Protocol):
-    """`mark` a moment; `laps` gives the seconds between the marks so far and forgets them."""
-
-    name: str
-
-    def mark(self) -> None:
-        """Now, in the device's own order of work; the host does not wait."""
-        ...
-
-    def laps(self) -> list[float]:
-        """Wait for the device, then the seconds between consecutive marks."""
-        ...
-
-
-class HostClock:
-    """For work that is done when its call returns."""
+class Clock:
+    """`mark` a moment; `laps` gives the seconds between the marks so far and forgets them. For work that is done when
+    its call returns.
+    """
 
     name = "perf_counter"
-
-    def __init__(self) -> None:
-        self._marks: list[int] = []
-
-    def mark(self) -> None:
-        """See `Clock`."""
-        self._marks.append(time.perf_counter_ns())
-
-    def laps(self) -> list[float]:
-        """See `Clock`."""
-        marks, self._marks = self._marks, []
-        return [(b - a) * 1e-9 for a, b in itertools.pairwise(marks)]
-
-
-class DeviceClock:
-    """CUDA events on the current stream: work counts from when the device reaches it."""
-
-    name = "cuda_event"
 
     def __init__(self) -> None:
         self._marks: list[Any] = []
 
     def mark(self) -> None:
-        """See `Clock`."""
+        """Now, in the device's own order of work; the host does not wait."""
+        self._marks.append(time.perf_counter_ns())
+
+    def laps(self) -> list[float]:
+        """Wait for the device, then the seconds between consecutive marks."""
+        marks, self._marks = self._marks, []
+        return [(b - a) * 1e-9 for a, b in itertools.pairwise(marks)]
+
+
+class DeviceClock(Clock):
+    """CUDA events on the current stream: work counts from when the device reaches it."""
+
+    name = "cuda_event"
+
+    def mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         self._marks.append(event)
 
     def laps(self) -> list[float]:
-        """See `Clock`."""
         marks, self._marks = self._marks, []
         marks[-1].synchronize()
         return [a.elapsed_time(b) * 1e-3 for a, b in itertools.pairwise(marks)]
@@ -66,7 +49,7 @@ class DeviceClock:
 
 def clock_for(device: torch.device) -> Clock:
     """The clock of a device."""
-    return DeviceClock() if device.type == "cuda" else HostClock()
+    return DeviceClock() if device.type == "cuda" else Clock()
 
 
 def synchronize(device: torch.device) -> None:

@@ -11,33 +11,22 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
+from perfmodel.validate.decoder.parallel import local_device
 from perfmodel.validate.records.code_version import run
 
 VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "KMP_AFFINITY",
-    "ONEDNN_MAX_CPU_ISA",
-    "CUDA_LAUNCH_BLOCKING",
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "TRITON_INTERPRET",
-    "WORLD_SIZE",
-)
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY", "ONEDNN_MAX_CPU_ISA", "CUDA_LAUNCH_BLOCKING",
+    "NCCL_ALGO", "NCCL_PROTO", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TRITON_INTERPRET", "WORLD_SIZE",
+)  # fmt: skip
 """The only environment variables that a record holds."""
 ISA = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512f", "avx2")
 
 
 def device_of(kind: str) -> torch.device:
     """The device of a plan, this process's own under torchrun. Raises InputError where it is not there."""
-    if kind == "cpu":
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
+    if kind == "cuda" and not torch.cuda.is_available():
         raise InputError("plan: device: must be cpu where torch sees no CUDA device, given 'cuda'")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return local_device(kind)
 
 
 def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:

@@ -114,6 +114,12 @@ class Journal:
             why = error.strerror or error
             raise InputError(f"{self.path}: cannot be written: {why}; finished rows are kept for --resume") from None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Let go of the file, and of what a full disk would not take."""
         with suppress(OSError):

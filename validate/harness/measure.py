@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, free_memory, keep_busy, synchronize
-from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
-from perfmodel.validate.harness.session import Row, Rows, failure, run_rows
+from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
 from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Mode, Plan
 from perfmodel.validate.records.schema import SAMPLES
@@ -30,10 +30,9 @@ def run_plan(
     minutes: float | None = None,
 ) -> Path | None:
     """Measure every point of a plan in every mode and write the record; see `run_rows`."""
-    again = partial(run_plan, plan, machine, results=results, header=header)
 
-    def prepare(device: torch.device, group: RankGroup) -> Rows:
-        measured = PointMeasurer(plan, device, group)
+    def rows(device: torch.device, shard: RankShard) -> Rows:
+        measured = PointMeasurer(plan, device, shard)
         return [(f"{point.key}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
 
     protocol = {
@@ -42,15 +41,17 @@ def run_plan(
         "interleaved": True,
         "cache": "random values, no prefill",
     }
-    return run_rows(plan, "measure", machine, results, prepare, again, protocol, header or {}, resume, minutes)
+    stated = {**(header or {}), "protocol": protocol}
+    again = partial(run_plan, plan, machine, results=results, header=header)
+    return run_rows(RowsToMeasure(plan, "measure", machine, results, stated, rows, again), resume, minutes)
 
 
 class PointMeasurer:
     """Measures rows one after another; the runner of a point is shared by its modes."""
 
-    def __init__(self, plan: Plan, device: torch.device, group: RankGroup) -> None:
-        self.plan, self.device, self.group = plan, device, group
-        self.models = LoadedModels(plan, device, group.shard)
+    def __init__(self, plan: Plan, device: torch.device, shard: RankShard) -> None:
+        self.plan, self.device, self.shard = plan, device, shard
+        self.models = LoadedModels(plan, device, shard)
         self.clock, self.memory = clock_for(device), PeakMemory(device)
         self._runner: tuple[str, PointRunner | Row] | None = None
 
@@ -80,7 +81,7 @@ class PointMeasurer:
                 runner: PointRunner | Row = PointRunner(self.models, self.plan, point)
             except Exception as error:
                 runner = failure(error)
-            if not self.group.all_true(isinstance(runner, PointRunner)):
+            if not all(self.shard.of_all(isinstance(runner, PointRunner))):
                 runner = runner if isinstance(runner, dict) else {"status": "failed", "error": "another rank failed"}
             self._runner = (point.key, runner)
         return self._runner[1]
@@ -153,8 +154,8 @@ def _phases_once(parts: PhaseRunner, clock: Clock, device: torch.device) -> list
     """Seconds of one iteration's draft, verify, accept and commit: enqueued together, waited for once."""
     keep_busy(device)
     clock.mark()
-    for part in (parts.draft, parts.verify, parts.accept, parts.commit):
-        part()
+    for part in parts.parts:
+        parts.run(part)
         clock.mark()
     laps = clock.laps()
     parts.decoder.tighten()

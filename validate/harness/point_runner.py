@@ -78,40 +78,27 @@ class PhaseRunner:
     """The four parts of an iteration one by one; on CUDA each is a graph of its own, recorded when it is first run."""
 
     def __init__(self, run: DecoderRun, recorded: bool) -> None:
-        self.decoder, self.state, self.recorded = run.decoder, run.state, recorded
-        self._results: dict[str, Any] = {}
+        decoder, state, results = run.decoder, run.state, dict[str, Any]()
+        self.decoder, self.generator, self.recorded, self._results = decoder, state.generator, recorded, results
         self._graphs: dict[str, Callable[[], object]] = {}
+        self.parts: dict[str, Callable[[], object]] = {
+            "draft": lambda: decoder.propose(state),
+            "verify": lambda: decoder.verify(state, results["draft"][0]),
+            "accept": lambda: decoder.accept(state, results["draft"][0], results["draft"][1], results["verify"]),
+            "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
+        }
 
-    def draft(self) -> None:
-        """All draft steps; in plain decoding nothing."""
-        self._run("drafted", lambda: self.decoder.propose(self.state))
+    def run(self, part: str) -> None:
+        """One of `parts`: "draft" is all draft steps (nothing in plain decoding), "commit" has periodic work in it."""
 
-    def verify(self) -> None:
-        """The target's verification; in plain decoding its step."""
-        self._run("logits", lambda: self.decoder.verify(self.state, self._results["drafted"][0]))
-
-    def accept(self) -> None:
-        """Which drafted tokens are accepted, and the bonus token."""
-        self._run("accepted", self._accept)
-
-    def commit(self) -> None:
-        """Caches and view take them; periodic work included."""
-        self._run(
-            "committed", lambda: self.decoder.commit(self.state, self._results["drafted"][0], self._results["accepted"])
-        )
-        self.decoder.refresh()
-
-    def _accept(self) -> object:
-        draft_tokens, draft_probs = self._results["drafted"]
-        return self.decoder.accept(self.state, draft_tokens, draft_probs, self._results["logits"])
-
-    def _run(self, name: str, work: Callable[[], object]) -> None:
         def keep() -> None:
-            self._results[name] = work()
+            self._results[part] = self.parts[part]()
 
-        if self.recorded and name not in self._graphs:
-            self._graphs[name] = record(keep, self.state.generator)
-        self._graphs.get(name, keep)()
+        if self.recorded and part not in self._graphs:
+            self._graphs[part] = record(keep, self.generator)
+        self._graphs.get(part, keep)()
+        if part == "commit":
+            self.decoder.refresh()
 
 
 class Snapshot:
@@ -123,8 +110,8 @@ class Snapshot:
     def __init__(self, *runs: DecoderRun) -> None:
         self.runs, decoder = runs, runs[0].decoder
         self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in decoder.caches]
-        self._views = [(passes.view, [t.clone() for t in passes.view.state().tensors]) for passes in decoder.models]
-        self._numbers = [(view, dict(view.state().numbers)) for view, _ in self._views]
+        views = [passes.view for passes in decoder.models]
+        self._views = [(v, [t.clone() for t in v.state().tensors], dict(v.state().numbers)) for v in views]
 
     def restore(self) -> None:
         """Back to the start."""
@@ -132,10 +119,9 @@ class Snapshot:
             run.restore()
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
-        for view, tensors in self._views:
+        for view, tensors, numbers in self._views:
             for now, before in zip(view.state().tensors, tensors, strict=True):
                 now.copy_(before)
-        for view, numbers in self._numbers:
             vars(view).update(numbers)
 
 

@@ -36,11 +36,10 @@ def finish_journal(path: Path) -> Path:
     """Make a record of what an interrupted run has finished. Raises InputError for a journal without a row."""
     if path.suffix != ".journal" or not path.is_file():
         raise refuse("JOURNAL", None, "a .journal file that an interrupted run left behind", str(path))
-    journal = Journal.resume(path)
-    if not journal.row_texts:
-        journal.close()
-        raise InputError(f"{path}: must hold a finished row; the run was interrupted before its first: delete the file")
-    return journal.finish()
+    with Journal.resume(path) as journal:
+        if journal.row_texts:
+            return journal.finish()
+    raise InputError(f"{path}: must hold a finished row; the run was interrupted before its first: delete the file")
 
 
 def unfinished(folder: Path, name: str) -> list[Path]:

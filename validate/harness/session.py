@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +16,9 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.parallel import joined
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
-from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.validate.harness.recorder import open_journal
@@ -35,31 +36,36 @@ class SpoiltDevice(Exception):
     """A row failed and left a device that this process cannot go on with; another may."""
 
 
-def run_rows(
-    plan: Plan,
-    kind: Literal["measure", "microbench"],
-    machine: str,
-    results: Path,
-    prepare: Callable[[torch.device, RankGroup], Rows],
-    again: Callable[..., Path | None],
-    protocol: Row,
-    header: Row,
-    resume: bool = False,
-    minutes: float | None = None,
-) -> Path | None:
+@dataclass(frozen=True)
+class RowsToMeasure:
+    """What one record is to hold.
+
+    kind, machine, header: what it says of itself; of the protocol less the timer. rows: makes them, once device and
+    ranks are known. again: the whole run in another process, given `resume` and `minutes`.
+    """
+
+    plan: Plan
+    kind: Literal["measure", "microbench"]
+    machine: str
+    results: Path
+    header: Row
+    rows: Callable[[torch.device, RankShard], Rows]
+    again: Callable[..., Path | None]
+
+
+def run_rows(wanted: RowsToMeasure, resume: bool = False, minutes: float | None = None) -> Path | None:
     """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
 
-    prepare: makes them, once device and ranks are known. Ctrl-C leaves the journal with every finished row; `resume`
-    goes on from it. again: the whole run in another process: on one GPU from the first, so that this one holds none of
-    its memory, and wherever a failed row has spoilt the device for its process. minutes: the record is finished when
-    another row as long as the longest would take longer.
+    Ctrl-C leaves the journal with every finished row; `resume` goes on from it. minutes: the record is finished when
+    another row as long as the longest would take longer. Another process measures on one GPU from the first, so that
+    this one holds none of its memory, and wherever a failed row has spoilt the device for its process.
     """
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    if plan.device == "cpu" or plan.tensor_parallel > 1 or parent_process() is not None:
+    if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:
-            return _sitting(plan, kind, machine, results, prepare, {**header, "protocol": protocol}, resume, deadline)
+            return _sitting(wanted, resume, deadline)
         except SpoiltDevice:
-            if plan.tensor_parallel > 1:
+            if wanted.plan.tensor_parallel > 1:
                 raise InputError("a failed row has spoilt the device; finished rows are kept for --resume") from None
             if parent_process() is not None:
                 raise
@@ -67,56 +73,49 @@ def run_rows(
     while True:
         left = None if minutes is None else max(1e-3, (deadline - time.monotonic()) / 60)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh, suppress(SpoiltDevice):
-            return fresh.submit(again, resume=resume, minutes=left).result()
+            return fresh.submit(wanted.again, resume=resume, minutes=left).result()
         resume = True
 
 
-def _sitting(
-    plan: Plan,
-    kind: Literal["measure", "microbench"],
-    machine: str,
-    results: Path,
-    prepare: Callable[[torch.device, RankGroup], Rows],
-    header: Row,
-    resume: bool,
-    deadline: float,
-) -> Path | None:
+def _sitting(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
+    plan = wanted.plan
     if plan.threads:
         torch.set_num_threads(plan.threads)
     device = environment.device_of(plan.device)
     with joined(plan.tensor_parallel, device, "tensor_parallel") as shard:
-        group, journal = RankGroup(shard), None
-        if group.rank == 0:
-            clock = clock_for(device)
-            timer = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
-            began = {
-                "kind": kind,
-                "machine": machine,
-                "hardware": plan.hardware,
-                "plan": plan.resolved(),
-                "plan_sha256": plan.digest,
-                **commit(),
-                "environment": environment.capture(device),
-                **header,
-                "protocol": {**header["protocol"], **timer},
-            }
-            name = plan.name if kind == "measure" else f"{plan.name}-micro"
-            journal = open_journal(machine_folder(machine, results), name, began, resume)
-        try:
-            _measure(prepare(device, group), device, group, journal, deadline)
-        finally:
-            if journal is not None:
-                journal.close()
-        return journal.finish() if journal else None
+        if shard.rank:
+            _measure(wanted.rows(device, shard), device, shard, None, deadline)
+            return None
+        name = plan.name if wanted.kind == "measure" else f"{plan.name}-micro"
+        folder = machine_folder(wanted.machine, wanted.results)
+        with open_journal(folder, name, _header(wanted, device), resume) as journal:
+            _measure(wanted.rows(device, shard), device, shard, journal, deadline)
+            return journal.finish()
 
 
-def _measure(rows: Rows, device: torch.device, group: RankGroup, journal: Journal | None, deadline: float) -> None:
-    done = group.agree(journal.keys() if journal else None)
+def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
+    clock = clock_for(device)
+    timer = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
+    return {
+        "kind": wanted.kind,
+        "machine": wanted.machine,
+        "hardware": wanted.plan.hardware,
+        "plan": wanted.plan.resolved(),
+        "plan_sha256": wanted.plan.digest,
+        **commit(),
+        "environment": environment.capture(device),
+        **wanted.header,
+        "protocol": {**wanted.header["protocol"], **timer},
+    }
+
+
+def _measure(rows: Rows, device: torch.device, shard: RankShard, journal: Journal | None, deadline: float) -> None:
+    done = shard.of_all(journal.keys() if journal else None)[0]
     missing = [(key, measure) for key, measure in rows if key not in done]
     progress, longest = RowProgress(len(rows), len(rows) - len(missing)), 0.0
     for key, measure in missing:
         began = time.monotonic()
-        if longest and not group.all_true(began + longest < deadline):
+        if longest and not all(shard.of_all(began + longest < deadline)):
             break
         progress.show(key)
         row = measure()

@@ -7,9 +7,10 @@ from functools import cache
 from itertools import product
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from perfmodel.kv import parse_kv
+from perfmodel.specs.strict import Strict
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia_nodes, widths
 
@@ -18,12 +19,6 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 LEVELS = ("middle_kv", "inner_gamma", "inner_alpha")
-
-
-class Strict(BaseModel):
-    """A part of a plan: no key is unknown."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class GridBlock(Strict):
@@ -99,23 +94,11 @@ class GridBlock(Strict):
             self.context, self.batch, self.draft_kv, list(shapes), self.gamma or (None,)
         ):
             parents = None if tree is None else _parents(tree, gamma or 1, self.rates or ())
+            deep = depths(parents)[-1] if parents else gamma or 1
             yield PlanPoint(
-                target=self.target,
-                weights=self.weights,
-                draft=self.draft,
-                draft_weights=self.draft_weights,
-                draft_kv=kv,
-                batch=batch,
-                context=context,
-                gamma=depths(parents)[-1] if parents else gamma or 1,
-                alpha=self.alpha,
-                tree=tree,
-                parents=parents,
-                rates=self.rates,
-                middle_kv=middle,
-                inner_gamma=inner,
-                inner_alpha=self.inner_alpha,
-            )
+                self.target, self.weights, self.draft, self.draft_weights, kv, batch, context, deep, self.alpha,
+                tree, parents, self.rates, middle, inner, self.inner_alpha,
+            )  # fmt: skip
 
 
 @cache

@@ -13,7 +13,8 @@ from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs import files
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint, Strict
+from perfmodel.specs.strict import Strict
+from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"
 SHAPES = FOLDER / "shapes"

@@ -3,6 +3,7 @@
 Raw samples are all that a record keeps of times; `summary.py` makes the statistics.
 """
 
+import re
 import statistics
 from typing import Annotated, Any, Literal, Self
 
@@ -58,7 +59,6 @@ KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "shell": ("layers", "batch", "query"),
     "bare": ("batch", "query"),
     "loop": ("batch",),
-    "graph": ("kernels",),
     "allreduce": ("bytes",),
 }
 """Kind of kernel -> the sizes that a fit reads of it."""
@@ -280,6 +280,15 @@ def migrated(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(points := raw.get("points"), list):
         new["points"] = [_migrated_row(row) if isinstance(row, dict) else row for row in points]
     return new
+
+
+def as_recorded(message: str) -> str:
+    """What is said of a record of version 1, with the names that its file has."""
+    for place, names in RENAMED_IN_2.items():
+        before = re.escape("tokens.") if place == "tokens" else r"\b"
+        for old, new in names.items():
+            message = re.sub(rf"({before}){new}\b", rf"\g<1>{old}", message)
+    return message
 
 
 def _migrated_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import PACKAGE, files
-from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow, migrated
+from perfmodel.specs.strict import Strict
+from perfmodel.validate.records import schema
+from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
 BUNDLED = (PACKAGE / "results").resolve()
 """Results that come with the code."""
@@ -84,19 +86,21 @@ def read_record(path: Path) -> Record:
     kind = raw.get("kind")
     if kind not in KINDS:
         raise refuse(str(path), "kind", " or ".join(KINDS), kind)
-    return Record(path, files.parse(KINDS[kind], migrated(raw), str(path)))
+    try:
+        return Record(path, files.parse(KINDS[kind], schema.migrated(raw), str(path)))
+    except InputError as error:
+        if version > 1:
+            raise
+        what = error.as_flags.removeprefix(str(path))
+        raise InputError(f"{path}{schema.as_recorded(what)}") from None
 
 
-class _Withdrawal(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Withdrawal(Strict):
     file: str
     reason: str = Field(min_length=8)
 
 
-class _Withdrawn(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Withdrawn(Strict):
     schema_version: Literal[1]
     withdrawn: tuple[_Withdrawal, ...]
 
@@ -107,8 +111,9 @@ def withdrawn(results: Path = RESULTS) -> dict[str, str]:
     if not path.exists():
         return {}
     listed = files.parse(_Withdrawn, files.read_mapping(path), str(path)).withdrawn
+    there = {str(path.relative_to(results)) for path in results.glob("*/*.json")}
     for entry in listed:
-        if not (results / entry.file).is_file():
+        if entry.file not in there:
             raise InputError(f"{path}: withdrawn: must name files of {results.name}/, given {entry.file!r}")
     return {entry.file: entry.reason for entry in listed}
 

@@ -1,6 +1,6 @@
 """What each term of an engine's calibration is worth: everything fitted anew without it, judged on held-out rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,13 +8,13 @@ import numpy as np
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
+from perfmodel.specs.frozen import defaults
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.engines import RATIO_KEYS, RatioFold
-from perfmodel.validate.studies.held_out import KEYS, fit_steps, own_rows, parts, refits, replay
+from perfmodel.validate.studies.held_out import KEYS, own_rows, refits, replay
 from perfmodel.validate.studies.iterations import Iterations
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
-from perfmodel.validate.studies.published_engines import DecodeRow
-from perfmodel.validate.studies.robust import Array, Values, fit
+from perfmodel.validate.studies.robust import FittedRows, Row, Values
 from perfmodel.validate.studies.steps import DecodeRows, group_of
 
 FOLDS: tuple[Relation, ...] = ("model", "gpu")
@@ -45,43 +45,30 @@ ROUNDS = 2
 RATIO_FOLDS: tuple[RatioFold, ...] = ("seen", "model")
 
 
-def _no_curves(kernels: Calibration) -> Calibration:
-    return kernels.model_copy(update={"gemm_efficiency": None})
-
-
-def _no_expert_kernels(kernels: Calibration) -> Calibration:
-    return kernels.model_copy(update={"expert_kernels": None})
-
-
-def _no_graphs(kernels: Calibration) -> Calibration:
-    return kernels.model_copy(update={"graph_tokens": None})
-
-
-def _no_fp8_cache(kernels: Calibration) -> Calibration:
-    absent = Calibration.model_fields["attention_bandwidth_fraction_fp8"].default
-    return kernels.model_copy(update={"attention_bandwidth_fraction_fp8": absent})
-
-
-CHANGED: dict[str, Callable[[Calibration], Calibration]] = {
-    "GEMMs by one share of bandwidth and one of the peak": _no_curves,
-    "experts as GEMMs": _no_expert_kernels,
-    "no CUDA-graph padding": _no_graphs,
+CHANGED = {
+    "GEMMs by one share of bandwidth and one of the peak": {"gemm_efficiency": None},
+    "experts as GEMMs": {"expert_kernels": None},
+    "no CUDA-graph padding": {"graph_tokens": None},
 }
+"""What is changed -> what kernels then state."""
 
 
 def ablations(whole: Values) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and errors of each, one after the other. whole: the constants that all rows say."""
     rows = own_rows()
-    yield "as shipped", _judge(DecodeRows(rows, DECODING), whole)
+    yield "as shipped", _judge_steps(DecodeRows(rows, DECODING), whole)
     yield (
         "batches of one length, so that no longest request binds",
-        _judge(DecodeRows(rows, DECODING, ragged=False), whole),
+        _judge_steps(DecodeRows(rows, DECODING, ragged=False), whole),
     )
-    yield "all versions alike", _judge(DecodeRows(rows, _undated(DECODING)), whole)
+    yield "all versions alike", _judge_steps(DecodeRows(rows, _undated(DECODING)), whole)
     for name, change in CHANGED.items():
-        yield name, _judge(DecodeRows(rows, DECODING, change=change), whole)
+        yield name, _judge_steps(DecodeRows(rows, DECODING, change=change), whole)
     for name, gone in WITHOUT.items():
-        yield name, _judge(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)), whole)
+        yield (
+            name,
+            _judge_steps(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)), whole),
+        )
     yield "iterations as shipped", _judge_ratios(whole, SPECULATING)
     yield "iterations of all versions alike", _judge_ratios(whole, _undated(SPECULATING))
     for name, place in RATIOS_WITHOUT.items():
@@ -97,43 +84,36 @@ def _drifts(p: Parameter, place: str) -> bool:
     return DRIFT in p.place and place == f"all.{p.name}"
 
 
-def _absent(names: tuple[str, ...]) -> Callable[[Calibration], Calibration]:
+def _absent(names: tuple[str, ...]) -> dict[str, Any]:
     """Those that multiply the tables stay as in the tables; others are as in a calibration without them."""
     added = {p.name for p in DECODING if not p.times} | {"quantise_s"}
     in_tables = {"attention_bandwidth_fraction_fp8"}
     gone = [name for name in names if name in added - in_tables and name in CONSTANTS]
-    update = {name: Calibration.model_fields[name].default for name in gone}
-    return lambda kernels: kernels.model_copy(update=update)
+    return {name: defaults(Calibration)[name] for name in gone}
 
 
-def _judge(rows: DecodeRows, near: Values) -> dict[str, Any]:
-    whole, slopes = fit_steps(rows, near, ROUNDS)
-    errors = {"in sample": _mean(rows.off(whole.values), rows.rows)}
-    for by in FOLDS:
-        keys = [KEYS[by](row) for row in rows.rows]
-        folds = refits(rows.off, rows.parameters, lambda train: parts(rows, train), keys, whole.values, slopes)
-        errors[by] = _mean(replay(rows.off, keys, folds), rows.rows)
-    return errors
+def _judge_steps(rows: DecodeRows, near: Values) -> dict[str, float]:
+    groups = [group_of(row) for row in rows.rows]
+    return _judge(rows, {by: KEYS[by] for by in FOLDS}, groups, near, ROUNDS)
 
 
-def _judge_ratios(whole: Values, parameters: Sequence[Parameter]) -> dict[str, Any]:
+def _judge_ratios(whole: Values, parameters: Sequence[Parameter]) -> dict[str, float]:
     rows = Iterations(whole, parameters)
-    estimate, slopes = fit(rows.off, parameters, rows.parts(np.ones(len(rows.rows), dtype=bool)))
-    errors = {"in sample": _figure(rows.off(estimate.values))}
-    for by in RATIO_FOLDS:
-        keys = [RATIO_KEYS[by](row) for row in rows.rows]
-        folds = refits(rows.off, parameters, rows.parts, keys, estimate.values, slopes)
-        errors[by] = _figure(replay(rows.off, keys, folds))
-    return errors
+    return _judge(rows, {by: RATIO_KEYS[by] for by in RATIO_FOLDS}, range(len(rows.rows)))
 
 
-def _mean(off: Array, rows: Sequence[DecodeRow]) -> float:
-    """Mean absolute error of the groups' means."""
-    groups: dict[object, list[float]] = {}
-    for row, error in zip(rows, np.abs(np.expm1(off)), strict=True):
-        groups.setdefault(group_of(row), []).append(float(error))
-    return _figure(np.log1p([float(np.mean(errors)) for errors in groups.values()]))
-
-
-def _figure(off: Array) -> float:
-    return significant(float(np.mean(np.abs(np.expm1(off)))), 3)
+def _judge(
+    rows: FittedRows[Row],
+    folds: Mapping[Any, Callable[[Row], Hashable]],
+    groups: Sequence[Hashable],
+    near: Values | None = None,
+    rounds: int = 5,
+) -> dict[str, float]:
+    """Mean absolute error of groups, on average: by the fit to all rows, and by fits without the fold of each row."""
+    whole, slopes = rows.fit(near, rounds)
+    errors = {"in sample": rows.off(whole.values)}
+    for by, key in folds.items():
+        errors[by] = replay(rows, key, refits(rows, key, whole.values, slopes))
+    members = [np.array([g == group for g in groups]) for group in dict.fromkeys(groups)]
+    sizes = {by: np.abs(np.expm1(off)) for by, off in errors.items()}
+    return {by: significant(float(np.mean([size[of].mean() for of in members])), 3) for by, size in sizes.items()}

@@ -1,16 +1,15 @@
 """How far predictions of serving engines are off: steps and iterations, by constants that have not seen them."""
 
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs.fits import Relation
-from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from
-from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, replay, rows_of
+from perfmodel.validate.fit.errors import errors_of
+from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from, step_errors
+from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.steps import group_of
 
 RELATIONS: dict[Relation, str] = {
     "seen": "model x device x degree",
@@ -71,20 +70,17 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
 
 def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     """Over rows, and the mean over groups: those of many rows count as one there."""
-    relative = np.expm1(errors.off)
-    groups = [np.abs(relative[_of(errors.groups, group)]).mean() for group in dict.fromkeys(errors.groups)]
+    found, sizes = errors_of(np.exp(errors.off), np.ones(len(errors.off))), np.abs(np.expm1(errors.off))
+    assert found is not None
+    groups = [sizes[[g == group for g in errors.groups]].mean() for group in dict.fromkeys(errors.groups)]
     return {
-        "rows": len(relative),
+        "rows": found.rows,
         "groups": len(groups),
-        "mape": float(np.abs(relative).mean()),
+        "mape": found.mape,
         "groups_mape": float(np.mean(groups)),
-        "bias": float(relative.mean()),
-        "worst": float(relative[np.argmax(np.abs(relative))]),
+        "bias": found.bias,
+        "worst": found.worst,
     }
-
-
-def _of(groups: Sequence[Hashable], group: Hashable) -> Array:
-    return np.array([g == group for g in groups])
 
 
 def _share(inside: Array, width: Array) -> dict[str, Any]:
@@ -135,6 +131,4 @@ def steps_with_errors() -> list[tuple[str, str, str, float]]:
 
 def every_step() -> HeldOutErrors:
     """Errors of every step, its group left out, be that all there is of its model or not."""
-    rows = rows_of("seen")
-    off = replay(rows.off, [KEYS["seen"](row) for row in rows.rows], recorded()["step_folds"]["seen"])
-    return HeldOutErrors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+    return step_errors(rows_of("seen"), KEYS["seen"], recorded()["step_folds"]["seen"])

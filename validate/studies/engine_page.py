@@ -11,19 +11,21 @@ Record = dict[str, Any]
 INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
 
 
-def _percent(value: float, digits: int = 1) -> str:
+def percent(value: float, digits: int = 1) -> str:
+    """A share in percent."""
     return f"{100 * value:.{digits}f}"
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """The same with its sign."""
     return f"{100 * value:+.1f}"
 
 
 def engines(found: Record) -> list[str]:
     """Step times by engine and by what the constants have not seen."""
     rows = [
-        [f"{ENGINES[engine]}, by {words}", str(e["groups"]), str(e["rows"]), _percent(e["mape"]),
-         _percent(e["groups_mape"]), _signed(e["bias"]), _signed(e["worst"]), *_inside(e)]
+        [f"{ENGINES[engine]}, by {words}", str(e["groups"]), str(e["rows"]), percent(e["mape"]),
+         percent(e["groups_mape"]), signed(e["bias"]), signed(e["worst"]), *_inside(e)]
         for relation, words in RELATIONS.items()
         for engine in ENGINES
         if (e := found["engines"]["steps"][relation].get(engine))
@@ -38,8 +40,8 @@ def cells(found: Record) -> list[str]:
     for name, e in sorted(found["engines"]["cells"].items()):
         engine, device, model = name.split(" ")[0], name.split(" ")[2], name.split(" ")[1]
         rows.append(
-            [f"{ENGINES[engine]}, {device}, {model}", str(e["groups"]), str(e["rows"]), _percent(e["groups_mape"]),
-             _signed(e["bias"]), _signed(e["worst"])]
+            [f"{ENGINES[engine]}, {device}, {model}", str(e["groups"]), str(e["rows"]), percent(e["groups_mape"]),
+             signed(e["bias"]), signed(e["worst"])]
         )  # fmt: skip
     return table(["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"], rows)
 
@@ -48,7 +50,7 @@ def _inside(e: Record) -> list[str]:
     """How often the stated interval holds what it has not seen, and how wide it is; one group has no other to say."""
     if "inside" not in e:
         return ["-", "-"]
-    return [f"{e['inside']} ({_percent(e['inside'] / e['rows'], 0)} %)", _percent(e["width"], 0)]
+    return [f"{e['inside']} ({percent(e['inside'] / e['rows'], 0)} %)", percent(e["width"], 0)]
 
 
 def ratios(found: Record) -> list[str]:
@@ -61,8 +63,8 @@ def ratios(found: Record) -> list[str]:
             side = found["engines"]["sides"][by][engine]
             right, wrong = f"{side['right']} of {side['rows']}", f"{side['sure_and_wrong']} of {side['sure']}"
             rows.append(
-                [f"{ENGINES[engine]}, by {words}", str(e["rows"]), _percent(e["mape"]), _signed(e["bias"]),
-                 _signed(e["worst"]), *_inside(e), right, wrong]
+                [f"{ENGINES[engine]}, by {words}", str(e["rows"]), percent(e["mape"]), signed(e["bias"]),
+                 signed(e["worst"]), *_inside(e), right, wrong]
             )  # fmt: skip
     head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
     return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
@@ -82,7 +84,7 @@ def ratio_ablations(found: Record) -> list[str]:
 
 def _ablations(found: Record, folds: dict[str, str]) -> list[str]:
     ablations = found["engines"]["ablations"].items()
-    rows = [[name, *(_percent(errors[by]) for by in folds)] for name, errors in ablations if errors.keys() == {*folds}]
+    rows = [[name, *(percent(errors[by]) for by in folds)] for name, errors in ablations if errors.keys() == {*folds}]
     return table(["fitted anew", *(f"{words} %" for words in folds.values())], rows)
 
 

@@ -22,7 +22,7 @@ def plot() -> "Figure":
     for engine, device, model, off in steps_with_errors():
         found.setdefault((engine, device, model), []).append(100.0 * float(np.expm1(off)))
     lines = sorted(found, key=lambda line: ([*ENGINES].index(line[0]), *line[1:]), reverse=True)
-    figure, axes = canvas(None, (9, 0.34 * len(lines) + 1.2))
+    axes, own = canvas(None, (9, 0.34 * len(lines) + 1.2))
     for place, line in enumerate(lines):
         errors = sorted(found[line])
         places = place + SPREAD * (np.arange(len(errors)) / max(len(errors) - 1, 1) - 0.5)
@@ -34,5 +34,4 @@ def plot() -> "Figure":
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set(xlabel="predicted / measured step time - 1, %")
     named = "a dot is a row, a bar their mean; each model, device and degree was held out of its fit"
-    label(axes, True, "Error of predicted decode steps, by engine, device and model", named)
-    return figure
+    return label(axes, own, "Error of predicted decode steps, by engine, device and model", named)

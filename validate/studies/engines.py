@@ -7,7 +7,7 @@ fitting anything; what is left out together is in `held_out.KEYS` and `RATIO_KEY
 import datetime
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.specs.engines import VERSION, release
 from perfmodel.specs.calibration import beyond
-from perfmodel.specs.fits import Z, Relation, Scatter
+from perfmodel.specs.engines import VERSION, release
+from perfmodel.specs.fits import Relation, Scatter, Z
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
@@ -28,8 +28,6 @@ from perfmodel.validate.studies.held_out import (
     FEW,
     KEYS,
     HeldOutErrors,
-    fit_steps,
-    parts,
     quantile,
     refits,
     replay,
@@ -37,9 +35,9 @@ from perfmodel.validate.studies.held_out import (
 )
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.published_engines import engine_speculation, served
-from perfmodel.validate.studies.robust import Array, FittedValues, Values, fit
-from perfmodel.validate.studies.steps import group_of, version_of
+from perfmodel.validate.studies.published_engines import DecodeRow, engine_speculation, served
+from perfmodel.validate.studies.robust import Array, FittedValues, Values
+from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 SCHEMA_VERSION = 2
 LONG_CONTEXT = 1024.0
@@ -102,19 +100,13 @@ def path() -> Path:
 def make() -> EngineFits:
     """Fit everything anew: a minute."""
     steps = rows_of("seen")
-    whole, slopes = fit_steps(steps)
-    folds: dict[Relation, Constants] = {}
-    for relation in FITTED:
-        keys = [KEYS[relation](row) for row in steps.rows]
-        folds[relation] = refits(
-            steps.off, steps.parameters, lambda train: parts(steps, train), keys, whole.values, slopes
-        )
+    whole, slopes = steps.fit()
+    folds: dict[Relation, Constants] = {by: refits(steps, KEYS[by], whole.values, slopes) for by in FITTED}
     rows = Iterations(whole.values)
-    iteration, by_parameter = fit(rows.off, rows.parameters, rows.parts(np.ones(len(rows.rows), dtype=bool)))
-    apart: dict[RatioFold, Constants] = {}
-    for by, key in RATIO_KEYS.items():
-        named = [key(row) for row in rows.rows]
-        apart[by] = refits(rows.off, rows.parameters, rows.parts, named, iteration.values, by_parameter)
+    iteration, slopes = rows.fit()
+    apart: dict[RatioFold, Constants] = {
+        by: refits(rows, key, iteration.values, slopes) for by, key in RATIO_KEYS.items()
+    }
     return EngineFits(whole, iteration, folds | {"transferred": folds["gpu"], "maker": folds["gpu"]}, apart)
 
 
@@ -194,6 +186,11 @@ def _wider(less: Scatter | None, more: Scatter) -> Scatter:
     return less if less is not None and less.deviation > more.deviation else more
 
 
+def step_errors(rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: Mapping[str, Values]) -> HeldOutErrors:
+    """Errors of steps by constants that have not seen their fold."""
+    return HeldOutErrors(replay(rows, key, folds), [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+
+
 def replayed(
     whole: Values, step_folds: Mapping[Any, Any], ratio_folds: Mapping[Any, Any], iteration: Values
 ) -> HeldOutReplay:
@@ -205,14 +202,12 @@ def replayed(
             **step_folds[relation],
             **{r.hardware: whole for r in rows.rows if r.hardware not in step_folds["gpu"]},
         }
-        off = replay(rows.off, [key(row) for row in rows.rows], folds)
-        errors = HeldOutErrors(off, [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+        errors = step_errors(rows, key, folds)
         steps[relation] = errors.beside_others() if relation == "seen" else errors
     measured, ratios = Iterations(whole), {}
     names = [row.engine for row in measured.rows], [row.group for row in measured.rows]
     for by, ratio_key in RATIO_KEYS.items():
-        off = replay(measured.off, [ratio_key(row) for row in measured.rows], ratio_folds[by])
-        ratios[by] = HeldOutErrors(off, *names)
+        ratios[by] = HeldOutErrors(replay(measured, ratio_key, ratio_folds[by]), *names)
     return HeldOutReplay(steps, ratios, measured.rows)
 
 

@@ -6,6 +6,7 @@ It says nothing about truth; it makes a review show which numbers a change moves
 import csv
 import io
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfmodel.answers.query import Query, resolve
@@ -82,10 +83,10 @@ def _degree(device: str) -> int:
     return TENSOR_PARALLEL if load_gpu(device).link else 1
 
 
-def render(rows: list[Row]) -> str:
-    """The text of the file."""
+def as_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """The text of a file of these rows."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, [*rows[0]], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()

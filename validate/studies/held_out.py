@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.specs.engines import architecture_of
 from perfmodel.specs.fits import COVERAGE, Relation, Scatter
@@ -19,7 +18,7 @@ from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import DECODING, Parameter
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
-from perfmodel.validate.studies.robust import Array, FittedValues, Parts, Spread, Values, fit, parts_of
+from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values, fit
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 BORROWED = 0.1
@@ -72,41 +71,23 @@ def rows_of(relation: Relation, parameters: Sequence[Parameter] = DECODING) -> D
     return DecodeRows(own_rows(), parameters, STAND_INS if relation == "transferred" else None)
 
 
-def parts(rows: DecodeRows, train: NDArray[np.bool_]) -> Parts:
-    """The parts of the errors of steps: of a model on an engine and architecture, of its groups by version, of rows."""
-    groups = [(*group_of(r), r.expert_parallel, version_of(r)) for r in rows.rows]
-    kinds = [(r.engine, r.model, architecture_of(r.hardware)) for r in rows.rows]
-    return parts_of(groups, kinds, train, [Spread()] * len(groups))
-
-
-def fit_steps(rows: DecodeRows, start: Values | None = None, rounds: int = 5) -> tuple[FittedValues, Array]:
-    """The constants that all rows of steps say, and the slopes of errors around them; see `robust.fit`."""
-    return fit(rows.off, rows.parameters, parts(rows, np.ones(len(rows.rows), dtype=bool)), start, rounds)
-
-
 def refits(
-    off: Callable[[Values], Array],
-    parameters: Sequence[Parameter],
-    weigh: Callable[[NDArray[np.bool_]], Parts],
-    keys: Sequence[Hashable],
-    whole: Values,
-    slopes: Array,
+    rows: FittedRows[Row], key: Callable[[Row], Hashable], whole: Values, slopes: Array
 ) -> dict[str, dict[str, float]]:
-    """Constants fitted without the rows of each key, from those of all rows, by the key's name."""
-    fits = {}
-    for key in dict.fromkeys(keys):
-        train = np.array([k != key for k in keys])
-        fits[name_of(key)] = fit(off, parameters, weigh(train), whole, 2, slopes)[0].values
+    """Constants fitted without the rows of each key, from those of all rows and the slopes there, by the key's name."""
+    keys, fits = [name_of(key(row)) for row in rows.rows], {}
+    for name in dict.fromkeys(keys):
+        weighed = rows.parts(np.array([k != name for k in keys]))
+        fits[name] = fit(rows.off, rows.parameters, weighed, whole, 2, slopes)[0].values
     return fits
 
 
-def replay(off: Callable[[Values], Array], keys: Sequence[Hashable], folds: Mapping[str, Values]) -> Array:
-    """Errors of each row by constants fitted without its fold; keys: of the rows."""
-    names = [name_of(key) for key in keys]
+def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping[str, Values]) -> Array:
+    """Errors of each row by constants fitted without its fold."""
+    names = np.array([name_of(key(row)) for row in rows.rows])
     errors = np.full(len(names), np.nan)
-    for name in dict.fromkeys(names):
-        out = np.array([n == name for n in names])
-        errors[out] = off(folds[name])[out]
+    for name in dict.fromkeys(names.tolist()):
+        errors[names == name] = rows.off(folds[name])[names == name]
     return errors
 
 

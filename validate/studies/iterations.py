@@ -25,7 +25,7 @@ from perfmodel.validate.studies.published_engines import (
     served,
     step_law,
 )
-from perfmodel.validate.studies.robust import Array, Parts, Spread, Values, parts_of
+from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 from perfmodel.validate.studies.steps import FittedConstants, batch_of, version_of
 
 NAMED_CONTEXT = 512.0
@@ -104,8 +104,8 @@ class IterationGroup:
         return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
 
 
-class Iterations:
-    """Rows in a fixed order, with their ratios as functions of the parameters.
+class Iterations(FittedRows[Iteration]):
+    """Iterations over baseline steps, with their ratios as functions of the parameters.
 
     decoding: values of the other constants of the engines, which price the passes.
     """
@@ -119,8 +119,9 @@ class Iterations:
         kinds: dict[tuple[object, ...], list[int]] = {}
         for i, r in enumerate(self.rows):
             q = r.query
-            key = (r.engine, r.version, q.model, q.hardware, q.tp, q.ep, q.draft, q.weights, q.kv_dtype, r.steps, r.width)
-            kinds.setdefault((*key, r.verified), []).append(i)
+            served = q.model, q.hardware, q.tp, q.ep, q.weights, q.kv_dtype
+            key = r.engine, r.version, served, q.draft, r.steps, r.width, r.verified
+            kinds.setdefault(key, []).append(i)
         self.groups = [self._group(index) for index in kinds.values()]
 
     def _group(self, index: list[int]) -> IterationGroup:
@@ -144,7 +145,7 @@ class Iterations:
         return np.asarray(logs - self.logs)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors of the rows of `train`; every group is a kind of its own."""
+        """Every group is a kind of its own."""
         groups: list[Hashable] = [row.group for row in self.rows]
         return parts_of(groups, groups, train, [row.spread for row in self.rows])
 

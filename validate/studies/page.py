@@ -14,6 +14,7 @@ from perfmodel.validate.accuracy.compare import LABELS, SETS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies import engine_page
+from perfmodel.validate.studies.engine_page import percent, signed
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.systems import SLACK
 
@@ -68,8 +69,8 @@ def _expect(found: Record) -> list[str]:
         held, part = found["replays"]["held-out"]["partitions"], f"{recipe.set_name}/{recipe.gpu}"
         if f"{part}/speedup" in held:
             inside = found["coverage"][name]["point"]
-            speedup = f"{_percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
-            rows.append([f"{name}, its own models", f"{_percent(held[f'{part}/target_s']['mape'])} %", speedup])
+            speedup = f"{percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
+            rows.append([f"{name}, its own models", f"{percent(held[f'{part}/target_s']['mape'])} %", speedup])
     return table(["you ask about", "a step", "iteration over step (stacks: speedup)"], rows, text_columns=(0, 1, 2))
 
 
@@ -86,8 +87,8 @@ EXPECTED = (
 def _with_interval(e: Record | None) -> str:
     if e is None:
         return "-"
-    return f"{_percent(e['mape'])} %" + (
-        f" (± {_percent(e['width'], 0)} %, held {_percent(e['inside'] / e['rows'], 0)} %)" if "inside" in e else ""
+    return f"{percent(e['mape'])} %" + (
+        f" (± {percent(e['width'], 0)} %, held {percent(e['inside'] / e['rows'], 0)} %)" if "inside" in e else ""
     )
 
 
@@ -101,45 +102,37 @@ def _decide(found: Record) -> list[str]:
         if engine != "all"
     ]
     rows.append(["research stacks: side of 1 right", f"{stack['right']} of {stack['rows']}"])
-    lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
+    lost = f"{percent(gamma['regret_mean'])} %, worst {percent(gamma['regret_worst'])} %"
     rows.append(["lost by drafting the predicted best γ (eight A100)", lost])
     return table(["decision", "held out"], rows, text_columns=(0, 1))
 
 
-def _percent(value: float, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f}"
-
-
-def _signed(value: float) -> str:
-    return f"{100 * value:+.1f}"
-
-
 def _worst(part: Record) -> str:
-    return f"{_signed(part['worst'])} ({part['worst_row']})"
+    return f"{signed(part['worst'])} ({part['worst_row']})"
 
 
 def _summary(found: Record) -> list[str]:
     replay, bounds, systems = found["replays"]["held-out"], found["bounds"], found["systems"]["overall"]
     overall, side, gamma = replay["overall"], replay["side_of_one"], found["gamma_optimal"]["held-out"]
     wrong = ", ".join(f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values())
-    constant = ", ".join(f"{_percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
+    constant = ", ".join(f"{percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
     choices = ", ".join(f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values())
     rows = {
         "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
-        "mean error, each predicted by a fit without its fold": f"**{_percent(overall['mape'], 2)} %**",
-        "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % ({overall['worst_row']})",
+        "mean error, each predicted by a fit without its fold": f"**{percent(overall['mape'], 2)} %**",
+        "bias; worst": f"{signed(overall['bias'])} %; {signed(overall['worst'])} % ({overall['worst_row']})",
         "side of 1.0 that the speedup is on": f"right in {side['right']} of {side['rows']} rows",
         "the others, measured (predicted)": wrong,
         "times above the last-level cache held against their lower bound": str(bounds["checked"]),
-        "below it; closest": f"{len(bounds['violations'])}; bound at {_percent(bounds['closest'])} % of the time",
+        "below it; closest": f"{len(bounds['violations'])}; bound at {percent(bounds['closest'])} % of the time",
         "best γ, predicted (measured)": choices,
-        "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, "
-        f"worst {_signed(gamma['speedup_worst'])} %",
-        "lost by drafting the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, "
-        f"worst {_percent(gamma['regret_worst'])} %",
+        "speedup at the measured best γ": f"{percent(gamma['speedup_mape'])} % off, "
+        f"worst {signed(gamma['speedup_worst'])} %",
+        "lost by drafting the predicted γ": f"**{percent(gamma['regret_mean'])} %**, "
+        f"worst {percent(gamma['regret_worst'])} %",
         "lost by always drafting the same": constant,
-        "speedups of other systems": f"**{_percent(systems['mape'])} %** off over {systems['rows']} rows, "
-        f"worst {_signed(systems['worst'])} % ({systems['worst_row']})",
+        "speedups of other systems": f"**{percent(systems['mape'])} %** off over {systems['rows']} rows, "
+        f"worst {signed(systems['worst'])} % ({systems['worst_row']})",
     }
     return table(["what", "result"], [list(row) for row in rows.items()], text_columns=(0, 1))
 
@@ -155,8 +148,8 @@ def _held_out(found: Record) -> list[str]:
                 h = held[part]
                 others = (elsewhere[kind].get(q) for kind in ("literature", "ideal"))
                 rows.append(
-                    [f"{name}: {LABELS[q]}", str(h["rows"]), _percent(h["mape"], 2), _signed(h["bias"]), _worst(h),
-                     _percent(shipped[part]["mape"], 2), *(_percent(e["mape"]) if e else "-" for e in others)]
+                    [f"{name}: {LABELS[q]}", str(h["rows"]), percent(h["mape"], 2), signed(h["bias"]), _worst(h),
+                     percent(shipped[part]["mape"], 2), *(percent(e["mape"]) if e else "-" for e in others)]
                 )  # fmt: skip
     head = ["calibration", "rows", "mean error %", "bias %", "worst %", "in sample %", "literature %", "ideal %"]
     return table(head, rows)
@@ -166,7 +159,7 @@ def _folds(found: Record) -> list[str]:
     rows = []
     for name, made in found["calibrations"].items():
         for by, errors in made["held_out_by"].items():
-            cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := errors.get(q)) else "-"
+            cells = [f"{percent(e['mape'])} / {signed(e['worst'])}" if (e := errors.get(q)) else "-"
                      for q in QUANTITIES[:4]]  # fmt: skip
             inside = found["coverage"].get(name, {}).get(by)
             cells.append(f"{inside['inside']} of {inside['rows']}" if inside else "-")
@@ -176,8 +169,8 @@ def _folds(found: Record) -> list[str]:
 
 def _systems(found: Record) -> list[str]:
     rows = [
-        [study, str(of["rows"]), str(of["left_open"]), _percent(of["mape"]), _signed(of["bias"]), _worst(of),
-         _percent(of["by_calibration_mape"])]
+        [study, str(of["rows"]), str(of["left_open"]), percent(of["mape"]), signed(of["bias"]), _worst(of),
+         percent(of["by_calibration_mape"])]
         for study, of in found["systems"]["studies"].items()
     ]  # fmt: skip
     head = [
@@ -196,8 +189,8 @@ def _transferred(found: Record) -> list[str]:
     rows = [
         [
             row["calibration"] + (" (the default)" if row["chosen"] else ""),
-            *(_signed(row[name]) for name in ("target", "draft", "ratio", "speedup")),
-            _percent(row["with_own_steps"]),
+            *(signed(row[name]) for name in ("target", "draft", "ratio", "speedup")),
+            percent(row["with_own_steps"]),
             f"{row['inside']} of {row['rows']}",
         ]
         for row in found["transferred"]
@@ -208,19 +201,19 @@ def _transferred(found: Record) -> list[str]:
 
 def _to_other_devices(found: Record) -> list[str]:
     rows = [
-        [f"{name} on {gpu}", _percent(errors["speedup"]["mape"])]
+        [f"{name} on {gpu}", percent(errors["speedup"]["mape"])]
         for name, of in found["elsewhere"].items()
         for gpu, errors in of.get("transferred_to", {}).items()
     ]
     crossed = found["elsewhere"]["literature of the other device"]["speedup"]
     return table(
-        ["calibration", "mean speedup error %"], [*rows, ["literature of the other device", _percent(crossed["mape"])]]
+        ["calibration", "mean speedup error %"], [*rows, ["literature of the other device", percent(crossed["mape"])]]
     )
 
 
 def _ablations(found: Record) -> list[str]:
     rows = [
-        [f"{name}: {change}", *(_percent(errors[q]["mape"]) if q in errors else "-" for q in QUANTITIES)]
+        [f"{name}: {change}", *(percent(errors[q]["mape"]) if q in errors else "-" for q in QUANTITIES)]
         for name, changes in found["ablations"].items()
         for change, errors in changes.items()
     ]
@@ -239,7 +232,7 @@ def _partitions(found: Record) -> list[str]:
         whole = "/".join(where.split("/")[: 2 if where.split("/")[0] in SETS else 3])
         if where != whole and (whole.split("/")[0] not in SETS or count == _rows(cut[whole])):
             continue
-        cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := parts.get(q)) else "-" for q in QUANTITIES]
+        cells = [f"{percent(e['mape'])} / {signed(e['worst'])}" if (e := parts.get(q)) else "-" for q in QUANTITIES]
         rows.append([where, str(count), *cells])
     return table(["partition", "rows", *HEADS], rows)
 
@@ -276,7 +269,7 @@ def _served_runs(found: Record) -> list[str]:
 
 
 def _served(name: str, part: Record, figures: Iterable[str]) -> list[str]:
-    cells = [_percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures]
+    cells = [percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures]
     sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
     return [name, str(part["rows"]), *cells, f"{part['inside']}", sides]
 

@@ -5,7 +5,7 @@ refits that have not seen the fold. Deterministic, and needs no GPU.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gate
 from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
 from perfmodel.validate.fit.counted import Array, scenario_of
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
-from perfmodel.validate.fit.fitting import fit, points_of, start_of, with_fit
+from perfmodel.validate.fit.fitting import fit, points_of, start_of
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
@@ -29,7 +29,7 @@ from perfmodel.validate.studies import traffic
 from perfmodel.validate.studies.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
-from perfmodel.validate.studies.systems import SystemRow, mean_error, systems, transferred
+from perfmodel.validate.studies.systems import SystemRow, systems, transferred
 
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
@@ -81,22 +81,21 @@ def replay(cells: list[Cell]) -> dict[str, Any]:
     sides = [c for c in cells if c.fitted and c.quantity == "speedup"]
     wrong = {c.point.row_id: [c.measured, c.predicted] for c in sides if right_side([c])[0] == 0}
     return {
-        "overall": _figures(counted),
+        "overall": _summary(counted),
         "side_of_one": {"right": right, "rows": of, "wrong": wrong},
-        "partitions": {name: _figures(part) for name, part in partitions(cells).items()},
+        "partitions": {name: _summary(part) for name, part in partitions(cells).items()},
         "predicted": sorted(c.name for c in cells),
     }
 
 
-def _figures(cells: list[Cell]) -> dict[str, Any]:
-    found = error(cells)
-    extreme = max(cells, key=lambda c: abs(c.error))
+def _summary(rows: Sequence[Cell | SystemRow]) -> dict[str, Any]:
+    found, extreme = error(rows), max(rows, key=lambda row: abs(row.error))
     return {
         "rows": found.rows,
         "mape": found.mape,
         "bias": found.bias,
         "worst": found.worst,
-        "worst_row": extreme.point.row_id,
+        "worst_row": extreme.point.row_id if isinstance(extreme, Cell) else extreme.row,
     }
 
 
@@ -167,7 +166,7 @@ def covered(out: HeldOut) -> Array:
         refit = out.fits[int(out.fold[i])]
         scatter = float(np.sqrt(np.mean(off[others] ** 2)))
         stated = {"speedup": Scatter(log_rms=scatter, rows=int(others.sum()), source="rows of the other folds")}
-        c = with_fit(refit).model_copy(update={"observed_error": stated})
+        c = refit.calibration.model_copy(update={"observed_error": stated})
         interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(out.speedup[i]))
         assert interval is not None
         inside[i] = interval.low <= measured[i] <= interval.high
@@ -193,14 +192,8 @@ def systems_figures() -> dict[str, Any]:
 
 
 def _system_errors(rows: list[SystemRow]) -> dict[str, Any]:
-    return {
-        "rows": len(rows),
-        "mape": mean_error(rows),
-        "bias": float(np.mean([row.error for row in rows])),
-        "worst": max((row.error for row in rows), key=abs),
-        "worst_row": max(rows, key=lambda row: abs(row.error)).row,
-        "by_calibration_mape": float(np.mean([abs(row.by_calibration / row.measured - 1.0) for row in rows])),
-    }
+    by_calibration = float(np.mean([abs(row.by_calibration / row.measured - 1.0) for row in rows]))
+    return _summary(rows) | {"by_calibration_mape": by_calibration}
 
 
 def elsewhere() -> dict[str, Any]:

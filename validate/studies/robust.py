@@ -6,8 +6,10 @@ was slow on one model must not bend the constants of all. What is expected of a 
 to be linear in the logarithms of the parameters, anew in every round, so that a fit without some rows costs little.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +106,28 @@ class Linearised:
     at: Values
     off: Array
     slopes: Array
+
+
+Row = TypeVar("Row")
+
+
+class FittedRows(ABC, Generic[Row]):
+    """Measured rows in a fixed order, with their errors as functions of the parameters."""
+
+    rows: tuple[Row, ...]
+    parameters: Sequence[Parameter]
+
+    @abstractmethod
+    def off(self, values: Values) -> Array:
+        """Logarithm of predicted over measured, of each row."""
+
+    @abstractmethod
+    def parts(self, train: NDArray[np.bool_]) -> Parts:
+        """The parts of the errors of the rows of `train`."""
+
+    def fit(self, start: Values | None = None, rounds: int = 5) -> tuple[FittedValues, Array]:
+        """What all rows say: see `fit`."""
+        return fit(self.off, self.parameters, self.parts(np.ones(len(self.rows), dtype=bool)), start, rounds)
 
 
 def linear(off: Callable[[Values], Array], parameters: Sequence[Parameter], at: Values) -> Linearised:

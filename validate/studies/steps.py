@@ -1,6 +1,6 @@
 """Published steps of engines with their operations counted, so that many values of the constants can be tried."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow
-from perfmodel.validate.studies.robust import Array, Values
+from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 
 GRAPH_TOKENS = (8, 512)
 """CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
@@ -138,20 +138,20 @@ class StepGroup:
         return np.asarray(machine.predicted_s(self._counted[1], self.batch))
 
 
-class DecodeRows:
-    """Rows in a fixed order, with predictions as functions of the parameters."""
+class DecodeRows(FittedRows[DecodeRow]):
+    """Baseline steps, with predictions as functions of the parameters."""
 
     def __init__(
         self,
         rows: Sequence[DecodeRow],
         parameters: Sequence[Parameter],
         kernels_of: Mapping[str, str] | None = None,
-        change: Callable[[Calibration], Calibration] = lambda kernels: kernels,
+        change: Mapping[str, object] | None = None,
         ragged: bool = True,
     ) -> None:
         """kernels_of: device -> another whose kernels stand in. change: of all kernels. ragged: lengths differ."""
         self.rows, self.parameters = tuple(rows), tuple(parameters)
-        self._change, self._ragged = change, ragged
+        self._change, self._ragged = change or {}, ragged
         self.logs = np.log([row.step_s for row in rows])
         kinds: dict[tuple[object, ...], list[int]] = {}
         for i, r in enumerate(rows):
@@ -165,7 +165,7 @@ class DecodeRows:
         constants = FittedConstants.of(
             hardware, first.engine, version_of(first), self.parameters, kernels_of.get(hardware)
         )
-        constants = replace(constants, kernels=self._change(constants.kernels))
+        constants = replace(constants, kernels=constants.kernels.model_copy(update=self._change))
         std = np.array([r.context_std_tokens * self._ragged for r in rows])
         scenario = replace(decoding(first, constants.kernels), context_std=std)
         batch, context = np.array([batch_of(r) for r in rows]), np.array([r.context_tokens for r in rows], float)
@@ -181,6 +181,12 @@ class DecodeRows:
     def off(self, values: Values) -> Array:
         """Logarithm of predicted over measured."""
         return np.asarray(self.predict(values) - self.logs)
+
+    def parts(self, train: NDArray[np.bool_]) -> Parts:
+        """Of a model on an engine and architecture, of its groups by version, and of rows."""
+        groups = [(*group_of(r), r.expert_parallel, version_of(r)) for r in self.rows]
+        kinds = [(r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]
+        return parts_of(groups, kinds, train, [Spread()] * len(groups))
 
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:

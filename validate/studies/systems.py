@@ -7,7 +7,6 @@ a baseline step is then the engine's (trees) or the law's (vLLM). `by_calibratio
 default calibration, which knows nothing of the stack.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
@@ -69,11 +68,6 @@ class SystemRow:
 def systems() -> list[SystemRow]:
     """All rows of other papers that print batch, device, draft and accepted length."""
     return [*map(_tree_row, published_points("speculation_other")), *(_served_row(row) for row in served())]
-
-
-def mean_error(rows: Iterable[SystemRow]) -> float:
-    """Mean of the absolute relative errors."""
-    return float(np.mean([abs(row.error) for row in rows]))
 
 
 def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_steps: bool) -> float:

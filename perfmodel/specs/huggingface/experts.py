@@ -9,9 +9,52 @@ from perfmodel.specs.huggingface.recurrent import blocks
 from perfmodel.specs.parts import MAX_LAYERS
 
 
-def _routed(keys: Keys, experts: str, width: str = "moe_intermediate_size", **more: Any) -> Fields:
-    sizes = {"num_experts": keys.integer(experts), "intermediate_size": keys.integer(width)}
-    return {"moe": {**sizes, "experts_per_token": keys.integer("num_experts_per_tok"), **more}}
+def _routed(
+    keys: Keys,
+    layers: int,
+    experts: str = "num_experts",
+    width: str = "moe_intermediate_size",
+    per_token: str = "num_experts_per_tok",
+    *,
+    shared: str | None = None,
+    shared_width: str | None = None,
+    first: str | None = None,
+    bias: bool = False,
+    **more: Any,
+) -> Fields:
+    """Experts whose sizes stand under these keys; lists of one number a layer must name the same for all.
+
+    shared: how many experts every token takes, each of `width`; or shared_width: their width. first: layers that are
+    dense, by number or (`mlp_layer_types`) by name. bias: the router has one. more: other fields of `MoE`.
+    """
+    count, routed = _one(keys, experts), _one(keys, width)
+    sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
+    if shared_width:
+        sizes["shared_intermediate_size"] = _one(keys, shared_width)
+    elif shared:
+        each = keys.integer("moe_shared_expert_intermediate_size", routed)
+        sizes["shared_intermediate_size"] = _one(keys, shared, 0) * each
+    if first:
+        kinds = keys.data.get("mlp_layer_types")
+        named = first == "mlp_layer_types" or (first not in keys.data and isinstance(kinds, list))
+        dense = sum(kind == "dense" for kind in kinds or ()) if named else keys.integer(first, 0, low=0, high=layers)
+        sizes["first_dense_layers"] = dense
+    return {"moe": {**sizes, "router_bias": bias, **more}}
+
+
+def of(experts: str, *keys_of: str, **options: Any) -> Callable[[Keys, int], Fields]:
+    """Reader of experts: `_routed` with these keys."""
+    return lambda keys, layers: _routed(keys, layers, experts, *keys_of, **options)
+
+
+def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
+    """A whole number, or of a list the one that all layers have."""
+    value = keys.data.get(key)
+    if isinstance(value, list):
+        if len(set(map(str, value))) != 1:
+            raise keys.bad(key, "a whole number, or a list of the same one for every layer")
+        return Keys({key: value[0]}, keys.where).integer(key)
+    return keys.integer(key, default, low=0 if default == 0 else 1)
 
 
 def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
@@ -28,6 +71,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
         shared = keys.integer("shared_expert_intermediate_size", low=0)
     return _routed(
         keys,
+        layers,
         "num_local_experts" if "num_local_experts" in keys.data else "num_experts",
         shared_intermediate_size=shared,
         shared_gate=shared > 0,
@@ -55,23 +99,24 @@ def deepseek(keys: Keys, layers: int) -> Fields:
         raise keys.bad("mlp_layer_types", "dense for the first first_k_dense_replace layers, then sparse")
     return _routed(
         keys,
+        layers,
         "n_routed_experts",
         shared_intermediate_size=keys.integer("n_shared_experts", 0, low=0) * width,
         first_dense_layers=_first_dense(keys, "moe_layer_freq", dense),
-        router_bias=keys.data.get("model_type") not in ("deepseek", "deepseek_v2", "mistral4"),
+        bias=keys.data.get("model_type") not in ("deepseek", "deepseek_v2", "mistral4"),
     )
 
 
 def gpt_oss(keys: Keys, layers: int) -> Fields:
     keys.ignore("experts_per_token")
-    return _routed(keys, "num_local_experts", "intermediate_size", router_bias=True, expert_bias=True)
+    return _routed(keys, layers, "num_local_experts", "intermediate_size", bias=True, expert_bias=True)
 
 
 def minimax(keys: Keys, layers: int) -> Fields:
-    shared = keys.integer("shared_intermediate_size", 0, low=0)
-    bias = keys.flag("use_routing_bias", True)
+    shared, bias = keys.count("shared_intermediate_size"), keys.flag("use_routing_bias", True)
     keys.ignore("mtp_transformer_layers")
-    return _routed(keys, "num_local_experts", "intermediate_size", router_bias=bias, shared_intermediate_size=shared)
+    names = ("num_local_experts", "intermediate_size")
+    return _routed(keys, layers, *names, bias=bias, shared_intermediate_size=shared)
 
 
 def minimax_m3(keys: Keys, layers: int) -> Fields:
@@ -79,9 +124,9 @@ def minimax_m3(keys: Keys, layers: int) -> Fields:
     freq, kinds = keys.data.get("moe_layer_freq"), keys.data.get("mlp_layer_types")
     keys.ignore("first_k_dense_replace", "moe_layer_freq", "moe_intermediate_size", "n_shared_experts")
     dense = sum(kind == "dense" for kind in kinds) if isinstance(kinds, list) else layers - sum(freq or [1] * layers)
-    moe = of("num_local_experts", "intermediate_size", shared_width="shared_intermediate_size", bias=True)(keys, layers)
-    width = keys.integer("dense_intermediate_size")
-    return {"moe": moe["moe"] | {"first_dense_layers": dense}, "intermediate_size": width}
+    names, shared = ("num_local_experts", "intermediate_size"), "shared_intermediate_size"
+    found = _routed(keys, layers, *names, shared_width=shared, bias=True, first_dense_layers=dense)
+    return found | {"intermediate_size": keys.integer("dense_intermediate_size")}
 
 
 def mimo_v2(keys: Keys, layers: int) -> Fields:
@@ -89,27 +134,16 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
     routed = keys.integers("moe_layer_freq")
     if len(routed) != layers or not {*routed} <= {0, 1}:
         raise keys.bad("moe_layer_freq", f"a list of {layers} zeros (dense) and ones (experts)")
-    shared = keys.integer("n_shared_experts", 0, low=0) * keys.integer("moe_intermediate_size")
-    return _routed(
-        keys,
-        "n_routed_experts",
-        shared_intermediate_size=shared,
-        first_dense_layers=layers - sum(routed),
-        router_bias=True,
-    )
+    dense = layers - sum(routed)
+    return _routed(keys, layers, "n_routed_experts", shared="n_shared_experts", bias=True, first_dense_layers=dense)
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
     """Experts in every `interleave_moe_layer_step`-th layer, each beside a shared one; the other layers are wider."""
     step, width = keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS), keys.integer("intermediate_size")
     routed = len(keys.integers("moe_layers")) or len(range(step - 1, layers, step))
-    found = _routed(
-        keys,
-        "num_local_experts",
-        "intermediate_size",
-        shared_intermediate_size=width,
-        first_dense_layers=layers - routed,
-    )
+    names, dense = ("num_local_experts", "intermediate_size"), layers - routed
+    found = _routed(keys, layers, *names, shared_intermediate_size=width, first_dense_layers=dense)
     return found | {"intermediate_size": keys.integer("intermediate_size_mlp")}
 
 
@@ -118,10 +152,8 @@ def gemma4(keys: Keys, layers: int) -> Fields:
     if not keys.flag("enable_moe_block", False):
         keys.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
         return {}
-    sizes = {"num_experts": keys.integer("num_experts"), "experts_per_token": keys.integer("top_k_experts")}
-    width = {"intermediate_size": keys.integer("moe_intermediate_size")}
-    shared = {"shared_intermediate_size": keys.integer("intermediate_size")}
-    return {"moe": {**sizes, **width, **shared}, "norms_per_layer": 7}
+    found = _routed(keys, layers, per_token="top_k_experts", shared_width="intermediate_size")
+    return found | {"norms_per_layer": 7}
 
 
 def nemotron_h(keys: Keys, layers: int) -> Fields:
@@ -129,59 +161,15 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
     if "moe" not in kinds:
         keys.ignore(*(key for key in keys.data if "expert" in key or key.startswith("moe_")))
         return {}
-    shared = keys.integer("n_shared_experts", 0, low=0) * keys.integer("moe_shared_expert_intermediate_size", 0, low=0)
     return _routed(
         keys,
+        layers,
         "n_routed_experts",
-        shared_intermediate_size=shared,
+        shared_intermediate_size=keys.count("n_shared_experts") * keys.count("moe_shared_expert_intermediate_size"),
         first_dense_layers=kinds.count("mlp"),
-        router_bias=True,
+        bias=True,
         latent_size=keys.integer("moe_latent_size") if keys.data.get("moe_latent_size") is not None else None,
     )
-
-
-def of(
-    experts: str,
-    width: str = "moe_intermediate_size",
-    per_token: str = "num_experts_per_tok",
-    *,
-    shared: str | None = None,
-    shared_width: str | None = None,
-    first: str | None = None,
-    bias: bool = False,
-    gate: bool = False,
-) -> Callable[[Keys, int], Fields]:
-    """Reader of experts whose sizes stand under these keys; lists of one number a layer must name the same for all.
-
-    shared: how many experts every token takes, each of `width`; or shared_width: their width. first: layers that are
-    dense, by number or (`mlp_layer_types`) by name. bias: the router has one.
-    """
-
-    def reader(keys: Keys, layers: int) -> Fields:
-        count, routed = _one(keys, experts), _one(keys, width)
-        each = keys.integer("moe_shared_expert_intermediate_size", routed)
-        own = _one(keys, shared_width) if shared_width else _one(keys, shared, 0) * each if shared else 0
-        dense = 0
-        kinds = keys.data.get("mlp_layer_types")
-        if first == "mlp_layer_types" or (first and first not in keys.data and isinstance(kinds, list)):
-            dense = sum(kind == "dense" for kind in kinds or ())
-        elif first:
-            dense = keys.integer(first, 0, low=0, high=layers)
-        sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
-        more = {"shared_intermediate_size": own, "first_dense_layers": dense, "router_bias": bias, "shared_gate": gate}
-        return {"moe": sizes | more}
-
-    return reader
-
-
-def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
-    """A whole number, or of a list the one that all layers have."""
-    value = keys.data.get(key)
-    if isinstance(value, list):
-        if len(set(map(str, value))) != 1:
-            raise keys.bad(key, "a whole number, or a list of the same one for every layer")
-        return Keys({key: value[0]}, keys.where).integer(key)
-    return keys.integer(key, default, low=0 if default == 0 else 1)
 
 
 def ernie(keys: Keys, layers: int) -> Fields:
@@ -194,26 +182,23 @@ def ernie(keys: Keys, layers: int) -> Fields:
     )
     if keys.integer("moe_layer_interval", 1) != 1:
         raise keys.bad("moe_layer_interval", "1")
-    found = of("moe_num_experts", per_token="moe_k", shared="moe_num_shared_experts", bias=True)(keys, layers)
     dense = layers - ((end if end >= 0 else layers - 1) - start + 1)
-    return {"moe": found["moe"] | {"first_dense_layers": dense}}
+    names = {"experts": "moe_num_experts", "per_token": "moe_k", "shared": "moe_num_shared_experts"}
+    return _routed(keys, layers, **names, bias=True, first_dense_layers=dense)
 
 
 def hunyuan(keys: Keys, layers: int) -> Fields:
     """Hunyuan-Large and A13B: one shared expert unless the file says otherwise."""
     width = "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
     shared = _one(keys, "num_shared_expert", 1) * _one(keys, width)
-    moe = of("num_experts", width, "moe_topk")(keys, layers)["moe"]
-    return {"moe": moe | {"shared_intermediate_size": shared}}
+    return _routed(keys, layers, "num_experts", width, "moe_topk", shared_intermediate_size=shared)
 
 
 def kimi(keys: Keys, layers: int) -> Fields:
     """Kimi-Linear and Kimi-K3: behind a narrower latent in K3, with shared experts of the full width."""
     per_token = "num_experts_per_token" if "num_experts_per_token" in keys.data else "num_experts_per_tok"
     shared = "num_shared_experts" if "num_shared_experts" in keys.data else "n_shared_experts"
-    found = of("num_experts", per_token=per_token, shared=shared, first="first_k_dense_replace", bias=True)(
-        keys, layers
-    )
+    found = _routed(keys, layers, per_token=per_token, shared=shared, first="first_k_dense_replace", bias=True)
     if keys.data.get("routed_expert_hidden_size") is not None:
         found["moe"]["latent_size"] = keys.integer("routed_expert_hidden_size")
     keys.ignore("moe_layer_freq", "num_expert_group", "latent_moe_use_norm")
@@ -227,10 +212,10 @@ def step(keys: Keys, layers: int) -> Fields:
     experts = "num_experts" if "num_experts" in keys.data else "moe_num_experts"
     per_token = "num_experts_per_tok" if "num_experts_per_tok" in keys.data else "moe_top_k"
     experts = experts if experts in keys.data else "n_routed_experts"
-    found = of(experts, per_token=per_token, shared_width="share_expert_dim", first="first_k_dense_replace", bias=True)
     keys.ignore("n_shared_experts", "share_expert_dims", "mtp_mlp_layer_types")
-    moe = found(keys, layers)["moe"]
-    return {"moe": moe | ({"first_dense_layers": layers - len(named)} if named else {})}
+    more: dict[str, Any] = {"first_dense_layers": layers - len(named)} if named else {"first": "first_k_dense_replace"}
+    shared = "share_expert_dim"
+    return _routed(keys, layers, experts, per_token=per_token, shared_width=shared, bias=True, **more)
 
 
 def granite(keys: Keys, layers: int) -> Fields:
@@ -239,8 +224,7 @@ def granite(keys: Keys, layers: int) -> Fields:
     if not keys.data.get("num_local_experts"):
         keys.ignore("num_experts_per_tok")
         return {"intermediate_size": shared} if shared else {}
-    moe = of("num_local_experts", "intermediate_size")(keys, layers)["moe"]
-    return {"moe": moe | {"shared_intermediate_size": shared}}
+    return _routed(keys, layers, "num_local_experts", "intermediate_size", shared_intermediate_size=shared)
 
 
 def jamba(keys: Keys, layers: int) -> Fields:
@@ -249,8 +233,8 @@ def jamba(keys: Keys, layers: int) -> Fields:
     if keys.integer("num_experts") == 1:
         keys.ignore("num_experts_per_tok")
         return {}
-    found = of("num_experts", "intermediate_size")(keys, layers)["moe"]
-    return {"moe": found | {"first_dense_layers": layers - len(range(offset, layers, period))}}
+    dense = layers - len(range(offset, layers, period))
+    return _routed(keys, layers, "num_experts", "intermediate_size", first_dense_layers=dense)
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
@@ -283,12 +267,11 @@ def dbrx(keys: Keys, layers: int) -> Fields:
 
 def behind_latent(keys: Keys, layers: int) -> Fields:
     """Muse: experts read and write a narrower state."""
-    moe = of("num_experts", first="mlp_layer_types")(keys, layers)["moe"]
-    return {"moe": moe | {"latent_size": keys.integer("moe_hidden_size")}}
+    return _routed(keys, layers, first="mlp_layer_types", latent_size=keys.integer("moe_hidden_size"))
 
 
 def everywhere(keys: Keys, layers: int) -> Fields:
     """Every layer has experts and one shared; of DeepSeek-V4 the first ones choose by token, which costs nothing."""
-    moe = of("num_experts", shared="num_shared_experts", bias=True)(keys, layers)["moe"]
+    found = _routed(keys, layers, shared="num_shared_experts", bias=True)
     keys.ignore("first_k_dense_replace", "intermediate_size", "mlp_layer_types")
-    return {"moe": moe, "intermediate_size": moe["intermediate_size"]}
+    return found | {"intermediate_size": found["moe"]["intermediate_size"]}

@@ -38,11 +38,15 @@ class Family:
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+def _routed(first: str) -> Reader:
+    """Experts and shared ones by the usual keys, `first` for the dense layers, and a router with a bias."""
+    return experts.of("num_experts", shared="num_shared_experts", first=first, bias=True)
+
+
 _QK_NORM = {"qk_norm": True}
 _DEEPSEEK = Family((sparse.latent, experts.deepseek), heads_are_kv_heads=True)
 _SPARSE = replace(_DEEPSEEK, readers=(sparse.latent, sparse.indexer, experts.deepseek))
 _QWEN3 = Family((layers.qwen,), _QK_NORM, "config", head_dim_needed=True)
-_QWEN3_MOE = replace(_QWEN3, readers=(layers.qwen3_moe, experts.qwen), head_dim_needed=False)
 _QWEN3_NEXT = replace(_QWEN3, readers=(recurrent.gated_delta, experts.qwen))
 _GEMMA3 = Family(
     (layers.slides_but_every(6, needed=True),),
@@ -52,99 +56,37 @@ _GEMMA3 = Family(
     head_dim_needed=True,
     rope_theta=1e6,
 )
-_GEMMA4 = replace(
-    _GEMMA3,
-    readers=(layers.gemma4, experts.gemma4),
-    fixed=_QK_NORM,
-    modules={
-        "experts": ("experts.0.gate_proj", "experts.gate_up_proj"),
-        "shared_gate_up": ("mlp.gate_proj", "mlp.up_proj"),
-        "shared_down": ("mlp.down_proj",),
-    },
-)
 _MISTRAL = Family((layers.all_slide,))
 
 _GLM4 = Family(fixed={"norms_per_layer": 4}, bias="config_qkv", bias_default=True, eps=1e-5)
 _GLM4_MOE = Family((experts.deepseek,), bias="config_qkv", eps=1e-5)
 _OLMO = Family((layers.slides_but_every(4),), {"wide_qk_norm": True, "qk_norm": True}, "config")
-_MINIMAX3 = Family((sparse.block_indexer, experts.minimax_m3), _QK_NORM, head_dim_needed=True)
 _EXAONE = Family((layers.slides_but_every(4),), _QK_NORM, eps=1e-5)
 _HUNYUAN = Family((layers.hunyuan,), _QK_NORM, "config", eps=1e-5)
-_QWEN2 = Family((layers.qwen,), bias="qkv")
-_STEP = Family((layers.step, experts.step), _QK_NORM, head_dim_needed=True, eps=1e-5)
-_DEEPSEEK4 = Family(
-    (sparse.compressed, experts.everywhere),
-    {"attention_sinks": True, "one_kv_projection": True, "cached_once": True},
-    head_dim_needed=True,
-    modules={
-        "experts": ("ffn.experts.0.w1",),
-        "shared_gate_up": ("ffn.shared_experts.w1",),
-        "shared_down": ("ffn.shared_experts.w2",),
-        "qkv": ("attn.wkv",),
-        "q_up": ("attn.wq_b",),
-        "o_down": ("attn.wo_a",),
-        "o": ("attn.wo_b",),
-        "index_q": ("attn.indexer.wq_b",),
-    },
-)
-_PHI3 = Family((layers.all_slide_if_given,), heads_are_kv_heads=True, eps=1e-5)
-_COHERE2 = Family((layers.slides_but_every(4),), {"norms_per_layer": 1}, "config", tied=True, eps=1e-5)
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
 _PLAIN = {"gated_mlp": False, "norm_bias": True}
-_GPT2 = Family(
-    (layers.learned_positions(),), _BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5
-)
-_GPTJ = Family(fixed={"mlp_bias": True, "norms_per_layer": 1} | _PLAIN, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5)
 _LLAMA = Family(bias="config", mlp_bias=True, heads_are_kv_heads=True)
-_ROUTED = experts.of("num_experts", shared="num_shared_experts", first="mlp_layer_types", bias=True)
-_FIRST_DENSE = experts.of("num_experts", shared="num_shared_experts", first="first_k_dense_replace", bias=True)
+_FIRST_DENSE = _routed("first_k_dense_replace")
 _PLAIN_EXPERTS = experts.of("num_experts", "intermediate_size")
-_MINIMAX1 = Family((recurrent.lightning, _PLAIN_EXPERTS), eps=1e-5, rope_theta=1e6)
-_BAILING = Family(
-    (experts.of("num_experts", shared="num_shared_experts", first="first_k_dense_replace", bias=True),),
-    _QK_NORM,
-    "config",
-)
 _GRANITE_MOE = Family((experts.granite,), bias="config", heads_are_kv_heads=True)
-_GEMMA3N = Family(
-    (layers.slides_but_every(5, needed=True), layers.gemma3n),
-    _QK_NORM | {"norms_per_layer": 8},
-    "config",
-    tied=True,
-    head_dim_needed=True,
-    rope_theta=1e6,
-)
 _GATED = {"attention_gate": True, "norms_per_layer": 4}
 _LFM2_MODULES = {"state_in": ("conv.in_proj",), "state_out": ("conv.out_proj",), "o": ("self_attn.out_proj",)}
 
 FAMILIES: dict[str, Family] = {
-    "afmoe": Family(
-        (
-            layers.named_windows,
-            experts.of("num_experts", shared="num_shared_experts", first="num_dense_layers", bias=True),
-        ),
-        _QK_NORM | _GATED,
-        "config",
-        eps=1e-5,
-    ),
+    "afmoe": Family((layers.named_windows, _routed("num_dense_layers")), _QK_NORM | _GATED, "config", eps=1e-5),
     "apertus": Family(fixed=_QK_NORM | {"gated_mlp": False}, bias="config", heads_are_kv_heads=True, eps=1e-5),
-    "aquila": _LLAMA,
     "arcee": replace(_LLAMA, fixed={"gated_mlp": False}, eps=1e-5),
     "aria_text": Family(
         (experts.of("num_experts", "intermediate_size", shared="num_shared_experts"),), heads_are_kv_heads=True
     ),
     "axk1": replace(_DEEPSEEK, fixed={"norms_per_layer": 3}),
-    "baichuan": _LLAMA,
     "bailing_hybrid": Family((recurrent.bailing, _FIRST_DENSE), heads_are_kv_heads=True),
-    "bailing_moe": _BAILING,
-    "bailing_moe_v2": _BAILING,
+    "bailing_moe": Family((_FIRST_DENSE,), _QK_NORM, "config"),
     "bamba": Family((recurrent.bamba,), bias="config", mlp_bias=True, eps=1e-5),
-    "bitnet": _LLAMA,
     "bloom": Family(fixed=_BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, positions=2048, eps=1e-5),
     "chatglm": Family(bias="qkv", heads_are_kv_heads=True, eps=1e-5),
-    "codegen": _GPTJ,
     "cohere": Family(fixed={"norms_per_layer": 1}, bias="config", tied=True, eps=1e-5),
-    "cohere2": _COHERE2,
+    "cohere2": Family((layers.slides_but_every(4),), {"norms_per_layer": 1}, "config", tied=True, eps=1e-5),
     "cohere2_moe": Family(
         (
             layers.slides_but_every(4),
@@ -155,22 +97,31 @@ FAMILIES: dict[str, Family] = {
         tied=True,
         eps=1e-5,
     ),
-    "cohere_compass_text": _COHERE2,
     "cosmos3_edge_text": replace(_LLAMA, fixed={"gated_mlp": False}, eps=1e-5),
     "cwm": Family((layers.named_windows,), eps=1e-5, rope_theta=1e6),
     "dbrx": Family((experts.dbrx,), rope_theta=5e5, eps=1e-5),
     "deepseek": Family((experts.deepseek,), bias="config", heads_are_kv_heads=True),
-    "deepseek_ref": _DEEPSEEK4,
-    "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "deepseek_v32": _SPARSE,
-    "deepseek_v4": _DEEPSEEK4,
+    "deepseek_v4": Family(
+        (sparse.compressed, experts.everywhere),
+        {"attention_sinks": True, "one_kv_projection": True, "cached_once": True},
+        head_dim_needed=True,
+        modules={
+            "experts": ("ffn.experts.0.w1",),
+            "shared_gate_up": ("ffn.shared_experts.w1",),
+            "shared_down": ("ffn.shared_experts.w2",),
+            "qkv": ("attn.wkv",),
+            "q_up": ("attn.wq_b",),
+            "o_down": ("attn.wo_a",),
+            "o": ("attn.wo_b",),
+            "index_q": ("attn.indexer.wq_b",),
+        },
+    ),
     "dots1": Family((layers.named_windows, experts.deepseek), _QK_NORM, "config", heads_are_kv_heads=True),
     "ernie4_5": Family(tied=True, eps=1e-5, rope_theta=5e5),
     "ernie4_5_moe": Family((experts.ernie,), tied=True, eps=1e-5, rope_theta=5e5),
-    "exaone": _LLAMA,
     "exaone4": _EXAONE,
-    "exaone4_5_text": _EXAONE,
     "exaone_moe": replace(_EXAONE, readers=(layers.slides_but_every(4), _FIRST_DENSE)),
     "falcon": Family(
         (layers.falcon,), _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, positions=2048, eps=1e-5
@@ -182,20 +133,34 @@ FAMILIES: dict[str, Family] = {
         (layers.slides_but_every(2, needed=True),), {"norms_per_layer": 4}, "config", tied=True, head_dim_needed=True
     ),
     "gemma3_text": _GEMMA3,
-    "gemma3n_text": _GEMMA3N,
-    "gemma4_text": _GEMMA4,
-    "gemma4_unified_text": _GEMMA4,
+    "gemma3n_text": Family(
+        (layers.slides_but_every(5, needed=True), layers.gemma3n),
+        _QK_NORM | {"norms_per_layer": 8},
+        "config",
+        tied=True,
+        head_dim_needed=True,
+        rope_theta=1e6,
+    ),
+    "gemma4_text": replace(
+        _GEMMA3,
+        readers=(layers.gemma4, experts.gemma4),
+        fixed=_QK_NORM,
+        modules={
+            "experts": ("experts.0.gate_proj", "experts.gate_up_proj"),
+            "shared_gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+            "shared_down": ("mlp.down_proj",),
+        },
+    ),
     "glm": Family(bias="config_qkv", bias_default=True, eps=1.5625e-07),
     "glm4": _GLM4,
     "glm4_moe": _GLM4_MOE,
     "glm4_moe_lite": replace(_DEEPSEEK, eps=1e-5),
-    "glm4v_moe_text": _GLM4_MOE,
-    "glm4v_text": _GLM4,
     "glm5_next_text": Family((recurrent.glm5_next, experts.deepseek), heads_are_kv_heads=True, eps=1e-5),
     "glm_moe_dsa": replace(_SPARSE, eps=1e-5),
     "glm_ocr_text": replace(_GLM4, bias="none"),
-    "gpt2": _GPT2,
-    "gpt_bigcode": _GPT2,
+    "gpt2": Family(
+        (layers.learned_positions(),), _BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5
+    ),
     "gpt_neo": Family(
         (layers.gpt_neo,),
         {"output_bias": True, "mlp_bias": True} | _PLAIN,
@@ -214,10 +179,9 @@ FAMILIES: dict[str, Family] = {
         eps=1e-5,
         rope_theta=150000.0,
     ),
-    "gptj": _GPTJ,
-    "granite": _LLAMA,
-    "granite4_vision_text": _LLAMA,
-    "granite_docling_text": _LLAMA,
+    "gptj": Family(
+        fixed={"mlp_bias": True, "norms_per_layer": 1} | _PLAIN, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5
+    ),
     "granite_swa": Family((layers.named_windows,), {"attention_sinks": True}, "config", mlp_bias=True, tied=True),
     "granitemoe": Family((experts.of("num_local_experts", "intermediate_size"),), bias="config"),
     "granitemoe_swa": replace(
@@ -229,25 +193,15 @@ FAMILIES: dict[str, Family] = {
         modules={"state_in": ("mamba.in_proj",), "state_out": ("mamba.out_proj",)},
     ),
     "granitemoeshared": _GRANITE_MOE,
-    "helium": _LLAMA,
     "hunyuan_v1_dense": _HUNYUAN,
     "hunyuan_v1_moe": replace(_HUNYUAN, readers=(layers.hunyuan, experts.hunyuan)),
-    "hunyuan_vl_text": _HUNYUAN,
-    "hy_v3": Family(
-        (experts.of("num_experts", shared="num_shared_experts", first="mlp_layer_types", bias=True),),
-        _QK_NORM,
-        "config",
-    ),
+    "hy_v3": Family((_routed("mlp_layer_types"),), _QK_NORM, "config"),
     "hy_v4": Family(
         (sparse.gated_latent, experts.deepseek), {"attention_sinks": True}, heads_are_kv_heads=True, eps=1e-5
     ),
     "hyperclovax": replace(_LLAMA, fixed={"norms_per_layer": 4}),
-    "internlm2": _LLAMA,
-    "internlm3": _LLAMA,
-    "iquestcoder": _LLAMA,
     "jais2": Family(fixed=_PLAIN, bias="config", bias_default=True, mlp_bias=True, heads_are_kv_heads=True, eps=1e-5),
     "jamba": Family((recurrent.jamba, experts.jamba)),
-    "kimi_k2": _DEEPSEEK,
     "kimi_linear": Family((recurrent.kimi_delta, experts.kimi), heads_are_kv_heads=True, eps=1e-5),
     "laguna": Family(
         (
@@ -282,18 +236,9 @@ FAMILIES: dict[str, Family] = {
     "mimo_v2_flash": Family((layers.mimo_v2, experts.mimo_v2), {"attention_sinks": True}, eps=1e-5),
     "minicpm": replace(_LLAMA, tied=True, eps=1e-5),
     "minicpm3": Family((sparse.latent,), tied=True, heads_are_kv_heads=True, eps=1e-5),
-    "minimax": _MINIMAX1,
-    "minimax_m1": _MINIMAX1,
-    "minimax_text_01": _MINIMAX1,
-    "minicpmo": _QWEN2,
-    "minicpmv": _QWEN2,
-    "minimax_m2": Family(
-        (layers.all_full, experts.minimax),
-        _QK_NORM | {"wide_qk_norm": True},
-        head_dim_needed=True,
-    ),
-    "minimax_m3": _MINIMAX3,
-    "minimax_m3_vl_text": _MINIMAX3,
+    "minimax": Family((recurrent.lightning, _PLAIN_EXPERTS), eps=1e-5, rope_theta=1e6),
+    "minimax_m2": Family((layers.all_full, experts.minimax), _QK_NORM | {"wide_qk_norm": True}, head_dim_needed=True),
+    "minimax_m3": Family((sparse.block_indexer, experts.minimax_m3), _QK_NORM, head_dim_needed=True),
     "ministral": Family((layers.sliding_unless_named,)),
     "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
     "mistral": _MISTRAL,
@@ -319,9 +264,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron": Family(fixed=_PLAIN, bias="config", mlp_bias=True, heads_are_kv_heads=True, eps=1e-5),
     "nemotron-nas": Family((layers.blocks_of_any_width,), bias="config", eps=1e-5),
     "nemotron_h": Family((recurrent.nemotron_h, experts.nemotron_h), {"norms_per_layer": 1}, "config", eps=1e-5),
-    "olmo": _LLAMA,
     "olmo2": _OLMO,
-    "olmo3": _OLMO,
     "olmo_hybrid": replace(_OLMO, readers=(recurrent.ungated_delta,)),
     "olmoe": replace(_OLMO, readers=(experts.of("num_experts", "intermediate_size"),), eps=1e-5),
     "opt": Family((layers.learned_positions(2),), _BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, eps=1e-5),
@@ -329,29 +272,18 @@ FAMILIES: dict[str, Family] = {
     "paddleocr_vl_text": Family(bias="bias", tied=True, eps=1e-5, rope_theta=5e5),
     "persimmon": Family(fixed=_BIASES | _PLAIN | _QK_NORM, heads_are_kv_heads=True, eps=1e-5),
     "phi": Family(fixed=_BIASES | _PLAIN | {"norms_per_layer": 1}, heads_are_kv_heads=True, eps=1e-5),
-    "phi3": _PHI3,
-    "phi3_v": _PHI3,
-    "phi4_multimodal": _PHI3,
-    "phi4mm": _PHI3,
+    "phi3": Family((layers.all_slide_if_given,), heads_are_kv_heads=True, eps=1e-5),
     "phimoe": Family(
         (layers.all_slide_if_given, _PLAIN_EXPERTS), {"norm_bias": True}, "config", eps=1e-5, rope_theta=1e6
     ),
     "qwen": Family((layers.half_width,), bias="qkv", heads_are_kv_heads=True),
-    "qwen2": _QWEN2,
-    "qwen2_5_omni_text": _QWEN2,
-    "qwen2_5_vl": _QWEN2,
-    "qwen2_5_vl_text": _QWEN2,
+    "qwen2": Family((layers.qwen,), bias="qkv"),
     "qwen2_moe": Family((layers.qwen, experts.qwen), bias="qkv"),
-    "qwen2_vl": _QWEN2,
-    "qwen2_vl_text": _QWEN2,
     "qwen3": _QWEN3,
     "qwen3_5_moe_text": replace(_QWEN3_NEXT, readers=(recurrent.gated_delta, experts.qwen_without_dense)),
     "qwen3_5_text": replace(_QWEN3_NEXT, readers=(recurrent.gated_delta,)),
-    "qwen3_moe": _QWEN3_MOE,
+    "qwen3_moe": replace(_QWEN3, readers=(layers.qwen3_moe, experts.qwen), head_dim_needed=False),
     "qwen3_next": _QWEN3_NEXT,
-    "qwen3_omni_moe_text": _QWEN3_MOE,
-    "qwen3_vl_moe_text": _QWEN3_MOE,
-    "qwen3_vl_text": _QWEN3,
     "seed_oss": Family(bias="config_qkv", bias_default=True, mlp_bias=True, head_dim_needed=True),
     "smollm3": Family((layers.qwen,), bias="config", mlp_bias=True, tied=True, rope_theta=2e6),
     "solar_open": replace(_GLM4_MOE, readers=(experts.everywhere,)),
@@ -359,14 +291,35 @@ FAMILIES: dict[str, Family] = {
     "starcoder2": Family(
         (layers.all_slide_if_given,), {"gated_mlp": False, "norms_per_layer": 4}, "bias", tied=True, eps=1e-5
     ),
-    "step3p5": _STEP,
-    "step3p7": _STEP,
-    "telechat": _LLAMA,
+    "step3p5": Family((layers.step, experts.step), _QK_NORM, head_dim_needed=True, eps=1e-5),
     "vaultgemma": Family((layers.slides_but_every(2, needed=True),), bias="config", tied=True, head_dim_needed=True),
-    "xverse": _LLAMA,
-    "Yi": _LLAMA,
     "youtu": Family((sparse.latent,), tied=True, heads_are_kv_heads=True),
 }
+_SAME = {
+    "bailing_moe": "bailing_moe_v2",
+    "cohere2": "cohere_compass_text",
+    "deepseek_v3": "deepseek_v2 kimi_k2",
+    "deepseek_v4": "deepseek_ref",
+    "exaone4": "exaone4_5_text",
+    "gemma4_text": "gemma4_unified_text",
+    "glm4": "glm4v_text",
+    "glm4_moe": "glm4v_moe_text",
+    "gpt2": "gpt_bigcode",
+    "gptj": "codegen",
+    "hunyuan_v1_dense": "hunyuan_vl_text",
+    "llama": "aquila baichuan bitnet exaone granite granite4_vision_text granite_docling_text helium internlm2 "
+    "internlm3 iquestcoder olmo telechat xverse Yi",
+    "minimax": "minimax_m1 minimax_text_01",
+    "minimax_m3": "minimax_m3_vl_text",
+    "olmo2": "olmo3",
+    "phi3": "phi3_v phi4_multimodal phi4mm",
+    "qwen2": "minicpmo minicpmv qwen2_5_omni_text qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text",
+    "qwen3": "qwen3_vl_text",
+    "qwen3_moe": "qwen3_omni_moe_text qwen3_vl_moe_text",
+    "step3p5": "step3p7",
+}
+"""Family -> other `model_type`s that are read just as it."""
+FAMILIES |= {name: FAMILIES[family] for family, names in _SAME.items() for name in names.split()}
 
 HEAD_OF_BLOCKS = Family((layers.block_head,), _QK_NORM, "config")
 """Layers of DFlash and DSpark: Qwen3's, whatever family the file says."""

@@ -280,14 +280,20 @@ def named_windows(keys: Keys, layers: int) -> Fields:
     return _windowed(window or None, _sliding(keys, layers, [False] * layers))
 
 
+def head_gate(keys: Keys, layers: int) -> Fields:
+    """One projection to a gate for each head, in so many layers."""
+    sizes = {"inputs": keys.integer("hidden_size"), "outputs": keys.integer("num_attention_heads")}
+    return {"name": "gate", "layers": layers, **sizes}
+
+
 def head_gates(keys: Keys, layers: int) -> Fields:
     """Laguna: one gate for each head; all layers with as many heads."""
     heads = keys.integer("num_attention_heads")
     each = keys.integers("num_attention_heads_per_layer") or [heads]
     if {*each} != {heads}:
         raise keys.bad("num_attention_heads_per_layer", f"{heads} for every layer")
-    gate = {"name": "gate", "layers": layers, "inputs": keys.integer("hidden_size"), "outputs": heads}
-    return named_windows(keys, layers) | {"projections": [gate] if keys.data.get("gating", True) else []}
+    gates = [head_gate(keys, layers)] if keys.data.get("gating", True) else []
+    return named_windows(keys, layers) | {"projections": gates}
 
 
 def inputs_of_layers(keys: Keys, layers: int) -> Fields:

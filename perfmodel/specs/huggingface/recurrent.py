@@ -1,9 +1,23 @@
 """Layers that keep a state in place of a cache, as fields of ModelSpec."""
 
+from typing import Any
+
 from perfmodel.specs.huggingface import sparse
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
-from perfmodel.specs.huggingface.layers import Fields, layer_types
+from perfmodel.specs.huggingface.layers import Fields, head_gate, layer_types
 from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS
+
+
+def _state(kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any) -> Fields:
+    """The `linear_attention` mapping; key, value: heads and the width of each."""
+    sizes = {"num_key_heads": key[0], "key_head_dim": key[1], "num_value_heads": value[0], "value_head_dim": value[1]}
+    return {"kind": kind, "layers": layers, **sizes, "conv_kernel": kernel, **more}
+
+
+def _convolution(keys: Keys, layers: int) -> Fields:
+    """A gated convolution of the hidden width."""
+    hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
+    return _state("conv", layers, (1, 1), (heads, hidden // heads), keys.integer("conv_L_cache"), state_dtype="bf16")
 
 
 def short_convolutions(keys: Keys, layers: int) -> Fields:
@@ -11,7 +25,6 @@ def short_convolutions(keys: Keys, layers: int) -> Fields:
     kinds = ("conv", "full_attention")
     full = set(keys.integers("full_attn_idxs"))
     types = layer_types(keys, layers, kinds, [kinds[i in full] for i in range(layers)])
-    hidden = keys.integer("hidden_size")
     keys.ignore("full_attn_idxs", "conv_dim", "conv_dim_out", "num_heads", "block_dim", "conv_bias")
     fields: Fields = {}
     if "moe_intermediate_size" not in keys.data:
@@ -20,18 +33,7 @@ def short_convolutions(keys: Keys, layers: int) -> Fields:
             unit = keys.integer("block_multiple_of", 256)
             width = -(-int(keys.number("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3)) // unit) * unit
         fields["intermediate_size"] = width
-    return fields | {
-        "linear_attention": {
-            "kind": "conv",
-            "layers": types.count("conv"),
-            "num_key_heads": 1,
-            "num_value_heads": keys.integer("num_attention_heads"),
-            "key_head_dim": 1,
-            "value_head_dim": hidden // keys.integer("num_attention_heads"),
-            "conv_kernel": keys.integer("conv_L_cache"),
-            "state_dtype": "bf16",
-        }
-    }
+    return fields | {"linear_attention": _convolution(keys, types.count("conv"))}
 
 
 def kimi_delta(keys: Keys, layers: int) -> Fields:
@@ -40,28 +42,17 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
     types = keys.data.get("layer_types")
     if own is None and not isinstance(types, list):
         raise keys.bad("linear_attn_config", "a mapping with kda_layers, num_heads and head_dim")
-    count = (
-        len(own.integers("kda_layers"))
-        if own
-        else sum(kind not in ("full_attention", "indexed_attention") for kind in types or ())
-    )
     if own:
+        count = len(own.integers("kda_layers"))
         heads, dim, kernel = (own.integer(name) for name in ("num_heads", "head_dim", "short_conv_kernel_size"))
     else:
+        count = sum(kind not in ("full_attention", "indexed_attention") for kind in types or ())
         heads, dim, kernel = (keys.integer(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim"))
     keys.ignore("linear_attn_config", "num_key_value_heads")
+    full_rank = own.flag("use_full_rank_gate", False) if own else False
     return sparse.latent(keys, layers, ranked=own is not None) | {
         "attention_gate": keys.flag("mla_use_output_gate", False),
-        "linear_attention": {
-            "kind": "kimi_delta",
-            "layers": count,
-            "num_key_heads": heads,
-            "num_value_heads": heads,
-            "key_head_dim": dim,
-            "value_head_dim": dim,
-            "conv_kernel": kernel,
-            "full_rank_gate": own.flag("use_full_rank_gate", False) if own else False,
-        },
+        "linear_attention": _state("kimi_delta", count, (heads, dim), (heads, dim), kernel, full_rank_gate=full_rank),
     }
 
 
@@ -81,9 +72,9 @@ def granite_hybrid(keys: Keys, layers: int) -> Fields:
 
 def _mamba2(keys: Keys, layers: int) -> Fields:
     keys.ignore("mamba_expand", "mamba_d_ssm", "mamba_chunk_size", "mamba_rms_norm", "mamba_norm_before_gate")
-    names = {"num_value_heads": "n_heads", "value_head_dim": "d_head", "num_key_heads": "n_groups",
-             "key_head_dim": "d_state", "conv_kernel": "d_conv"}  # fmt: skip
-    return {"kind": "mamba2", "layers": layers} | {to: keys.integer(f"mamba_{name}") for to, name in names.items()}
+    names = ("n_groups", "d_state", "n_heads", "d_head", "d_conv")
+    groups, state, heads, width, kernel = (keys.integer(f"mamba_{name}") for name in names)
+    return _state("mamba2", layers, (groups, state), (heads, width), kernel)
 
 
 def gated_delta(keys: Keys, layers: int) -> Fields:
@@ -91,19 +82,12 @@ def gated_delta(keys: Keys, layers: int) -> Fields:
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
     kinds = ("linear_attention", "full_attention")
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
-    return {
-        "attention_gate": keys.flag("attn_output_gate", True),
-        "linear_attention": {
-            "kind": "gated_delta",
-            "layers": types.count("linear_attention"),
-            "num_key_heads": keys.integer("linear_num_key_heads"),
-            "num_value_heads": keys.integer("linear_num_value_heads"),
-            "key_head_dim": keys.integer("linear_key_head_dim"),
-            "value_head_dim": keys.integer("linear_value_head_dim"),
-            "conv_kernel": keys.integer("linear_conv_kernel_dim"),
-            "state_dtype": _state_dtype(keys, "mamba_ssm_dtype"),
-        },
-    }
+    key, value = (
+        (keys.integer(f"linear_num_{kind}_heads"), keys.integer(f"linear_{kind}_head_dim")) for kind in ("key", "value")
+    )
+    kernel, dtype = keys.integer("linear_conv_kernel_dim"), _state_dtype(keys, "mamba_ssm_dtype")
+    part = _state("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
+    return {"attention_gate": keys.flag("attn_output_gate", True), "linear_attention": part}
 
 
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
@@ -131,21 +115,19 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
         raise keys.bad("num_hidden_layers", f"{len(kinds)}, as many as there are blocks")
     dim = "head_dim" if "head_dim" in keys.data else "attention_head_dim"
     keys.ignore("expand", "chunk_size", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "time_step_rank")
+    key, value = (
+        (keys.integer(heads), keys.integer(width))
+        for heads, width in (("n_groups", "ssm_state_size"), ("mamba_num_heads", "mamba_head_dim"))
+    )
+    dtype = _state_dtype(keys, "mamba_ssm_cache_dtype")
     return {
         "head_dim": keys.integer(dim),
         "attention_layers": kinds.count("attention"),
         "mlp_layers": kinds.count("mlp") + kinds.count("moe"),
         "gated_mlp": False,
-        "linear_attention": {
-            "kind": "mamba2",
-            "layers": kinds.count("mamba"),
-            "num_key_heads": keys.integer("n_groups"),
-            "num_value_heads": keys.integer("mamba_num_heads"),
-            "key_head_dim": keys.integer("ssm_state_size"),
-            "value_head_dim": keys.integer("mamba_head_dim"),
-            "conv_kernel": keys.integer("conv_kernel"),
-            "state_dtype": _state_dtype(keys, "mamba_ssm_cache_dtype"),
-        },
+        "linear_attention": _state(
+            "mamba2", kinds.count("mamba"), key, value, keys.integer("conv_kernel"), state_dtype=dtype
+        ),
     }
 
 
@@ -172,18 +154,9 @@ def jamba(keys: Keys, layers: int) -> Fields:
     inner, mambas = keys.integer("mamba_expand") * hidden, layers - len(range(offset, layers, period))
     steps = {"name": "state_steps", "layers": mambas, "inputs": inner, "outputs": rank + 2 * state, "split": "inputs"}
     rise = {"name": "state_rise", "layers": mambas, "inputs": rank, "outputs": inner, "split": "outputs"}
-    return {
-        "linear_attention": {
-            "kind": "mamba1",
-            "layers": mambas,
-            "num_key_heads": 1,
-            "num_value_heads": keys.integer("num_attention_heads"),
-            "key_head_dim": state,
-            "value_head_dim": inner // keys.integer("num_attention_heads"),
-            "conv_kernel": keys.integer("mamba_d_conv"),
-        },
-        "projections": [steps, rise],
-    }
+    heads = keys.integer("num_attention_heads")
+    part = _state("mamba1", mambas, (1, state), (heads, inner // heads), keys.integer("mamba_d_conv"))
+    return {"linear_attention": part, "projections": [steps, rise]}
 
 
 def bamba(keys: Keys, layers: int) -> Fields:
@@ -200,10 +173,8 @@ def lightning(keys: Keys, layers: int) -> Fields:
     types = layer_types(keys, layers, kinds, [kinds[kind] for kind in listed])
     heads, dim = keys.integer("num_attention_heads"), keys.integer("head_dim", 0, low=0)
     dim = dim or keys.integer("hidden_size") // heads
-    sizes = {"num_key_heads": heads, "num_value_heads": heads, "key_head_dim": dim, "value_head_dim": dim}
-    part = {"kind": "lightning", "layers": types.count(kinds[0]), "conv_kernel": 1, **sizes}
     keys.ignore("shared_intermediate_size", "shared_moe_coefficient")
-    return {"linear_attention": part}
+    return {"linear_attention": _state("lightning", types.count(kinds[0]), (heads, dim), (heads, dim), 1)}
 
 
 def ungated_delta(keys: Keys, layers: int) -> Fields:
@@ -213,16 +184,16 @@ def ungated_delta(keys: Keys, layers: int) -> Fields:
 
 def bailing(keys: Keys, layers: int) -> Fields:
     """Ling of 2026: Kimi's delta attention with a decay of full rank, and gates of the heads of latent attention."""
-    found, hidden = kimi_delta(keys, layers), keys.integer("hidden_size")
+    found = kimi_delta(keys, layers)
     part = found["linear_attention"] | {"full_rank_gate": True}
     width = part["num_key_heads"] * part["key_head_dim"]
-    heads, full = keys.integer("num_attention_heads"), layers - part["layers"]
+    hidden, full = keys.integer("hidden_size"), layers - part["layers"]
     keys.ignore("layer_group_size", "linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
     return found | {
         "linear_attention": part,
         "projections": [
             {"name": "state_decay", "layers": part["layers"], "inputs": hidden, "outputs": width, "split": "outputs"},
-            {"name": "gate", "layers": full, "inputs": hidden, "outputs": heads},
+            head_gate(keys, full),
         ],
     }
 
@@ -240,25 +211,14 @@ def glm5_next(keys: Keys, layers: int) -> Fields:
 def lfm3(keys: Keys, layers: int) -> Fields:
     """LFM3: short convolutions, attention to everything and sliding attention, with a gate for each head."""
     kinds = ("conv", "full_attention", "sliding_attention")
-    types, heads = layer_types(keys, layers, kinds, ()), keys.integer("num_attention_heads")
-    hidden = keys.integer("hidden_size")
+    types = layer_types(keys, layers, kinds, ())
     keys.ignore("use_sandwich_norm", "layer_types")
-    part = {
-        "kind": "conv",
-        "layers": types.count("conv"),
-        "num_key_heads": 1,
-        "num_value_heads": heads,
-        "key_head_dim": 1,
-        "value_head_dim": hidden // heads,
-        "conv_kernel": keys.integer("conv_L_cache"),
-        "state_dtype": "bf16",
-    }
-    full = layers - types.count("conv")
-    gate = {"name": "gate", "layers": full, "inputs": hidden, "outputs": heads}
+    convolutions = types.count("conv")
+    gated = keys.flag("use_attention_gate", True)
     return {
-        "linear_attention": part,
+        "linear_attention": _convolution(keys, convolutions),
         "sliding_window": keys.integer("sliding_window", high=MAX_TOKENS),
         "num_sliding_layers": types.count("sliding_attention"),
         "norms_per_layer": 4 if keys.flag("use_sandwich_norm", True) else 2,
-        "projections": [gate] if keys.flag("use_attention_gate", True) else [],
+        "projections": [head_gate(keys, layers - convolutions)] if gated else [],
     }

@@ -13,6 +13,7 @@ from perfmodel.answers.query import Query
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.frozen import annotations
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.accuracy.folder import Figure, figures
@@ -44,7 +45,7 @@ def check(folder: Path, *more: str) -> int:
 def off_by(folder: Path, factor: float) -> Path:
     """The calibration of the record with every bandwidth it reaches off by a factor."""
     c = load_calibration("xeon-amx-2core.micro")
-    names = [name for name in Calibration.model_fields if name.endswith("bandwidth_fraction")]
+    names = [name for name in annotations(Calibration) if name.endswith("bandwidth_fraction")]
     changes = {n: getattr(c, n).model_copy(update={"value": getattr(c, n).value * factor}) for n in names}
     path = folder / f"off-{factor}.yaml"
     return write_yaml(c.model_copy(update=changes), path, "broken on purpose")
@@ -196,7 +197,9 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
     assert {f.calibration for f in found} == {made.calibration.name}
     assert all(f.fitted for f in found)
     by_name = {f.name: f for f in found}
-    rows = {(t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, made.fitted.predicted, strict=True)}
+    rows = {
+        (t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, made.rows.predict(made.calibration), strict=True)
+    }
     (plain, plain_s), (spec, spec_s) = rows[4.0, 0], rows[4.0, 7]
     (key,) = (k for k in by_name if f"{spec.name}/speedup" in k)
     gained = spec.tokens_per_iteration

@@ -24,18 +24,14 @@ from perfmodel.validate.decoder.triton_attention import SplitKV
 from perfmodel.validate.decoder.triton_pointwise import Fused
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate.decoder.test_attention import SHAPES, check, inputs
+from tests.validate.tiny_spec import tiny_spec
 
 CPU = torch.device("cpu")
 TYPES = ((torch.float32, 1e-5), (torch.float16, 5e-3))  # the interpreter miscomputes bf16
 
 
 def specification(**changes: Any) -> ModelSpec:
-    shape = {
-        "name": "tiny", "title": "tiny", "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 72, "vocab_size": 61,
-        "max_position_embeddings": 512, "source": "a test",
-    }  # fmt: skip
-    return ModelSpec(**{**shape, **changes})
+    return tiny_spec(**{"hidden_size": 48, "head_dim": 16, "intermediate_size": 72, **changes})
 
 
 def near(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
@@ -104,7 +100,10 @@ def pointwise() -> None:
             slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
             made = []
             for each in (fused, plain):
-                cache, scratch = KVCache(1, 3, 2, 64, spec.head_dim, CPU, dtype), torch.zeros(2, 3, 2, 4, spec.head_dim)
+                cache, scratch = (
+                    KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype),
+                    torch.zeros(2, 3, 2, 4, spec.head_dim),
+                )
                 scratch = scratch.to(dtype)
                 out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
                 q, k, v = each.rotate(layer, qkv, turns, out, cache.at(0, slots))

@@ -1,9 +1,15 @@
-"""One spelling of every draft cache that decodes what the target does, small enough to leave most of a prompt out."""
+"""Every draft cache, small enough to leave most of a prompt out; and what is asked of decoders of every kind."""
 
 from typing import Any
 
-from perfmodel.validate.decoder.factory import counter_of
+import torch
+
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.factory import counter_of, make_decoder
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
 
 PUBLISHED = "streamingllm:24,own_prefill=true"
 METHODS = [
@@ -24,3 +30,14 @@ def watched(decoder: Decoder) -> Any:
     assert counter is not None
     decoder.observers.append(counter)
     return counter
+
+
+def check_cache(cache: KVCache, model: Model, state: State, behind: int = 1) -> None:
+    """It is that of a fresh prefill of all but the newest `behind` tokens."""
+    assert torch.equal(cache.lengths, state.length - behind)
+    assert int(cache.lengths.max()) <= cache.bound
+    fresh = make_decoder(model, Request(len(state.tokens), 128, 1)).target
+    fresh.prefill(state.tokens, cache.lengths)
+    for row, length in enumerate(cache.lengths.tolist()):
+        ours, theirs = (each.kv[:, :, row, :, :length] for each in (cache, fresh.cache))
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)

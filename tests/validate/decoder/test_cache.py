@@ -7,27 +7,11 @@ import torch
 from torch import Tensor
 
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.state import State
-from tests.validate.decoder.methods import METHODS
-
-
-def prefilled(model: Model, state: State, room: int) -> KVCache:
-    """The cache of a fresh prefill of everything but the newest token."""
-    made = make_decoder(model, Request(len(state.tokens), room, 1))
-    made.target.prefill(state.tokens[:, : int(state.length.max()) - 1], state.length - 1)
-    return made.target.cache
-
-
-def assert_same(ours: KVCache, fresh: KVCache) -> None:
-    assert ours.lengths.tolist() == fresh.lengths.tolist()
-    for row, length in enumerate(fresh.lengths.tolist()):
-        for mine, theirs in ((ours.k, fresh.k), (ours.v, fresh.v)):
-            torch.testing.assert_close(mine[:, row, :, :length], theirs[:, row, :, :length], rtol=1e-9, atol=1e-9)
+from tests.validate.decoder.methods import METHODS, check_cache
 
 
 @pytest.mark.parametrize("gamma", [0, 1, 8])
@@ -36,16 +20,13 @@ def assert_same(ours: KVCache, fresh: KVCache) -> None:
 def test_rollback_equals_a_fresh_prefill(
     target: Model, small: Model, prompts: list[list[int]], kind: str, gamma: int
 ) -> None:
-    asked = Request(4, 70, 40, gamma, kind, "streamingllm:24")
-    made = make_decoder(target, asked, small if kind == "model" else None)
+    made = make_decoder(target, Request(4, 70, 40, gamma, kind), small if kind == "model" else None)
     state = made.start(prompts, 40)
     for _ in range(12):
         made.iterate(state)
-        assert torch.equal(made.target.cache.lengths, state.length - 1)
-    assert_same(made.target.cache, prefilled(target, state, 128))
-    if kind == "model" and isinstance(made.draft, ModelDrafter):
-        cache = made.draft.runner.cache
-        assert torch.equal(cache.lengths, state.length - 2)
+    check_cache(made.target.cache, target, state)
+    for own in made.caches[1:]:
+        check_cache(own, small, state, behind=2)
 
 
 def poison(cache: KVCache) -> None:
@@ -64,17 +45,14 @@ def test_what_is_not_committed_is_not_read(target: Model, prompts: list[list[int
         for _ in range(8):
             spoil(made)
             made.iterate(state)
-        return torch.cat(
-            (state.length[:, None], state.tokens[:, :80].where(torch.arange(80) < state.length[:, None], 0)), 1
-        )
+        return state.tokens.where(torch.arange(state.tokens.shape[1]) < state.length[:, None], -1)
 
     assert torch.equal(run(lambda made: None), run(lambda made: poison(made.target.cache)))
 
 
-def test_a_fixed_bound_changes_no_token(target: Model, small: Model, prompts: list[list[int]]) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fixed_bound_changes_no_token(target: Model, prompts: list[list[int]], method: str) -> None:
     """As captured graphs need: shapes stay the same whatever the lengths."""
-    for method in METHODS:
-        asked = Request(4, 70, 40, 4, draft_kv=method)
-        made = make_decoder(target, asked)
-        made.target.cache.fixed = True
-        assert made.generate(prompts, 40).tokens == make_decoder(target, asked).generate(prompts, 40).tokens, method
+    fixed, free = (make_decoder(target, Request(4, 70, 40, 4, draft_kv=method)) for _ in range(2))
+    fixed.target.cache.fixed = True
+    assert fixed.generate(prompts, 40).tokens == free.generate(prompts, 40).tokens

@@ -11,16 +11,15 @@ from torch import Tensor
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder import graphs
-from perfmodel.validate.decoder.eagle import Features, HeadDrafter, HeadModel
+from perfmodel.validate.decoder.drafts import ModelDrafter
+from perfmodel.validate.decoder.eagle import Features, HeadModel
 from perfmodel.validate.decoder.factory import make_decoder, start_random
-from perfmodel.validate.decoder.generation import collect
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.weights import load_head
 from perfmodel.validate.studies.train import causal
-from tests.validate.decoder.test_graphs import emulated
+from tests.validate.decoder.test_graphs import eager_and_replayed
 from tests.validate.tiny_folder import write_folder
 
 NEW, GAMMA = 24, 3
@@ -84,21 +83,10 @@ def test_outputs_are_those_of_plain_decoding(deep: Model, head: HeadModel, promp
 
 @torch.inference_mode()
 def test_an_iteration_can_be_replayed(deep: Model, head: HeadModel, prompts: list[list[int]]) -> None:
-    results = []
-    for replayed in (False, True):
-        made = make_decoder(deep, Request(4, 70, 40, GAMMA, "model", sampling=Sampling(0.8)), head)
-        state = made.start(prompts, 40, seed=3)
-        made.iterate(state)
-        graphs.fix_bounds(made)
-        made.iterate(state)
-        if replayed:
-            graphs.replay_on(made, state, emulated(lambda made=made, state=state: made.step(state)))
-        else:
-            made.iterate(state)
-        for _ in range(6):
-            made.iterate(state)
-        results.append(collect(state, prompts))
-    assert results[0] == results[1]
+    eager, replayed = eager_and_replayed(
+        deep, head, Request(4, 70, 50, GAMMA, "model", sampling=Sampling(0.8)), prompts
+    )
+    assert eager == replayed
 
 
 @torch.inference_mode()
@@ -147,7 +135,7 @@ def test_what_is_not_run_is_refused(deep: Model, head: HeadModel, target: Model)
         load_head("eagle3", "random:0", target)
     with pytest.raises(InputError, match="a head drafts chains over a whole cache of its own"):
         make_decoder(deep, Request(1, 8, 8, 2, "model", "snapkv:4,window=2"), head)
-    assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, HeadDrafter)
+    assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)
 
 
 def test_predicted_beside_measured(

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,28 +11,22 @@ from scipy.stats import chisquare
 
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching, depths
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.factory import counter_of, make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.script import Script, scripted_weights
 from perfmodel.validate.studies.train import causal
-from tests.validate.decoder.methods import watched
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
 
 
 @pytest.fixture(scope="module")
 def models(make_model: Callable[..., Model]) -> tuple[Model, Model]:
-    shape = {
-        "vocab_size": VOCAB,
-        "num_hidden_layers": 1,
-        "hidden_size": 16,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-    }
-    return make_model(seed=1, deviation=0.4, **shape), make_model(seed=2, deviation=0.4, **shape)
+    shape = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1}
+    one, two = (make_model(seed=seed, deviation=0.4, vocab_size=VOCAB, **shape) for seed in (1, 2))
+    return one, two
 
 
 def exact(model: Model, sampling: Sampling) -> np.ndarray:
@@ -52,16 +47,23 @@ def agrees(counts: np.ndarray, probabilities: np.ndarray) -> float:
     return float(chisquare(observed[wanted > 0], wanted[wanted > 0]).pvalue)
 
 
-@pytest.mark.parametrize(("gamma", "temperature"), [(0, 1.3), (1, 0.7), (3, 1.3), (8, 0.7)])
-def test_sequences_are_distributed_as_direct_sampling(
-    models: tuple[Model, Model], gamma: int, temperature: float
-) -> None:
-    model, draft = models
-    sampling = Sampling(temperature)
-    asked = Request(BATCH, len(PROMPT), NEW, gamma, "model" if gamma else "self", sampling=sampling)
-    out = make_decoder(model, asked, draft if gamma else None).generate([PROMPT] * BATCH, NEW, seed=gamma)
+def decoded(
+    models: tuple[Model, Model], sampling: Sampling, gamma: int, kind: str, draft_kv: str = "full", **more: Any
+) -> tuple[Generation, Any]:
+    """Many continuations of PROMPT, which must be distributed as direct sampling from the first model; what counted."""
+    asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
+    made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
+    counter = counter_of(made)
+    made.observers += [counter] if counter else []
+    out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
-    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(model, sampling)) > 1e-3
+    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+    return out, counter
+
+
+@pytest.mark.parametrize(("gamma", "temperature"), [(0, 1.3), (1, 0.7), (3, 1.3), (8, 0.7)])
+def test_chains(models: tuple[Model, Model], gamma: int, temperature: float) -> None:
+    out, _ = decoded(models, Sampling(temperature), gamma, "model" if gamma else "self")
     assert all(out.histogram[:2]), "both rejection and acceptance must occur"
 
 
@@ -75,52 +77,29 @@ def test_sequences_are_distributed_as_direct_sampling(
     ],
 )
 def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_kv: str) -> None:
-    sampling = Sampling(1.0, top_p=0.8)
-    asked = Request(BATCH, len(PROMPT), NEW, 3, draft, draft_kv, sampling=sampling)
-    out = make_decoder(models[0], asked).generate([PROMPT] * BATCH, NEW, seed=7)
-    codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
-    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
-
-
-TREES = {"binary": "2x2x1", "all": "5x1", "wide": "3x2"}
+    decoded(models, Sampling(1.0, top_p=0.8), 3, draft, draft_kv)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
-@pytest.mark.parametrize("shape", TREES)
-def test_trees_are_distributed_as_direct_sampling(models: tuple[Model, Model], shape: str, sampling: Sampling) -> None:
+@pytest.mark.parametrize("shape", ["2x2x1", "5x1", "3x2"])
+def test_trees(models: tuple[Model, Model], shape: str, sampling: Sampling) -> None:
     """Several candidates for each token, drawn without replacement; with top-p more than the draft's distribution has.
 
     A draft that reads little of the target's cache, and another model with a cache of its own.
     """
-    tree = branching(TREES[shape])
+    tree = branching(shape)
     for kind, draft_kv in (("model", "full"), ("self", "streamingllm:6,sinks=1")):
-        gamma = depths(tree)[-1]
-        asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling=sampling, tree=tree)
-        made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
-        counter = watched(made)
-        out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
-        codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
-        assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+        _, counter = decoded(models, sampling, depths(tree)[-1], kind, draft_kv, tree=tree)
         assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
 
 
 @pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
 @pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (2, 3)])
-def test_two_levels_are_distributed_as_direct_sampling(
-    models: tuple[Model, Model], inner: int, gamma: int, sampling: Sampling
-) -> None:
+def test_two_levels(models: tuple[Model, Model], inner: int, gamma: int, sampling: Sampling) -> None:
     """Rejections at both levels, and as many verified tokens in each sequence as its inner rounds gave."""
-    asked = Request(
-        BATCH, len(PROMPT), NEW, gamma, "model", "full", sampling, middle_kv="snapkv:3,window=1", inner_gamma=inner
-    )
-    made = make_decoder(models[0], asked, models[1])
-    counter = watched(made)
-    out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
-    codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
-    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
-    counts = counter.counts
-    assert all(counts.inner[:2])
-    assert 0 < counts.complete < counts.iterations
+    _, counter = decoded(models, sampling, gamma, "model", middle_kv="snapkv:3,window=1", inner_gamma=inner)
+    assert all(counter.counts.inner[:2])
+    assert 0 < counter.counts.complete < counter.counts.iterations
 
 
 def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models: tuple[Model, Model]) -> None:

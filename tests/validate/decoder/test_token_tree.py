@@ -6,14 +6,13 @@ import torch
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching, depths
-from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
-from tests.validate.decoder.methods import METHODS, watched
+from tests.validate.decoder.methods import METHODS, check_cache, watched
 
 NEW = 40
 SEQUOIA = Growth(TreeAcceptance.of([0.5, 0.2, 0.1, 0.05]), 14, 5).best(14, 5).parents
@@ -93,19 +92,11 @@ def test_the_accepted_path_is_moved_together(target: Model, small: Model, prompt
     state = made.start(prompts, NEW)
     for _ in range(9):
         made.iterate(state)
-    assert isinstance(made.draft, ModelDrafter)
     assert counter.counts.taken[0] > 0
     assert sum(counter.counts.taken[1:]) > 0 or kind == "self", "other children than the first must be accepted"
-    caches = [(target, made.target.cache, 1)]
-    if kind == "model":
-        caches.append((small, made.draft.runner.cache, 2))
-    for model, ours, behind in caches:
-        assert torch.equal(ours.lengths, state.length - behind)
-        fresh = make_decoder(model, Request(len(prompts), 128, 1)).target
-        fresh.prefill(state.tokens, ours.lengths)
-        for row, length in enumerate(ours.lengths.tolist()):
-            for mine, theirs in ((ours.k, fresh.cache.k), (ours.v, fresh.cache.v)):
-                torch.testing.assert_close(mine[:, row, :, :length], theirs[:, row, :, :length], rtol=1e-9, atol=1e-9)
+    check_cache(made.target.cache, target, state)
+    for own in made.caches[1:]:
+        check_cache(own, small, state, behind=2)
 
 
 def test_scripted_paths_have_the_stated_rates(target: Model, prompts: list[list[int]]) -> None:

@@ -10,7 +10,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
-from tests.validate.decoder.methods import METHODS, watched
+from tests.validate.decoder.methods import METHODS, check_cache, watched
 
 NEW = 40
 
@@ -67,15 +67,8 @@ def test_the_small_models_cache_is_that_of_a_fresh_prefill(
     state = made.start(ragged, NEW)
     for _ in range(6):
         made.iterate(state)
-    own = made.levels.small.runner.cache
-    for cache, owner, behind in ((made.target.cache, target, 1), (own, draft, 3)):
-        assert torch.equal(cache.lengths, state.length - behind)
-        assert int(cache.lengths.max()) <= cache.bound
-        fresh = make_decoder(owner, Request(4, 128, 1)).target
-        fresh.prefill(state.tokens, cache.lengths)
-        for row, length in enumerate(cache.lengths.tolist()):
-            for mine, theirs in ((cache.k, fresh.cache.k), (cache.v, fresh.cache.v)):
-                torch.testing.assert_close(mine[:, row, :, :length], theirs[:, row, :, :length], rtol=1e-9, atol=1e-9)
+    check_cache(made.target.cache, target, state)
+    check_cache(made.levels.small.runner.cache, draft, state, behind=3)
 
 
 def test_scripts_drive_both_levels(target: Model, small: Model, ragged: list[list[int]]) -> None:

@@ -33,7 +33,7 @@ LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
 
 
 def cache(lengths: list[int], dtype: torch.dtype = torch.float64) -> KVCache:
-    made = KVCache(LAYERS, BATCH, KV, 256, D, torch.device("cpu"), dtype)
+    made = KVCache((LAYERS, BATCH, KV, 256, D), torch.device("cpu"), dtype)
     generator = torch.Generator().manual_seed(0)
     made.k.normal_(generator=generator)
     made.v.normal_(generator=generator)
@@ -68,14 +68,14 @@ def attended(made: View, layer: int = 1) -> Tensor:
     return made.attend(layer, *query())
 
 
-def by_selection(source: KVCache, chosen: Callable[[int, int], list[int]], layer: int = 1) -> Tensor:
-    """Attention of `query` over chosen(sequence, kv head) and the new token."""
+def by_selection(source: KVCache, chosen: Callable[[KVCache, int, int], list[int]], layer: int = 1) -> Tensor:
+    """Attention of `query` over chosen(source, sequence, kv head) and the new token."""
     q, new_k, new_v = query()
     out = torch.empty_like(q)
     for b in range(BATCH):
         for h in range(HEADS):
             head = h // (HEADS // KV)
-            index = torch.tensor(sorted(chosen(b, head)), dtype=torch.int64)
+            index = torch.tensor(sorted(chosen(source, b, head)), dtype=torch.int64)
             keys = torch.cat((source.k[layer, b, head, index], new_k[b, head]))
             values = torch.cat((source.v[layer, b, head, index], new_v[b, head]))
             out[b, h, 0] = (keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) @ values
@@ -95,83 +95,77 @@ GROWTH = [[5, 1, 0], [2, 5, 3], [0, 0, 0], [5, 5, 5], [1, 4, 2]]
 LENGTHS = [100, 9, 41]
 
 
-def streaming(source: KVCache) -> Callable[[int, int], list[int]]:
-    def chosen(b: int, head: int) -> list[int]:
-        length = int(source.lengths[b])
-        return [t for t in range(length) if t < 4 or t >= length - 16]
-
-    return chosen
+def window(source: KVCache, b: int, head: int) -> list[int]:
+    """Four sinks and the last 16 tokens."""
+    length = int(source.lengths[b])
+    return [t for t in range(length) if t < 4 or t >= length - 16]
 
 
-@pytest.mark.parametrize("growth", [[], GROWTH, GROWTH * 4])
-def test_streamingllm_is_sinks_and_window(growth: list[list[int]]) -> None:
+def voted(source: KVCache, b: int, head: int, size: int = 8, kernel: int = 5, budget: int = 24) -> list[int]:
+    """What the prompt's last tokens vote for, and all since."""
+    length, seen, votes = LENGTHS[b], observed(size).queries, np.zeros(LENGTHS[b])
+    for h in (2 * head, 2 * head + 1):
+        for slot in range(size):
+            own = length - size + slot
+            scores = source.k[1, b, head, : own + 1] @ seen[1, b, h, slot] / math.sqrt(D)
+            votes[: own + 1] += scores.softmax(0).numpy()
+    prefix = max(0, length - size)
+    votes = np.pad(votes[:prefix], kernel // 2)  # what the window's own tokens got does not spill over
+    pooled = [votes[t : t + kernel].sum() for t in range(prefix)]
+    prefix = np.argsort(pooled)[::-1][: budget - size]
+    return [*prefix, *range(length - size, int(source.lengths[b]))]
+
+
+def heaviest(source: KVCache, b: int, head: int) -> list[int]:
+    """The 12 tokens of the largest weights."""
+    (q, *_), keys = query(), source.k[1, b, head, : source.lengths[b]]
+    votes = sum((keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) for h in (2 * head, 2 * head + 1))
+    return torch.as_tensor(votes).topk(min(12, len(keys))).indices.tolist()
+
+
+def best_pages(source: KVCache, b: int, head: int, score: Callable[[Tensor, Tensor], Tensor]) -> list[int]:
+    """The newest page of four tokens, and four more: those of the highest score of their keys by either query head."""
+    q, length = query()[0], int(source.lengths[b])
+    pages = [list(range(t, min(t + 4, length))) for t in range(0, length, 4)]
+
+    def of(page: list[int]) -> float:
+        return max(float(score(source.k[1, b, head, page], q[b, h, 0])) for h in (2 * head, 2 * head + 1))
+
+    best = sorted(pages[:-1], key=of, reverse=True)[:4]
+    return [token for page in [*best, pages[-1]] for token in page]
+
+
+def by_bounds(source: KVCache, b: int, head: int) -> list[int]:
+    return best_pages(source, b, head, lambda keys, q: torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum())
+
+
+def by_means(source: KVCache, b: int, head: int) -> list[int]:
+    return best_pages(source, b, head, lambda keys, q: keys.mean(0) @ q)
+
+
+@pytest.mark.parametrize(
+    ("method", "chosen", "growth"),
+    [
+        ("streamingllm:20,sinks=4", window, GROWTH * 4),
+        *(
+            (method, chosen, growth)
+            for method, chosen in {
+                "streamingllm:20,sinks=4": window,
+                "snapkv:24,window=8,kernel=5": voted,
+                "topk:12": heaviest,
+                "quest:20,page=4": by_bounds,
+            }.items()
+            for growth in ([], GROWTH)
+        ),
+    ],
+)
+def test_a_view_is_its_definition(
+    method: str, chosen: Callable[[KVCache, int, int], list[int]], growth: list[list[int]]
+) -> None:
     source = cache(LENGTHS)
-    made = view("streamingllm:20,sinks=4", source)
+    made = view(method, source)
     grow(source, made, growth)
-    torch.testing.assert_close(attended(made), by_selection(source, streaming(source)))
-
-
-@pytest.mark.parametrize("growth", [[], GROWTH])
-def test_snapkv_is_what_the_window_votes_for(growth: list[list[int]]) -> None:
-    source, window, kernel, budget = cache(LENGTHS), 8, 5, 24
-    made = view(f"snapkv:{budget},window={window},kernel={kernel}", source)
-    grow(source, made, growth)
-    seen = observed(window).queries
-
-    def chosen(b: int, head: int) -> list[int]:
-        length = LENGTHS[b]
-        votes = np.zeros(length)
-        for h in (2 * head, 2 * head + 1):
-            for slot in range(window):
-                own = length - window + slot
-                scores = source.k[1, b, head, : own + 1] @ seen[1, b, h, slot] / math.sqrt(D)
-                votes[: own + 1] += scores.softmax(0).numpy()
-        prefix = max(0, length - window)
-        votes = np.pad(votes[:prefix], kernel // 2)  # what the window's own tokens got does not spill over
-        pooled = [votes[t : t + kernel].sum() for t in range(prefix)]
-        prefix = np.argsort(pooled)[::-1][: budget - window]
-        return [*prefix, *range(length - window, int(source.lengths[b]))]
-
     torch.testing.assert_close(attended(made), by_selection(source, chosen), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("growth", [[], GROWTH])
-def test_topk_takes_the_largest_weights(growth: list[list[int]]) -> None:
-    source = cache(LENGTHS)
-    made = view("topk:12", source)
-    grow(source, made, growth)
-    q, *_ = query()
-
-    def chosen(b: int, head: int) -> list[int]:
-        keys = source.k[1, b, head, : source.lengths[b]]
-        votes = sum((keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) for h in (2 * head, 2 * head + 1))
-        return torch.as_tensor(votes).topk(min(12, len(keys))).indices.tolist()
-
-    torch.testing.assert_close(attended(made), by_selection(source, chosen))
-
-
-@pytest.mark.parametrize("growth", [[], GROWTH])
-def test_quest_takes_the_pages_with_the_highest_bounds(growth: list[list[int]]) -> None:
-    source, page = cache(LENGTHS), 4
-    made = view(f"quest:20,page={page}", source)
-    grow(source, made, growth)
-    q, *_ = query()
-
-    def chosen(b: int, head: int) -> list[int]:
-        length = int(source.lengths[b])
-        pages = [list(range(t, min(t + page, length))) for t in range(0, length, page)]
-
-        def bound(tokens: list[int]) -> float:
-            keys = source.k[1, b, head, tokens]
-            low, high = keys.amin(0), keys.amax(0)
-            return max(
-                float(torch.maximum(q[b, h, 0] * low, q[b, h, 0] * high).sum()) for h in (2 * head, 2 * head + 1)
-            )
-
-        best = sorted(pages[:-1], key=bound, reverse=True)[:4]
-        return [token for tokens in [*best, pages[-1]] for token in tokens]
-
-    torch.testing.assert_close(attended(made), by_selection(source, chosen))
 
 
 def test_retrieval_appends_replaces_and_rebuilds() -> None:
@@ -191,16 +185,7 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     assert isinstance(fresh, RetrievalView)
     torch.testing.assert_close(made.sums[:, :, :, :-1], fresh.sums[:, :, :, :-1])
     assert made.lengths.tolist() == [20, 20, 17]
-    q, *_ = query()
-
-    def chosen(b: int, head: int) -> list[int]:
-        length = int(source.lengths[b])
-        chunks = [list(range(t, min(t + 4, length))) for t in range(0, length, 4)]
-        score = lambda c: max(float(source.k[1, b, head, c].mean(0) @ q[b, h, 0]) for h in (2 * head, 2 * head + 1))  # noqa: E731
-        best = sorted(chunks[:-1], key=score, reverse=True)[:4]
-        return [token for tokens in [*best, chunks[-1]] for token in tokens]
-
-    torch.testing.assert_close(attended(made), by_selection(source, chosen))
+    torch.testing.assert_close(attended(made), by_selection(source, by_means))
 
 
 def test_queries_are_observed_at_their_positions(target: Model) -> None:

@@ -89,7 +89,7 @@ def test_a_row_out_of_line_does_not_bend_the_rest() -> None:
     rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)])
     spoilt = [replace(rows[7], seconds=3 * rows[7].seconds) if i == 7 else t for i, t in enumerate(rows)]
     found = made(spoilt)
-    errors = np.abs(found.fitted.predicted / [t.seconds for t in rows] - 1)
+    errors = np.abs(found.rows.predict(found.calibration) / [t.seconds for t in rows] - 1)
     assert np.median(errors) < 0.02
 
 
@@ -128,6 +128,10 @@ def test_too_little_is_refused_in_one_line(rows: list[Timing], says: str) -> Non
     with pytest.raises(InputError, match=f"--from: (x|no file): must hold {says}.*--plan") as caught:
         check_enough(rows)
     assert "\n" not in str(caught.value)
+    with pytest.raises(
+        InputError, match=r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill"
+    ):
+        check_enough([], [replace(timing(1.0, 1024.0, 3), where="slow.json")])
 
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(

@@ -11,6 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.calibrate import differences
 from perfmodel.validate.engine.formats import modules, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, thinned
+from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said
 
 FILES = Path(__file__).parent / "files"
@@ -45,10 +46,8 @@ def test_every_format_has_a_file_and_sees_only_its_own() -> None:
     seen = {}
     for path in sorted([*FILES.glob("*.json*"), *FILES.glob("*.yaml")]):
         text = path.read_text()
-        load = yaml.safe_load if path.suffix == ".yaml" else json.loads
-        data = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else load(text)
-        data = data if isinstance(data, list) else [data]
-        found = [name for name, module in modules().items() if module.is_format(data)]
+        runs = [yaml.safe_load(text)] if path.suffix == ".yaml" else parse_objects(path.name, text)
+        found = [name for name, module in modules().items() if all(map(module.is_format, runs))]
         assert len(found) <= 1, path
         seen |= dict.fromkeys(found)
     assert set(seen) == set(modules()) - {"perfmodel_record"}

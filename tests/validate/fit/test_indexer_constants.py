@@ -1,21 +1,20 @@
 """An indexer's constants come back from modules of sparse attention that were priced with them."""
 
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import yaml
 
 from perfmodel.costs import forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.calibration import with_engine
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model, precision_of
-from perfmodel.validate.fit.indexers import with_indexer
+from perfmodel.validate.fit.indexers import NAME, with_indexer
 from perfmodel.validate.fit.kernels import Kernels, TableFit
-from perfmodel.validate.fit.kernels_file import INDEX, render
+from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
+from tests.validate.fit.held import Held, Rows
 
 H100, V32 = load_gpu("h100-sxm-80gb"), load_model("deepseek-v3.2")
 GEMM = TableFit((6e-6, 4.5e-6, 1.0, 0.5, 16.0, 0.6, 4096.0, 0.9), 0.01, 400, "vllm 2")
@@ -33,29 +32,15 @@ OUTSIDE = {
 """What a pass has beside the 61 modules of its layers."""
 
 
-class Held:
-    """Tables in memory that hold modules alone."""
-
-    path = "tables"
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self.rows = rows
-
-    def versions(self, family: str, engine: str, name: str) -> list[str]:
-        known = ("sparse_attention", "vllm", "dsa_generation_module_perf")
-        return ["1", "2"] if self.rows and (family, engine, name) == known else []
-
-    def read(self, family: str, engine: str, version: str, name: str) -> dict[str, Any]:
-        return {column: np.array([row[column] for row in self.rows]) for column in self.rows[0]}
+def held(rows: Rows) -> Held:
+    return Held({("sparse_attention", "vllm", version, NAME): rows for version in ("1", "2") if rows})
 
 
-def modules(folder: Path, index: tuple[float, float, float] | None) -> list[dict[str, Any]]:
+def modules(index: tuple[float, float, float] | None) -> Rows:
     """64 calls on 8 and 4 devices, as a file with these constants of an indexer prices them, and others."""
     fitted = index and TableFit(index, 0.0, 64, "vllm 2")
-    (file := folder / "made.yaml").write_text(
-        render(Kernels(**vars(FOUND) | {"index": fitted}), H100, "vllm"), encoding="utf-8"
-    )
-    machine, rows = Machine(H100, load_calibration(str(file))), list[dict[str, Any]]()
+    calibration = with_engine(calibration_of(replace(FOUND, index=fitted), H100, "vllm"))
+    machine, rows = Machine(H100, calibration), Rows()
     for degree in (8, 4):
         part = shard(V32, degree, precision_of(V32, H100.peak, kv_dtype="fp8"))
         for batch in (1, 4, 16, 64):
@@ -67,26 +52,26 @@ def modules(folder: Path, index: tuple[float, float, float] | None) -> list[dict
     return [*rows, *(ODD | MODULE | other for other in (*others, {"num_heads": 8}))]
 
 
-def test_known_constants_come_back(tmp_path: Path) -> None:
+def test_known_constants_come_back() -> None:
     known = (0.5, 4e-5, 6e-7)
-    found = with_indexer(FOUND, Held(modules(tmp_path, known)), H100, "vllm", "1").index  # type: ignore[arg-type]
+    found = with_indexer(FOUND, held(modules(known)), H100, "vllm", "1").index
     assert found is not None
     assert found.values == pytest.approx(known, rel=1e-6)
     assert (found.rows, found.source) == (64, "vllm 1")
     assert found.median_error < 1e-6
 
 
-def test_none_where_no_module_asks_for_them(tmp_path: Path) -> None:
-    plain = modules(tmp_path, None)  # at the bandwidth of any other attention, no time of its own: error 0
-    few = modules(tmp_path, (0.5, 4e-5, 6e-7))[5:]
+def test_none_where_no_module_asks_for_them() -> None:
+    plain = modules(None)  # at the bandwidth of any other attention, no time of its own: error 0
+    few = modules((0.5, 4e-5, 6e-7))[5:]
     for rows, engine in ((plain, "vllm"), (few, "vllm"), ([], "vllm"), (few, "trtllm")):
-        assert with_indexer(FOUND, Held(rows), H100, engine) is FOUND  # type: ignore[arg-type]
+        assert with_indexer(FOUND, held(rows), H100, engine) is FOUND
 
 
 def test_the_file_states_what_is_above_zero() -> None:
     fitted = TableFit((0.232, 0.0, 7.37149e-7), 0.0543, 186, "sglang 3")
-    found = yaml.safe_load(render(Kernels(**vars(FOUND) | {"index": fitted}), H100, "sglang"))
-    stated = {name: found[name] for name in INDEX if name in found}
+    found = calibration_of(replace(FOUND, index=fitted), H100, "sglang")
+    stated = found.model_dump(include={*INDEX}, exclude_defaults=True)
     source = "sparse-attention modules less the GEMMs and attention priced here: 186 calls, median error 5.4%, sglang 3"
     assert stated == {
         "index_bandwidth_fraction": {"value": 0.232, "source": source},

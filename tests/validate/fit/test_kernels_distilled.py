@@ -11,27 +11,11 @@ from perfmodel.errors import InputError
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.kernels import distil
+from tests.validate.fit.held import Held, Rows
 
 H100, B200 = load_gpu("h100-sxm-80gb"), load_gpu("b200-sxm-180gb")
 ODD = 1.0
 """Seconds of a call that must not count."""
-Rows = list[dict[str, Any]]
-
-
-class Held:
-    """Tables in memory: (family, engine, version, name) -> rows."""
-
-    package = "tables 1"
-
-    def __init__(self, held: dict[tuple[str, str, str, str], Rows]) -> None:
-        self.held = held
-
-    def versions(self, family: str, engine: str, name: str) -> list[str]:
-        return sorted(v for f, e, v, n in self.held if (f, e, n) == (family, engine, name))
-
-    def read(self, family: str, engine: str, version: str, name: str) -> dict[str, Any]:
-        rows = self.held[family, engine, version, name]
-        return {column: np.array([row[column] for row in rows]) for column in rows[0]}
 
 
 # GEMMs.
@@ -85,7 +69,7 @@ FP8 = gemms("fp8", 1.0, 1.0, H100.peak_flops("fp8"), tokens=FEW, shares={1: 0.4,
 
 
 def gemm_fits(rows: Rows, gpu: Any = H100) -> dict[str, kernels.TableFit]:
-    return kernels._gemms(Held({("gemm", "vllm", "1", "gemm_perf"): rows}), gpu, "vllm", "1")  # type: ignore[arg-type]
+    return kernels._gemms(Held({("gemm", "vllm", "1", "gemm_perf"): rows}), gpu, "vllm", "1")
 
 
 def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
@@ -150,7 +134,7 @@ def expert_rows(
 
 def expert_fits(rows: Rows, version: str = "1") -> dict[str, kernels.TableFit]:
     held = Held({("moe", "vllm", "1", "moe_perf"): rows})
-    return kernels._experts(held, H100, "vllm", version)  # type: ignore[arg-type]
+    return kernels._experts(held, H100, "vllm", version)
 
 
 def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
@@ -168,7 +152,7 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
     assert found["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
     assert found["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
     assert (found["bf16"].rows, found["bf16"].source) == (60, "vllm 1")
-    assert kernels._experts(Held({}), H100, "vllm", "1") == {}  # type: ignore[arg-type]
+    assert kernels._experts(Held({}), H100, "vllm", "1") == {}
 
 
 def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
@@ -224,7 +208,7 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
         moved = row["batch_size"] * ((100 + row["step"]) * 2 * row["head_dim"] + 4 * 16 * row["head_dim"])
         row["seconds"] = 9e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.5
     held = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *odd, same, *grouped]})
-    found = kernels._attention(held, H100, "vllm", "0")  # type: ignore[arg-type]
+    found = kernels._attention(held, H100, "vllm", "0")
     assert found["bfloat16"].values == pytest.approx((8e-6, 0.75), rel=1e-4)
     assert (found["bfloat16"].rows, found["bfloat16"].source) == (101, "vllm 1")
     assert found["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
@@ -232,7 +216,7 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
         row["batch_size"] * (100 + row["step"]) * 2 * row["head_dim"] > 1e6 for row in grouped
     )
     few = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *grouped[:99]]})
-    assert list(kernels._attention(few, H100, "vllm", "1")) == ["bfloat16"]  # type: ignore[arg-type]
+    assert list(kernels._attention(few, H100, "vllm", "1")) == ["bfloat16"]
 
 
 def test_a_last_level_cache_hides_what_takes_less_than_50_us_to_read() -> None:
@@ -273,14 +257,14 @@ def test_latent_attention_comes_out() -> None:
     rows = [*slower, *wide, *odd, *narrow]
     for engine, version, source in (("vllm", "2", "vllm 2"), ("sglang", "3", "sglang 3"), ("trtllm", "4", "trtllm 4")):
         held = Held({("mla", engine, version, "generation_mla_perf"): rows})
-        found = kernels._latent(held, H100, "vllm", "2")  # type: ignore[arg-type]
+        found = kernels._latent(held, H100, "vllm", "2")
         assert list(found) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
         assert found["bfloat16"].values == pytest.approx((1.5e-5, 0.6, 0.45), rel=1e-5)
         assert (found["bfloat16"].rows, found["bfloat16"].source) == (24, source)
     noisy = [row | {"seconds": row["seconds"] * 2 ** (-1) ** i} for i, row in enumerate(wide)]
     held = Held({("mla", "vllm", "2", "generation_mla_perf"): noisy})
-    assert kernels._latent(held, H100, "vllm", "2") == {}  # type: ignore[arg-type]
-    assert kernels._latent(Held({}), H100, "vllm", "2") == {}  # type: ignore[arg-type]
+    assert kernels._latent(held, H100, "vllm", "2") == {}
+    assert kernels._latent(Held({}), H100, "vllm", "2") == {}
 
 
 # All-reduce, and everything together.
@@ -305,14 +289,14 @@ def test_an_all_reduce_takes_the_fastest_kernel_of_any_engine_at_each_knot() -> 
             ("comm", "nccl", "1", "nccl_perf"): nccl,
         }
     )
-    found = kernels._allreduce(held)  # type: ignore[arg-type]
+    found = kernels._allreduce(held)
     sizes, seconds = zip(*found[2], strict=True)
     assert sizes == (16384, 65536, 262144, 1048576)
     # 1048576 lies between 262144 (8 us) and 4194304 bytes (128 us), halfway on paper: the geometric mean
     assert seconds == pytest.approx((5e-6, 6e-6, 8e-6, 32e-6), rel=1e-9)
     assert found[4] == [(16384.0, pytest.approx(1e-5))]
     falling = Held({("comm", "vllm", "2", "custom_allreduce_perf"): [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]})
-    assert [s for _, s in kernels._allreduce(falling)[2]] == pytest.approx([9e-6, 9e-6])  # type: ignore[arg-type]
+    assert [s for _, s in kernels._allreduce(falling)[2]] == pytest.approx([9e-6, 9e-6])
 
 
 def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_version_on_request() -> None:
@@ -331,14 +315,14 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
             ("attention", "vllm", "2", "generation_attention_perf"): attention,
         }
     )
-    found = distil(held, H100, "vllm")  # type: ignore[arg-type]
+    found = distil(held, H100, "vllm")
     assert found.source == "tables 1, vllm 2"
     assert (found.start_s, found.gemm_fixed_s) == pytest.approx((6e-6, 4.5e-6), rel=1e-4)
     assert {form: fit.source for form, fit in found.gemm.items()} == {"bf16": "vllm 2", "fp8": "trtllm 7"}
     assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert (found.latent, found.allreduce) == ({}, {})
-    assert distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"  # type: ignore[arg-type]
+    assert distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
     with pytest.raises(InputError, match="--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3"):
-        distil(held, H100, "vllm", "3")  # type: ignore[arg-type]
+        distil(held, H100, "vllm", "3")
     with pytest.raises(InputError, match="must be one of none for sglang"):
-        distil(held, H100, "sglang")  # type: ignore[arg-type]
+        distil(held, H100, "sglang")

@@ -1,11 +1,8 @@
 """Splits and reports in words."""
 
-from types import SimpleNamespace
-from typing import Any
-
-import numpy as np
-
-from perfmodel.validate.fit.fitting import points_of
+from perfmodel.specs.fits import StatedFit
+from perfmodel.validate.fit.fitting import Fit, points_of
+from perfmodel.validate.fit.folds import whole_fit
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.fit.split import _head, judge, report_lines
 
@@ -37,8 +34,8 @@ def test_what_is_not_fitted_to_is_held_out_where_nothing_else_is_said() -> None:
 
 
 def test_pairs_above_0_8_are_named_whatever_their_sign() -> None:
-    matrix = np.array([[1.0, 0.8, -0.9], [0.8, 1.0, 0.81], [-0.9, 0.81, 1.0]])
-    made: Any = SimpleNamespace(parameters=("a", "b", "c"), correlation=matrix, values={}, stderr={}, at_bound=())
+    fitted = StatedFit.model_construct(parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (-0.9, 0.81, 1.0)))
+    made = Fit(whole_fit(H100).calibration.model_copy(update={"fit": fitted}), {}, {}, ())
     assert _head(H100, made)["strong_correlations"] == [("c", "a", -0.9), ("c", "b", 0.81)]
 
 

@@ -3,48 +3,40 @@
 import errno
 import os
 import zlib
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from perfmodel.errors import InputError
+from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.records.store import machine_folder
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 HEADER = {"schema_version": 1, "commit": "0123456789"}
 
 
 def begun(folder: Path, rows: int = 3) -> Path:
-    from perfmodel.validate.harness.journal import Journal
-
     path = folder / "run.journal"
-    journal = Journal.begin(path, HEADER)
-    for number in range(rows):
-        journal.add({"key": f"k{number}", "value": number / 3})
-    journal.close()
+    with Journal.begin(path, HEADER) as journal:
+        for number in range(rows):
+            journal.add({"key": f"k{number}", "value": number / 3})
     return path
 
 
 @pytest.mark.parametrize("cut", [1, 2, 9, 20, 39])
 def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path: Path, cut: int) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
     path = begun(tmp_path)
     whole = path.read_bytes()
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
     cut = min(cut, len(whole) - last)
     path.write_bytes(whole[:-cut])
-    journal = Journal.resume(path)
-    assert journal.keys() == {"k0", "k1"}
-    assert path.read_bytes() == whole[:last]
-    journal.add({"key": "k2", "value": 2 / 3})
-    journal.close()
+    with Journal.resume(path) as journal:
+        assert journal.keys() == {"k0", "k1"}
+        assert path.read_bytes() == whole[:last]
+        journal.add({"key": "k2", "value": 2 / 3})
     assert path.read_bytes() == whole
 
 
 def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
     path = begun(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b'"k1"', b'"k9"'))
@@ -66,8 +58,6 @@ def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path: Path, body: bytes, words: str) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
     path = begun(tmp_path, rows=1)
     path.write_bytes(path.read_bytes() + b"%08x %s\n" % (zlib.crc32(body), body))
     with pytest.raises(InputError, match=words):
@@ -75,21 +65,15 @@ def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path: Path, body: byte
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
     path = begun(tmp_path)
-    held = Journal.resume(path)
-    with pytest.raises(InputError, match="another run"):
+    with Journal.resume(path), pytest.raises(InputError, match="another run"):
         Journal.resume(path)
-    held.close()
     Journal.resume(path).close()
     with pytest.raises(InputError, match="must be a new file"):
         Journal.begin(path, HEADER)
 
 
 def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
     journal = Journal.resume(begun(tmp_path))
     assert journal.keys() == {"k0", "k1", "k2"}
     journal.add({"key": "new", "value": 1})
@@ -100,8 +84,6 @@ def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", ["", "H200", "../x", "a b", "published", "host.example.org"])
 def test_machine_labels_are_plain(label: str) -> None:
-    from perfmodel.validate.records.store import machine_folder
-
     with pytest.raises(InputError, match="--machine"):
         machine_folder(label)
 
@@ -111,8 +93,6 @@ def full(_: int) -> None:
 
 
 def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
     journal = Journal.begin(tmp_path / "a.journal", {"kind": "test"})
     journal.add({"key": "one"})
     with monkeypatch.context() as patch:
@@ -125,8 +105,6 @@ def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("folder", ["file/results", "file"])
 def test_a_place_that_cannot_be_written_to(tmp_path: Path, folder: str) -> None:
-    from perfmodel.validate.harness.journal import Journal
-
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="cannot be written"):
         Journal.begin(tmp_path / folder / "a.journal", {"kind": "test"})

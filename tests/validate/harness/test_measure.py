@@ -5,8 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from perfmodel.validate.records.store import Record, read_record, records
 from tests.validate import ranks
 from tests.validate.tiny_plan import BLOCK, write
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 COMMIT = "0123456789abcdef"
 ROOT = Path(__file__).parents[3]
 
@@ -27,15 +24,6 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def _known_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
-
-
-@pytest.fixture(autouse=True)
-def _same_threads() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

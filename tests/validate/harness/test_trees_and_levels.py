@@ -3,7 +3,6 @@
 import json
 import statistics
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ TREE_KEY, LEVELS_KEY = (
     "tiny/self/streamingllm:16/b2/s64/g3/t2x2x1/r0.6,0.2",
     "tiny/tiny/streamingllm:32<full/b2/s64/g4/a0.8/i2/a0.7",
 )
-torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
 
 def plan_of(folder: Path, *blocks: dict[str, Any], **changes: Any) -> Plan:
@@ -95,7 +93,6 @@ def test_a_dry_run_answers_as_tree_and_hierarchy_do(tmp_path: Path) -> None:
     assert levels.needed_bytes > tree.needed_bytes, "a draft model has weights and a cache of its own"
 
 
-@torch
 def test_every_row_has_times_and_adds_up(record: Record) -> None:
     assert [row.status for row in record.rows] == ["ok"] * 6
     for row in record.rows:
@@ -111,7 +108,6 @@ def test_every_row_has_times_and_adds_up(record: Record) -> None:
             assert len(row.histogram) == (7 if levels else 1 + row.gamma)
 
 
-@torch
 def test_points_of_a_record_by_hand(record: Record) -> None:
     tree, _, levels = points(record)
     rows = {row.key: row for row in record.rows}
@@ -129,7 +125,6 @@ def test_points_of_a_record_by_hand(record: Record) -> None:
     assert levels.draft_s == pytest.approx(statistics.median(rounds))
 
 
-@torch
 def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: Path) -> None:
     """Passes summed here from counted parts, there by the engine; two levels at what is certain: all is accepted."""
     calibration = load_calibration("h100-sxm-80gb.magicdec")
@@ -157,7 +152,6 @@ def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: P
                 )
 
 
-@torch
 @pytest.mark.parametrize(
     ("key", "changes", "words"),
     [

@@ -105,14 +105,14 @@ def test_repeats_agree_by_their_times() -> None:
         ({"protocol": {"timer": "perf_counter", "samples": 7}}, "protocol.timer_overhead_s: must be given"),
         ({"points": [3]}, "points.0"),
         ({"points": "twice"}, "must be given once"),
-        ({"points": "negative"}, r"points\.0\.samples\.ar_s\.0"),
-        ({"points": {"samples": {"ar_s": [0.0], "sd_s": [0.1]}}}, r"points\.0\.samples\.ar_s\.0"),
-        ({"points": {"samples": {"ar_s": [1e999], "sd_s": [0.1]}}}, r"points\.0\.samples\.ar_s\.0"),
+        ({"points": "negative"}, r"points\.0\.samples\.plain_s\.0"),
+        ({"points": {"samples": {"plain_s": [0.0], "speculative_s": [0.1]}}}, r"points\.0\.samples\.plain_s\.0"),
+        ({"points": {"samples": {"plain_s": [1e999], "speculative_s": [0.1]}}}, r"points\.0\.samples\.plain_s\.0"),
         ({"points": {"histogram": [1, 2], "gamma": 3}}, r"points\.0: histogram: must have gamma \+ 1 ="),
         ({"points": {"histogram": [-1] * 9}}, r"points\.0\.histogram\.0"),
         ({"points": {"batch": 10**400}}, r"points\.0\.batch"),
-        ({"points": "uneven"}, "sd_accept_s and sd_commit_s must be of the same iterations"),
-        ({"points": "incomplete"}, r"points\.0: samples: must hold sd_s where status is ok"),
+        ({"points": "uneven"}, "draft_decide_s and draft_commit_s must be of the same iterations"),
+        ({"points": "incomplete"}, r"points\.0: samples: must hold speculative_s where status is ok"),
     ],
 )
 def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
@@ -161,6 +161,9 @@ def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:
     assert records(tmp_path) == ()
     (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone).replace(path.name, "never.json"), encoding="utf-8")
     with pytest.raises(InputError, match=r"never\.json"):
+        records(tmp_path)
+    (tmp_path / "withdrawn.yaml").write_text(yaml.safe_dump(gone).replace(path.name, "x" * 5000), encoding="utf-8")
+    with pytest.raises(InputError, match="withdrawn: must name files of"):
         records(tmp_path)
 
 

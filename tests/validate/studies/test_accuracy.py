@@ -81,7 +81,7 @@ def test_the_golden_grid_has_not_moved() -> None:
 def test_history_ends_with_the_record(recorded: Record) -> None:
     lines = history.lines_of(recorded, "x", "y")
     last = history.read(history.path())[-len(lines) :]
-    assert [line["mape"] for line in last] == [line["mape"] for line in lines]
+    assert [line.mape for line in last] == [line.mape for line in lines]
 
 
 def test_it_fails_when_a_constant_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_golden_drift_is_named(tmp_path: Path) -> None:
     assert golden.drift(rows, rows[:2]) == [golden.drift(rows, rows[:2])[0]]
     assert golden.drift(rows, rows[:2])[0].endswith("gone")
     path = tmp_path / "golden.csv"
-    path.write_text(golden.render([*rows, rows[0]]))
+    path.write_text(golden.as_csv([*rows, rows[0]]))
     with pytest.raises(
         InputError, match=r"golden\.csv: line 5: must hold each point once, given \S+ \S+ full 1 4000 3"
     ):
@@ -150,6 +150,10 @@ def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Pat
     path.write_text(history.render(history.grown(lines, history.lines_of(worse, "def67890", "2026-02-02"))))
     assert len(history.read(path)) == 2 * len(lines)
     assert "+0.50" in history.summary(history.read(path))
+    below = path.with_name("below.csv")
+    below.write_text(path.read_text(encoding="utf-8").replace(",all,0.", ",all,-0.", 1), encoding="utf-8")
+    with pytest.raises(InputError, match=r"below\.csv: line 2: mape: must be 0 or more"):
+        history.read(below)
     pytest.importorskip("matplotlib")
     (axes,) = history.plot(history.read(path)).axes
     assert len(axes.lines) == len(lines)

@@ -157,7 +157,7 @@ def test_an_ablation_leaves_out_what_it_names(monkeypatch: pytest.MonkeyPatch) -
     """Of steps by constant, with what tables do not state as in a calibration without it; of ratios by place."""
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(
-        ablations, "_judge", lambda rows, near: asked.append(tuple(p.name for p in rows.parameters)) or {}
+        ablations, "_judge_steps", lambda rows, near: asked.append(tuple(p.name for p in rows.parameters)) or {}
     )
     monkeypatch.setattr(ablations, "_judge_ratios", lambda whole, parameters: {"left": len(parameters)})
     by_name = dict(ablations.ablations(recorded()["steps"]))
@@ -173,6 +173,6 @@ def test_an_ablation_leaves_out_what_it_names(monkeypatch: pytest.MonkeyPatch) -
     rows = [row for row in own_rows() if row.model == "gpt-oss-120b"][:2]
     whole, without = (
         ablations.DecodeRows(rows, [], change=change).groups[0].constants.kernels
-        for change in (lambda kernels: kernels, ablations.CHANGED["no CUDA-graph padding"])
+        for change in ({}, ablations.CHANGED["no CUDA-graph padding"])
     )
     assert (whole.graph_tokens, without.graph_tokens) == ((8, 512), None)

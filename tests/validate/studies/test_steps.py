@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.constants import Constant
 from perfmodel.validate.studies.parameters import Parameter, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.steps import (
@@ -84,9 +84,7 @@ def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:
 def test_kernels_may_be_changed_taken_from_elsewhere_and_batches_made_even() -> None:
     row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
 
-    def slower(kernels: Calibration) -> Calibration:
-        return kernels.model_copy(update={"pass_fixed_s": kernels.pass_fixed_s.model_copy(update={"value": 1.0})})
-
+    slower = {"pass_fixed_s": Constant(value=1.0, source="a test")}
     baseline = np.exp(DecodeRows([row], []).predict({}))[0]
     assert np.exp(DecodeRows([row], [], change=slower).predict({}))[0] == pytest.approx(baseline + 1.0)
     assert np.exp(DecodeRows([row], [], {row.hardware: "b200-sxm-180gb"}).predict({}))[0] != baseline

@@ -6,17 +6,18 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import forward
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
+from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.studies.published_engines import served, step_law
-from perfmodel.validate.studies.systems import SLACK, mean_error, systems, transferred
+from perfmodel.validate.studies.systems import SLACK, systems, transferred
 
 
 def test_rows_that_state_enough_are_within_ten_percent_on_average() -> None:
     """Nothing is fitted to them; every study alone keeps the bound too."""
     rows = [row for row in systems() if row.states_enough]
     assert len(rows) >= 45
-    assert mean_error(rows) < 0.10
+    assert error(rows).mape < 0.10
     for study in {row.study for row in rows}:
-        assert mean_error(row for row in rows if row.study == study) < 0.10, study
+        assert error([row for row in rows if row.study == study]).mape < 0.10, study
 
 
 def test_a_sequoia_row_by_hand() -> None:

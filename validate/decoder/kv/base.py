@@ -104,15 +104,12 @@ class Packed(View):
         self.pointwise.copy_tokens(both[0], places, both[1], torch.where(keep, slot, self.slots))
 
     def state(self) -> ViewState:
-        """Lengths and their bound."""
         return ViewState((self.lengths,), {"bound": self.bound})
 
     def begin(self) -> None:
-        """One span for all layers and steps of the iteration."""
         self._span = Span(self.lengths, self.bound)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Attention over the packed tokens."""
         return self.attention(q, self.k[layer], self.v[layer], self._span, new_k, new_v, sees)
 
 

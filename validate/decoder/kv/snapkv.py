@@ -48,7 +48,6 @@ class SnapView(Packed):
         return votes.topk(min(self.source.bound, self.kept), dim=-1).indices[None]
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Append."""
         self.place(start, count, self.lengths[:, None] + torch.arange(self.max_accepted + 1, device=start.device))
         self.lengths.add_(count)
         self.raise_bound(self.bound + self.max_accepted + 1)

@@ -1,6 +1,7 @@
 """Benchmark files of serving engines and their clients, one file a format, found by what they hold.
 
-Each module has `TITLE`, `is_format(data)` and `read(where, data, said)`; data is the list of the file's JSON objects.
+Each module has `TITLE`, `is_format(run)`, whether a JSON object is of it, and `read(where, run, said)`, the steps that
+such an object times. A file may hold several objects, all of one format.
 """
 
 from importlib import import_module
@@ -30,9 +31,10 @@ def read(path: Path, said: Said) -> list[Timing]:
     text = read_text(path)
     if printed_block.is_printed(text):
         return printed_block.read(path.name, text, said)
-    data = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
+    runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
     for module in modules().values():
-        if module.is_format(data):
-            return module.read(path.name, data, said)
+        if all(map(module.is_format, runs)):
+            places = [path.name] if len(runs) == 1 else [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
+            return [t for where, run in zip(places, runs, strict=True) for t in module.read(where, run, said)]
     titles = "; ".join(module.TITLE for module in (*modules().values(), printed_block))
     raise InputError(f"{path}: holds no benchmark known here; known: {titles}")

@@ -13,16 +13,15 @@ from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 TITLE = "aiperf profile (profile_export_aiperf.json)"
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
+def is_format(run: dict[str, Any]) -> bool:
     """Whether it is an export."""
-    return len(data) == 1 and "inter_token_latency" in data[0] and "input_config" in data[0]
+    return "inter_token_latency" in run and "input_config" in run
 
 
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     """The run's step."""
-    run = data[0]
     prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
-    tpot = positive(where, "inter_token_latency", _seconds(where, run, "inter_token_latency"))
+    tpot = _seconds(where, run, "inter_token_latency")
     drafted = speculation(where, said, _chunk(where, run) if said.gamma else None, None)
     batch = needed(where, "batch", _concurrency(run.get("input_config")) or said.batch)
     ttft, prompts = _seconds(where, run, "time_to_first_token"), number(where, run, "request_count.avg")
@@ -32,9 +31,7 @@ def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
 def _chunk(where: str, run: dict[str, Any]) -> float | None:
     """Tokens of a streamed piece, an iteration's where the server streams each: time between pieces over tokens."""
     pieces = optional(where, run, "inter_chunk_latency.avg")
-    if not pieces:
-        return None
-    return pieces / positive(where, "inter_token_latency.avg", number(where, run, "inter_token_latency.avg"))
+    return pieces / positive(where, run, "inter_token_latency.avg") if pieces else None
 
 
 def _seconds(where: str, run: dict[str, Any], metric: str) -> float:

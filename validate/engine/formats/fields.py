@@ -13,8 +13,15 @@ SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
 Gaps below `NO_GAP` of their mean are none, and leave that median alone."""
 
 
+def found(data: Any, key: str) -> Any:
+    """What stands at a dotted key, which goes into objects; None where nothing does."""
+    for part in key.split("."):
+        data = data.get(part) if isinstance(data, dict) else None
+    return data
+
+
 def number(where: str, data: dict[str, Any], key: str) -> float:
-    """A finite number, 0 or more, that must be there; a dotted key goes into objects. Raises InputError."""
+    """A finite number, 0 or more, that must be there, by a dotted key. Raises InputError."""
     value = optional(where, data, key)
     if value is None:
         raise refuse(where, key, "a number, 0 or more", None)
@@ -23,9 +30,7 @@ def number(where: str, data: dict[str, Any], key: str) -> float:
 
 def optional(where: str, data: dict[str, Any], key: str) -> float | None:
     """The same where it may be missing or null."""
-    value: Any = data
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
+    value = found(data, key)
     if value is None:
         return None
     if not is_count(value):
@@ -49,10 +54,11 @@ def objects(where: str, data: dict[str, Any], key: str) -> list[Any]:
     return value
 
 
-def positive(where: str, key: str, value: float) -> float:
-    """A time that can be one. Raises InputError."""
-    if not 0 < value < 1e5:
-        raise refuse(where, key, "a time above 0", value)
+def positive(where: str, data: dict[str, Any], key: str) -> float:
+    """A number above 0 that must be there. Raises InputError."""
+    value = number(where, data, key)
+    if not value:
+        raise refuse(where, key, "a number above 0", value)
     return value
 
 
@@ -116,8 +122,3 @@ def bunched(gaps: Sequence[float]) -> bool:
     least = NO_GAP * statistics.fmean(gaps)
     middle = statistics.median([gap for gap in gaps if gap > least] or gaps)
     return sum(gap < SHORT_GAP * middle for gap in gaps) > MOST_SHORT * len(gaps)
-
-
-def median(values: Sequence[float]) -> float:
-    """Of values that are there."""
-    return statistics.median(values)

@@ -6,21 +6,21 @@ Its inter-token latency is (last - first token) / (tokens - 1): the TPOT of the 
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.formats.fields import number, of_client, optional, positive
+from perfmodel.validate.engine.formats.fields import number, of_client, optional
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "guidellm benchmark run (JSON)"
 _OK = "metrics.{}.successful.{}"
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
+def is_format(report: dict[str, Any]) -> bool:
     """Whether it is a report."""
-    return len(data) == 1 and isinstance(data[0].get("benchmarks"), list) and "metadata" in data[0]
+    return isinstance(report.get("benchmarks"), list) and "metadata" in report
 
 
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+def read(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
     """One step a benchmark."""
-    runs = data[0]["benchmarks"]
+    runs = report["benchmarks"]
     if not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"{where}: benchmarks: must be a list of one or more benchmarks")
     return [_run(f"{where}: benchmark {n}", run, said) for n, run in enumerate(runs, 1)]
@@ -31,9 +31,7 @@ def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
         return number(where, run, _OK.format(metric, figure))
 
     prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
-    tpot = positive(where, "inter_token_latency_ms", of("inter_token_latency_ms")) / 1e3
-    drafted = speculation(where, said, None, None)
-    streams = optional(where, run, "config.strategy.streams")
+    tpot, ttft = of("inter_token_latency_ms") / 1e3, of("time_to_first_token_ms") / 1e3
+    streams, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
     batch = streams or said.batch or of("request_concurrency", "mean")
-    ttft, prompts = of("time_to_first_token_ms") / 1e3, of("prompt_token_count", "count")
-    return of_client(where, tpot, drafted, batch, (prompt, output), ttft, prompts)
+    return of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)

@@ -13,20 +13,15 @@ TITLE = "InferenceX result JSON"
 PROMPTS_EACH = 10
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
-    """Whether every object is a run."""
-    return all("conc" in run and "median_tpot" in run for run in data)
+def is_format(run: dict[str, Any]) -> bool:
+    """Whether it is a run."""
+    return "conc" in run and "median_tpot" in run
 
 
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
-    """One step a run; prompt and answer lengths stand in it or behind the file's name."""
-    many = len(data) > 1
-    return [_run(f"{where}: run {n}" if many else where, run, said) for n, run in enumerate(data, 1)]
-
-
-def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
+def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+    """The run's step; prompt and answer lengths stand in it or behind the file's name."""
     prompt = needed(where, "input", optional(where, run, "isl") or said.input)
     output = needed(where, "output", optional(where, run, "osl") or said.output)
-    tpot, batch = positive(where, "median_tpot", number(where, run, "median_tpot")), number(where, run, "conc")
+    tpot, batch = positive(where, run, "median_tpot"), number(where, run, "conc")
     drafted, ttft = speculation(where, said, None, None), optional(where, run, "median_ttft")
-    return of_client(where, tpot, drafted, batch, (prompt, output), ttft, PROMPTS_EACH * batch)
+    return [of_client(where, tpot, drafted, batch, (prompt, output), ttft, PROMPTS_EACH * batch)]

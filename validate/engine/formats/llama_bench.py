@@ -6,24 +6,19 @@ of `tg` tokens behind `pp`.
 
 from typing import Any
 
-from perfmodel.validate.engine.formats.fields import middle, number, numbers, optional, positive
+from perfmodel.validate.engine.formats.fields import middle, number, numbers, optional
 from perfmodel.validate.engine.timing import Said, Timing
 
 TITLE = "llama-bench -o json or llama-batched-bench --output-format jsonl"
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
-    """Whether every object is a row of either."""
-    return all(("n_gen" in row and "avg_ns" in row) or ("t_tg" in row and "pl" in row) for row in data)
+def is_format(row: dict[str, Any]) -> bool:
+    """Whether it is a row of either."""
+    return ("n_gen" in row and "avg_ns" in row) or ("t_tg" in row and "pl" in row)
 
 
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
-    """A step of each row that only decodes."""
-    found = [_row(f"{where}: row {n}", row) for n, row in enumerate(data, 1)]
-    return [timing for timing in found if timing is not None]
-
-
-def _row(where: str, row: dict[str, Any]) -> Timing | None:
+def read(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
+    """The step of a row that only decodes."""
     if "pl" in row:
         tokens, prompt = number(where, row, "tg"), number(where, row, "pp")
         seconds, batch = number(where, row, "t_tg"), number(where, row, "pl")
@@ -31,14 +26,14 @@ def _row(where: str, row: dict[str, Any]) -> Timing | None:
     else:
         tokens, prompt = number(where, row, "n_gen"), optional(where, row, "n_depth") or 0.0
         if number(where, row, "n_prompt"):
-            return None
+            return []
         seconds, batch = number(where, row, "avg_ns") / 1e9, 1.0
         samples = tuple(ns / 1e9 / tokens for ns in numbers(where, row, "samples_ns")) if tokens else ()
     if not tokens:
-        return None
-    return Timing(
+        return []
+    timing = Timing(
         where=where,
-        seconds=positive(where, "time of a token", seconds / tokens),
+        seconds=seconds / tokens,
         batch=batch,
         context=middle(prompt, tokens),
         gamma=0,
@@ -47,3 +42,4 @@ def _row(where: str, row: dict[str, Any]) -> Timing | None:
         how="mean time of a token",
         samples=samples,
     )
+    return [timing]

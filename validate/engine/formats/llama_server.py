@@ -6,21 +6,16 @@ one token beside those accepted, the first token coming from the prompt.
 
 from typing import Any
 
+from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import middle, number, optional, positive
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "answers of llama.cpp's server (timings)"
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
-    """Whether every object is an answer."""
-    return all("predicted_ms" in _timings(answer) for answer in data)
-
-
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
-    """One step an answer."""
-    many = len(data) > 1
-    return [_answer(f"{where}: answer {n}" if many else where, _timings(a), said) for n, a in enumerate(data, 1)]
+def is_format(answer: dict[str, Any]) -> bool:
+    """Whether it is an answer."""
+    return "predicted_ms" in _timings(answer)
 
 
 def _timings(answer: dict[str, Any]) -> dict[str, Any]:
@@ -28,16 +23,20 @@ def _timings(answer: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _answer(where: str, timings: dict[str, Any], said: Said) -> Timing:
+def read(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
+    """The answer's step."""
+    timings = _timings(answer)
     tokens = number(where, timings, "predicted_n") - 1
     prompt = number(where, timings, "prompt_n") + (optional(where, timings, "cache_n") or 0.0)
     accepted = optional(where, timings, "draft_n_accepted") or 0.0
-    iterations = positive(where, "predicted_n", tokens - accepted)
+    iterations = tokens - accepted
+    if iterations <= 0:
+        raise refuse(where, "draft_n_accepted", "below predicted_n, which counts a token of each iteration", accepted)
     drafted = bool(optional(where, timings, "draft_n"))
     length, gained = speculation(where, said, tokens / iterations if drafted else None, None)
-    return Timing(
+    timing = Timing(
         where=where,
-        seconds=positive(where, "predicted_ms", number(where, timings, "predicted_ms") / 1e3 / iterations),
+        seconds=positive(where, timings, "predicted_ms") / 1e3 / iterations,
         batch=said.batch or 1.0,
         context=middle(prompt, tokens),
         gamma=length,
@@ -46,3 +45,4 @@ def _answer(where: str, timings: dict[str, Any], said: Said) -> Timing:
         output=tokens + 1,
         how="answer time over iterations",
     )
+    return [timing]

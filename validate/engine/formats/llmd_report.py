@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.answers.llmd_report import PREDICTED
 from perfmodel.errors import refuse
-from perfmodel.validate.engine.formats.fields import number, of_client, optional, positive
+from perfmodel.validate.engine.formats.fields import found, number, of_client, optional
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 TITLE = "llm-d benchmark report 0.2 (JSON or YAML)"
@@ -15,28 +15,25 @@ _AT = "results.request_performance.aggregate"
 SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
+def is_format(report: dict[str, Any]) -> bool:
     """Whether it is a report."""
-    return len(data) == 1 and "scenario" in data[0] and "run" in data[0] and "results" in data[0]
+    return "scenario" in report and "run" in report and "results" in report
 
 
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+def read(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
     """The run's step."""
-    report = data[0]
     if PREDICTED in (report["run"].get("keywords") or () if isinstance(report["run"], dict) else ()):
         raise refuse(where, "run.keywords", "those of a run", f"{PREDICTED!r}: a prediction is no measurement")
     prompt, output = (number(where, report, f"{_AT}.requests.{of}_length.mean") for of in ("input", "output"))
-    tpot = positive(where, "time_per_output_token", _seconds(where, report, "time_per_output_token"))
+    tpot, ttft = (_seconds(where, report, name) for name in ("time_per_output_token", "time_to_first_token"))
     batch = needed(where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or said.batch)
-    prompts, ttft = number(where, report, f"{_AT}.requests.total"), _seconds(where, report, "time_to_first_token")
+    prompts = number(where, report, f"{_AT}.requests.total")
     return [of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)]
 
 
 def _seconds(where: str, report: dict[str, Any], metric: str) -> float:
     """The median of a latency, or its mean where that is all."""
-    place: Any = report
-    for part in f"{_AT}.latency.{metric}".split("."):
-        place = place.get(part) if isinstance(place, dict) else None
+    place = found(report, f"{_AT}.latency.{metric}")
     unit = place.get("units") if isinstance(place, dict) else None
     if unit not in SECONDS:
         raise refuse(where, f"latency.{metric}.units", " or ".join(SECONDS), unit)

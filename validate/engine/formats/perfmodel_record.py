@@ -9,12 +9,12 @@ from perfmodel.validate.engine.timing import Said, Timing
 TITLE = "records of perfmodel validate engine"
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
+def is_format(data: dict[str, Any]) -> bool:
     """Whether it is one."""
     return is_record(data)
 
 
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
+def read(where: str, data: dict[str, Any], said: Said) -> list[Timing]:
     """Its timed points; those that failed have none."""
-    record = files.parse(EngineRecord, data[0], where)
+    record = files.parse(EngineRecord, data, where)
     return [point.timing(where) for point in record.points if point.status == "ok"]

@@ -41,10 +41,11 @@ def is_printed(text: str) -> bool:
 def read(where: str, text: str, said: Said) -> list[Timing]:
     """One step a block. Raises InputError for one that is cut off."""
     blocks = text.split(HEAD)[1:]
-    return [_block(f"{where}: block {n}" if len(blocks) > 1 else where, b, said) for n, b in enumerate(blocks, 1)]
+    places = [where] if len(blocks) == 1 else [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
+    return [t for place, block in zip(places, blocks, strict=True) for t in _block(place, block, said)]
 
 
-def _block(where: str, text: str, said: Said) -> Timing:
+def _block(where: str, text: str, said: Said) -> list[Timing]:
     run: dict[str, Any] = {}
     for label, value in _LINE.findall(text):
         name = KEYS.get(label.strip().lower())
@@ -56,8 +57,7 @@ def _block(where: str, text: str, said: Said) -> Timing:
     elif "accepted" in run and (said.gamma or run.get("spec_decode_num_drafts")):
         length = said.gamma or round(number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"])
         said = Said(gamma=length, accepted=run["accepted"]).over(said)
-    (timing,) = vllm_serve.read(where, [run], said)
-    return timing
+    return vllm_serve.read(where, run, said)
 
 
 def _float(where: str, label: str, text: str) -> float:

@@ -4,21 +4,13 @@ iteration = Omega x TPOT. A detailed file has every chunk's time: where chunks h
 gains, a chunk is an iteration, and their median is free of other requests' prefill.
 """
 
+import statistics
 from dataclasses import replace
 from typing import Any
 
 from perfmodel.validate.engine.acceptance import vllm as acceptance
-from perfmodel.validate.engine.formats.fields import (
-    bunched,
-    median,
-    number,
-    numbers,
-    objects,
-    of_client,
-    optional,
-    positive,
-    thinned,
-)
+from perfmodel.validate.engine.formats import fields
+from perfmodel.validate.engine.formats.fields import number, numbers, optional, positive
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "vllm bench serve --save-result"
@@ -26,39 +18,35 @@ ONE_CHUNK = 0.05
 """Share by which chunks may hold more or fewer tokens than an iteration gains and still be one each."""
 
 
-def is_format(data: list[dict[str, Any]]) -> bool:
-    """Whether every object is a result."""
-    return all("max_concurrency" in run and "endpoint_type" in run and "duration" in run for run in data)
+def is_format(run: dict[str, Any]) -> bool:
+    """Whether it is a result."""
+    return "max_concurrency" in run and "endpoint_type" in run and "duration" in run
 
 
-def read(where: str, data: list[dict[str, Any]], said: Said) -> list[Timing]:
-    """One step a result."""
-    many = len(data) > 1
-    return [_run(f"{where}: result {n}" if many else where, run, said) for n, run in enumerate(data, 1)]
-
-
-def _run(where: str, run: dict[str, Any], said: Said) -> Timing:
+def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+    """The result's step."""
     length, gained = _speculation(where, run, said)
-    completed = positive(where, "completed", number(where, run, "completed"))
+    completed = positive(where, run, "completed")
     prompt = _mean(numbers(where, run, "input_lens")) or number(where, run, "total_input_tokens") / completed
     output = _mean(numbers(where, run, "output_lens")) or number(where, run, "total_output_tokens") / completed
-    tpot = positive(where, "median_tpot_ms", number(where, run, "median_tpot_ms")) / 1e3
-    ttft = _ttft(where, run)
+    tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, optional(where, run, "median_ttft_ms")
     asked = optional(where, run, "max_concurrency") or said.batch
     batch = min(asked, completed) if asked else _by_little(where, run)
-    chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
+    chunks = [gap for gaps in fields.objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(numbers(where, run, "output_lens")) - completed
-    step = of_client(where, tpot, (length, gained), batch, (prompt, output), ttft, completed)
-    if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or bunched(chunks):
-        return step
-    return replace(
+    ttft_s = None if ttft is None else ttft / 1e3
+    step = fields.of_client(where, tpot, (length, gained), batch, (prompt, output), ttft_s, completed)
+    if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or fields.bunched(chunks):
+        return [step]
+    by_chunk = replace(
         step,
-        seconds=positive(where, "itls", median(chunks)),
+        seconds=statistics.median(chunks),
         tokens_per_iteration=tokens / len(chunks),
         how="median time between chunks, one an iteration",
         prefill_share=0.0,
-        samples=thinned(chunks),
+        samples=fields.thinned(chunks),
     )
+    return [by_chunk]
 
 
 def _speculation(where: str, run: dict[str, Any], said: Said) -> tuple[int, float]:
@@ -71,13 +59,7 @@ def _speculation(where: str, run: dict[str, Any], said: Said) -> tuple[int, floa
 
 def _by_little(where: str, run: dict[str, Any]) -> float:
     """Requests in flight on average, where no concurrency was set."""
-    latencies = numbers(where, run, "latencies")
-    return positive(where, "latencies", sum(latencies) / number(where, run, "duration") if latencies else 0.0)
-
-
-def _ttft(where: str, run: dict[str, Any]) -> float | None:
-    found = optional(where, run, "median_ttft_ms")
-    return None if found is None else found / 1e3
+    return sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
 
 
 def _mean(values: list[float]) -> float:

@@ -81,7 +81,7 @@ class KernelFit:
             "stack": f"perfmodel validate, torch {libraries.get('torch', '?')}",
             "kind": "fitted",
             "fitted_on": (self.record.name,),
-            "date": datetime.date.fromisoformat(_date(self.record)),
+            "date": datetime.datetime.strptime(self.record.path.name[:8], "%Y%m%d").date(),
             "notes": f"From kernels alone ({self.statistic} samples), no whole pass. Kernels: {worst} rms."
             + self._doubts(constants),
             "allreduce_multiplier": self._constant(1.0, None, "the curve as measured"),
@@ -113,10 +113,7 @@ class KernelFit:
         start = [math.log(0.8), math.log(0.6), math.log(1e-6), 3.0, 0.1]
         low, high = [math.log(0.01), math.log(0.01), math.log(1e-9), 1.0, 0.0], [0.0, 0.0, math.log(1e-2), 16.0, 1e3]
         x, error = self._fit("gemm", rows, model, start, low, high, weight)
-        return {
-            "gemm_bandwidth_fraction": self._log_constant(x[0], error[0]),
-            "gemm_flops_fraction": self._log_constant(x[1], error[1]),
-            "gemm_fixed_s": self._log_constant(x[2], error[2]),
+        return self._ends("gemm", x, error) | {
             "gemm_blend_power": self._constant(x[3], error[3]),
             "gemm_column_s": self._constant(x[4] * COLUMN_S, error[4] * COLUMN_S),
         }
@@ -154,15 +151,11 @@ class KernelFit:
         x, error = self._fit("attention", rows, model, start, low, high)
         reread = np.minimum(1 + x[3] * (query - 1), query)
         computes = compute / math.exp(x[1]) > KINK * (read * reread + fresh) / math.exp(x[0])
-        flops = self._log_constant(x[1], error[1])
+        found = self._ends("attention", x, error) | {"kv_reread_per_query": self._constant(x[3], error[3])}
         if not computes.any():
-            flops = {**gemm_flops, "source": "not determined, no attention call was limited by FLOPs: the GEMM one"}
-        return {
-            "attention_bandwidth_fraction": self._log_constant(x[0], error[0]),
-            "attention_flops_fraction": flops,
-            "attention_fixed_s": self._log_constant(x[2], error[2]),
-            "kv_reread_per_query": self._constant(x[3], error[3]),
-        }
+            why = "not determined, no attention call was limited by FLOPs: the GEMM one"
+            found["attention_flops_fraction"] = {**gemm_flops, "source": why}
+        return found
 
     def small(self) -> dict[str, Any]:
         """Bandwidth fraction of element-wise kernels: the slope of time over bytes, an intercept for each kind."""
@@ -236,8 +229,11 @@ class KernelFit:
         spread = float(np.sum((root * left) ** 2) / max(1, len(rows) - len(start)))
         return solution.x, np.sqrt(np.maximum(np.diag(solution.covariance) * spread, 0.0))
 
-    def _log_constant(self, value: float, error: float) -> dict[str, Any]:
-        return self._constant(math.exp(value), math.exp(value) * error)
+    def _ends(self, kind: str, x: Array, error: Array) -> dict[str, Any]:
+        """Both efficiencies and the fixed time, of which x begins with the logarithms."""
+        names = (f"{kind}_bandwidth_fraction", f"{kind}_flops_fraction", f"{kind}_fixed_s")
+        values = np.exp(x[:3])
+        return {name: self._constant(v, v * e) for name, v, e in zip(names, values, error[:3], strict=True)}
 
     def _constant(self, value: float, error: float | None, source: str = "") -> dict[str, Any]:
         rounded = None if error is None else significant(error, 4)
@@ -260,8 +256,3 @@ def _bounded(name: str, stated: dict[str, Any]) -> dict[str, Any]:
     if stated["stderr"] is None or stated["stderr"] <= CONSTANTS[name].widest:
         return stated
     return {**stated, "stderr": CONSTANTS[name].widest}
-
-
-def _date(record: Record) -> str:
-    stamp = record.path.name
-    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}"

@@ -48,8 +48,6 @@ def _all(plan: Plan) -> list[Job]:
         for n, k in linear_shapes(spec, plan.tensor_parallel):
             out += [Job("gemm", {"n": n, "k": k, "m": m}) for m in plan.micro.rows]
         out += _attention(plan, spec)
-    if plan.device == "cuda":
-        out += [Job("graph", {"kernels": kernels}) for kernels in (1, 16, 128)]
     if plan.tensor_parallel > 1:
         out += [Job("allreduce", {"bytes": size}) for size in MESSAGE_BYTES]
     return out

@@ -185,16 +185,6 @@ class KernelMaker:
 
         return Kernel(call, 1, 0.0, restore=snapshot.restore, max_calls=(room - 1) // (gamma + 1))
 
-    def _graph(self, kernels: int) -> Kernel:
-        """A graph of so many dependent empty kernels; one replay is one call."""
-        x = self._random(1)
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            x.mul_(1.0)
-        stream.synchronize()
-        replay = record(lambda: [x.mul_(1.0) for _ in range(kernels)])
-        return Kernel(lambda i: replay(), 1, 4.0)
-
     def _allreduce(self, bytes: int) -> Kernel:
         message = self._random(bytes // self.dtype.itemsize)
         return Kernel(lambda i: dist.all_reduce(message), 1, bytes)

@@ -8,12 +8,12 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.recording import record
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
-from perfmodel.validate.harness.group import RankGroup
 from perfmodel.validate.harness.micro.grid import Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
-from perfmodel.validate.harness.session import Row, Rows, failure, run_rows
+from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
 from perfmodel.validate.records.plan import MIN_SAMPLES, Plan
 from perfmodel.validate.records.store import RESULTS
 
@@ -39,23 +39,23 @@ def run_micro(
     minutes: float | None = None,
 ) -> Path | None:
     """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
-    again = partial(run_micro, plan, machine, results=results, only=only)
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
 
-    def prepare(device: torch.device, group: RankGroup) -> Rows:
+    def rows(device: torch.device, shard: RankShard) -> Rows:
         maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.weights]), clock_for(device)
-        return [(job.key, partial(time_job, maker, job, clock, device, group)) for job in wanted]
+        return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in wanted]
 
     protocol = {"samples": MIN_SAMPLES, "stretch_s": STRETCH_S, "data": "normal random values; buffers take turns"}
-    kinds = {"kinds": sorted({job.kind for job in wanted})}
-    return run_rows(plan, "microbench", machine, results, prepare, again, protocol, kinds, resume, minutes)
+    stated = {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol}
+    again = partial(run_micro, plan, machine, results=results, only=only)
+    return run_rows(RowsToMeasure(plan, "microbench", machine, results, stated, rows, again), resume, minutes)
 
 
 @torch.inference_mode()
 def time_job(
-    maker: KernelMaker, job: Job, clock: Clock, device: torch.device, group: RankGroup, samples: int = MIN_SAMPLES
+    maker: KernelMaker, job: Job, clock: Clock, device: torch.device, shard: RankShard, samples: int = MIN_SAMPLES
 ) -> Row:
     """One finished row: seconds per call, a stretch of calls a sample; as many calls on every rank."""
     base = {"kind": job.kind, "at": job.at}
@@ -65,11 +65,11 @@ def time_job(
         once = _stretch(kernel, 1, clock, device, 0, None)
     except Exception as error:  # of Triton's compiler too: the other kernels are still to be timed
         trouble = failure(error)  # not the exception: it would keep the job's tensors
-    if not group.all_true(trouble is None):  # or the other ranks would wait for this one
+    if not all(shard.of_all(trouble is None)):  # or the other ranks would wait for this one
         return {**base, **(trouble or failure(RuntimeError("failed on another rank")))}
     assert kernel is not None
     try:
-        calls = group.largest(_calls(kernel, once, clock, device, group))
+        calls = max(shard.of_all(_calls(kernel, once, clock, device, shard)))
         captured = job.kind in CAPTURED or (job.kind == "shell" and maker.plan.protocol.graphs)
         run = _captured(kernel, calls) if device.type == "cuda" and captured else None
         seconds = [_stretch(kernel, calls, clock, device, sample, run) for sample in range(samples)]
@@ -86,14 +86,14 @@ def time_job(
     }
 
 
-def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, group: RankGroup) -> int:
+def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shard: RankShard) -> int:
     """So many calls that a stretch takes about `STRETCH_S`; the calls that find it out warm the kernel up.
 
     once: seconds of the very first call.
 
     Ranks decide together whether to warm up again: a collective called by one of them alone would wait for ever.
     """
-    if group.all_true(once < LONG_S):
+    if all(shard.of_all(once < LONG_S)):
         once = _stretch(kernel, 1, clock, device, 1, None)
     return max(1, min(kernel.max_calls, round(STRETCH_S / max(once, 1e-9))))
 

@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.specs import files
+from perfmodel.specs.frozen import Frozen
 from perfmodel.writing import destination, write_all
 
 
-def as_yaml(value: BaseModel, comment: str) -> str:
+def as_yaml(value: Frozen, comment: str) -> str:
     """The text of a file, its first line the comment."""
     data: dict[str, Any] = value.model_dump(mode="json", exclude_defaults=True)
     lines = [f"# {comment}"]
@@ -31,7 +31,7 @@ def destination_of(path: Path) -> Path:
     return destination(path, ".yaml", ".yml", flag="--out")
 
 
-def write_yaml(value: BaseModel, path: Path, comment: str, *others: tuple[Path, str]) -> Path:
+def write_yaml(value: Frozen, path: Path, comment: str, *others: tuple[Path, str]) -> Path:
     """The file of `as_yaml`, and `others` with it or not at all.
 
     Raises InputError where it exists with other contents, and for values that its reader would refuse.

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfmodel.drafts.base import DraftFields
+from perfmodel.drafts.base import Draft
 from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
-class ModelDraft(DraftFields):
+class ModelDraft(Draft):
     """Another model with the target's vocabulary; it reads the prompt itself and may use fewer devices."""
 
     kind: ClassVar[str] = "model"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfmodel.drafts.base import DraftFields
+from perfmodel.drafts.base import Draft
 
 
 @dataclass(frozen=True, slots=True)
-class SelfDraft(DraftFields):
+class SelfDraft(Draft):
     """The target drafts for itself. Every draft step still reads all weights.
 
     target_weights: name of the target's weight format; a draft at another one keeps a second copy.
@@ -16,13 +16,9 @@ class SelfDraft(DraftFields):
     kind: ClassVar[str] = "self"
     source: ClassVar[str] = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"
     example: ClassVar[str] = "self"
+    views_target_cache = True  # its keys and values are the target's
 
     target_weights: str = "bf16"
-
-    @property
-    def views_target_cache(self) -> bool:
-        """Always: its keys and values are the target's."""
-        return True
 
     @property
     def shares_weights(self) -> bool:

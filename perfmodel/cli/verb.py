@@ -1,0 +1,31 @@
+"""A verb whose flags are the arguments of one answer, and which prints that answer or its JSON."""
+
+import re
+from collections.abc import Callable
+from inspect import getdoc, unwrap
+from typing import Any
+
+from perfmodel.answers.arguments import Verb, flag
+from perfmodel.cli.options import MAX_POINTS, App, Json, takes
+from perfmodel.cli.output import each, show, show_rows
+
+
+def verb(answer: Verb[..., Any], text: Callable[[Any], None], *several: str, max_points: int = MAX_POINTS) -> App:
+    """The app of `answer`, whose help is what the answer says of itself; `text` prints what was found.
+
+    several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.
+    """
+    app = App()
+    told = re.split(r"\s+Raises\s+InputError", getdoc(unwrap(answer)) or "")[0]
+    if several:
+        told += f"\n\nSeveral values of {', '.join(map(flag, several))} give a row for each."
+
+    @app.command(help=told)
+    @takes(answer.question, *several, max_points=max_points)
+    def command(question: Any, json: Json = False) -> None:
+        if several:
+            show_rows(each(answer, question), json, text)
+        else:
+            show(answer(question), json, text)
+
+    return app
