@@ -78,7 +78,7 @@ def counters(server: Server) -> Counters | None:
     text = server.get("/metrics")
     if text is None or "vllm:spec_decode_num_drafts" not in text:
         return None
-    return vllm.read(f"--url: {server.url}/metrics", text)
+    return vllm.read_counters(f"--url: {server.url}/metrics", text)
 
 
 def served_gamma(server: Server) -> int | None:

@@ -171,15 +171,7 @@ def iterations() -> list[Iteration]:
 
 
 def _served(row: ServedRow, name: str, group: str, ratio: float, spread: Spread) -> Iteration:
-    query = Query(
-        model=row.target,
-        hardware=row.hardware,
-        batch=row.batch,
-        context=NAMED_CONTEXT,
-        gamma=row.gamma,
-        draft=row.draft,
-        alpha=0.7,
-    )
+    query = Query(row.target, row.hardware, row.batch, NAMED_CONTEXT, row.gamma, draft=row.draft, alpha=0.7)
     return Iteration(
         name=name,
         study="SpecDecode-Bench",

@@ -13,8 +13,7 @@ from perfmodel.specs.fits import COVERAGE
 from perfmodel.validate.accuracy.compare import LABELS, SETS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
-from perfmodel.validate.studies import engine_page
-from perfmodel.validate.studies.engine_page import percent, signed
+from perfmodel.validate.studies.engine_errors import RATIOS, RELATIONS
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.systems import SLACK
 
@@ -30,6 +29,7 @@ FOLDS = {
     "tp": "device count",
 }
 Record = dict[str, Any]
+INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
 
 
 def paths() -> tuple[Path, ...]:
@@ -69,8 +69,8 @@ def _expect(found: Record) -> list[str]:
         held, part = found["replays"]["held-out"]["partitions"], f"{recipe.set_name}/{recipe.gpu}"
         if f"{part}/speedup" in held:
             inside = found["coverage"][name]["point"]
-            speedup = f"{percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
-            rows.append([f"{name}, its own models", f"{percent(held[f'{part}/target_s']['mape'])} %", speedup])
+            speedup = f"{_percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
+            rows.append([f"{name}, its own models", f"{_percent(held[f'{part}/target_s']['mape'])} %", speedup])
     return table(["you ask about", "a step", "iteration over step (stacks: speedup)"], rows, text_columns=(0, 1, 2))
 
 
@@ -87,8 +87,8 @@ EXPECTED = (
 def _with_interval(e: Record | None) -> str:
     if e is None:
         return "-"
-    return f"{percent(e['mape'])} %" + (
-        f" (± {percent(e['width'], 0)} %, held {percent(e['inside'] / e['rows'], 0)} %)" if "inside" in e else ""
+    return f"{_percent(e['mape'])} %" + (
+        f" (± {_percent(e['width'], 0)} %, held {_percent(e['inside'] / e['rows'], 0)} %)" if "inside" in e else ""
     )
 
 
@@ -102,37 +102,45 @@ def _decide(found: Record) -> list[str]:
         if engine != "all"
     ]
     rows.append(["research stacks: side of 1 right", f"{stack['right']} of {stack['rows']}"])
-    lost = f"{percent(gamma['regret_mean'])} %, worst {percent(gamma['regret_worst'])} %"
+    lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
     rows.append(["lost by drafting the predicted best γ (eight A100)", lost])
     return table(["decision", "held out"], rows, text_columns=(0, 1))
 
 
+def _percent(value: float, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f}"
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
 def _worst(part: Record) -> str:
-    return f"{signed(part['worst'])} ({part['worst_row']})"
+    return f"{_signed(part['worst'])} ({part['worst_row']})"
 
 
 def _summary(found: Record) -> list[str]:
     replay, bounds, systems = found["replays"]["held-out"], found["bounds"], found["systems"]["overall"]
     overall, side, gamma = replay["overall"], replay["side_of_one"], found["gamma_optimal"]["held-out"]
     wrong = ", ".join(f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values())
-    constant = ", ".join(f"{percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
+    constant = ", ".join(f"{_percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
     choices = ", ".join(f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values())
     rows = {
         "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
-        "mean error, each predicted by a fit without its fold": f"**{percent(overall['mape'], 2)} %**",
-        "bias; worst": f"{signed(overall['bias'])} %; {signed(overall['worst'])} % ({overall['worst_row']})",
+        "mean error, each predicted by a fit without its fold": f"**{_percent(overall['mape'], 2)} %**",
+        "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % ({overall['worst_row']})",
         "side of 1.0 that the speedup is on": f"right in {side['right']} of {side['rows']} rows",
         "the others, measured (predicted)": wrong,
         "times above the last-level cache held against their lower bound": str(bounds["checked"]),
-        "below it; closest": f"{len(bounds['violations'])}; bound at {percent(bounds['closest'])} % of the time",
+        "below it; closest": f"{len(bounds['violations'])}; bound at {_percent(bounds['closest'])} % of the time",
         "best γ, predicted (measured)": choices,
-        "speedup at the measured best γ": f"{percent(gamma['speedup_mape'])} % off, "
-        f"worst {signed(gamma['speedup_worst'])} %",
-        "lost by drafting the predicted γ": f"**{percent(gamma['regret_mean'])} %**, "
-        f"worst {percent(gamma['regret_worst'])} %",
+        "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, "
+        f"worst {_signed(gamma['speedup_worst'])} %",
+        "lost by drafting the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, "
+        f"worst {_percent(gamma['regret_worst'])} %",
         "lost by always drafting the same": constant,
-        "speedups of other systems": f"**{percent(systems['mape'])} %** off over {systems['rows']} rows, "
-        f"worst {signed(systems['worst'])} % ({systems['worst_row']})",
+        "speedups of other systems": f"**{_percent(systems['mape'])} %** off over {systems['rows']} rows, "
+        f"worst {_signed(systems['worst'])} % ({systems['worst_row']})",
     }
     return table(["what", "result"], [list(row) for row in rows.items()], text_columns=(0, 1))
 
@@ -148,8 +156,8 @@ def _held_out(found: Record) -> list[str]:
                 h = held[part]
                 others = (elsewhere[kind].get(q) for kind in ("literature", "ideal"))
                 rows.append(
-                    [f"{name}: {LABELS[q]}", str(h["rows"]), percent(h["mape"], 2), signed(h["bias"]), _worst(h),
-                     percent(shipped[part]["mape"], 2), *(percent(e["mape"]) if e else "-" for e in others)]
+                    [f"{name}: {LABELS[q]}", str(h["rows"]), _percent(h["mape"], 2), _signed(h["bias"]), _worst(h),
+                     _percent(shipped[part]["mape"], 2), *(_percent(e["mape"]) if e else "-" for e in others)]
                 )  # fmt: skip
     head = ["calibration", "rows", "mean error %", "bias %", "worst %", "in sample %", "literature %", "ideal %"]
     return table(head, rows)
@@ -159,7 +167,7 @@ def _folds(found: Record) -> list[str]:
     rows = []
     for name, made in found["calibrations"].items():
         for by, errors in made["held_out_by"].items():
-            cells = [f"{percent(e['mape'])} / {signed(e['worst'])}" if (e := errors.get(q)) else "-"
+            cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := errors.get(q)) else "-"
                      for q in QUANTITIES[:4]]  # fmt: skip
             inside = found["coverage"].get(name, {}).get(by)
             cells.append(f"{inside['inside']} of {inside['rows']}" if inside else "-")
@@ -169,8 +177,8 @@ def _folds(found: Record) -> list[str]:
 
 def _systems(found: Record) -> list[str]:
     rows = [
-        [study, str(of["rows"]), str(of["left_open"]), percent(of["mape"]), signed(of["bias"]), _worst(of),
-         percent(of["by_calibration_mape"])]
+        [study, str(of["rows"]), str(of["left_open"]), _percent(of["mape"]), _signed(of["bias"]), _worst(of),
+         _percent(of["by_calibration_mape"])]
         for study, of in found["systems"]["studies"].items()
     ]  # fmt: skip
     head = [
@@ -189,8 +197,8 @@ def _transferred(found: Record) -> list[str]:
     rows = [
         [
             row["calibration"] + (" (the default)" if row["chosen"] else ""),
-            *(signed(row[name]) for name in ("target", "draft", "ratio", "speedup")),
-            percent(row["with_own_steps"]),
+            *(_signed(row[name]) for name in ("target", "draft", "ratio", "speedup")),
+            _percent(row["with_own_steps"]),
             f"{row['inside']} of {row['rows']}",
         ]
         for row in found["transferred"]
@@ -201,19 +209,19 @@ def _transferred(found: Record) -> list[str]:
 
 def _to_other_devices(found: Record) -> list[str]:
     rows = [
-        [f"{name} on {gpu}", percent(errors["speedup"]["mape"])]
+        [f"{name} on {gpu}", _percent(errors["speedup"]["mape"])]
         for name, of in found["elsewhere"].items()
         for gpu, errors in of.get("transferred_to", {}).items()
     ]
     crossed = found["elsewhere"]["literature of the other device"]["speedup"]
     return table(
-        ["calibration", "mean speedup error %"], [*rows, ["literature of the other device", percent(crossed["mape"])]]
+        ["calibration", "mean speedup error %"], [*rows, ["literature of the other device", _percent(crossed["mape"])]]
     )
 
 
 def _ablations(found: Record) -> list[str]:
     rows = [
-        [f"{name}: {change}", *(percent(errors[q]["mape"]) if q in errors else "-" for q in QUANTITIES)]
+        [f"{name}: {change}", *(_percent(errors[q]["mape"]) if q in errors else "-" for q in QUANTITIES)]
         for name, changes in found["ablations"].items()
         for change, errors in changes.items()
     ]
@@ -232,7 +240,7 @@ def _partitions(found: Record) -> list[str]:
         whole = "/".join(where.split("/")[: 2 if where.split("/")[0] in SETS else 3])
         if where != whole and (whole.split("/")[0] not in SETS or count == _rows(cut[whole])):
             continue
-        cells = [f"{percent(e['mape'])} / {signed(e['worst'])}" if (e := parts.get(q)) else "-" for q in QUANTITIES]
+        cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := parts.get(q)) else "-" for q in QUANTITIES]
         rows.append([where, str(count), *cells])
     return table(["partition", "rows", *HEADS], rows)
 
@@ -269,9 +277,76 @@ def _served_runs(found: Record) -> list[str]:
 
 
 def _served(name: str, part: Record, figures: Iterable[str]) -> list[str]:
-    cells = [percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures]
+    cells = [_percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures]
     sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
     return [name, str(part["rows"]), *cells, f"{part['inside']}", sides]
+
+
+def _engines(found: Record) -> list[str]:
+    """Step times by engine and by what the constants have not seen."""
+    rows = [
+        [f"{ENGINES[engine]}, by {words}", str(e["groups"]), str(e["rows"]), _percent(e["mape"]),
+         _percent(e["groups_mape"]), _signed(e["bias"]), _signed(e["worst"]), *_inside(e)]
+        for relation, words in RELATIONS.items()
+        for engine in ENGINES
+        if (e := found["engines"]["steps"][relation].get(engine))
+    ]  # fmt: skip
+    head = ["T_T, held out", "groups", "rows", "mean error %", "of groups %", "bias %", "worst %", *INSIDE]
+    return table(head, rows)
+
+
+def _engine_cells(found: Record) -> list[str]:
+    """Step times by engine, device and model, each degree predicted without its rows."""
+    rows = []
+    for name, e in sorted(found["engines"]["cells"].items()):
+        engine, device, model = name.split(" ")[0], name.split(" ")[2], name.split(" ")[1]
+        rows.append(
+            [f"{ENGINES[engine]}, {device}, {model}", str(e["groups"]), str(e["rows"]), _percent(e["groups_mape"]),
+             _signed(e["bias"]), _signed(e["worst"])]
+        )  # fmt: skip
+    return table(["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"], rows)
+
+
+def _inside(e: Record) -> list[str]:
+    """How often the stated interval holds what it has not seen, and how wide it is; one group has no other to say."""
+    if "inside" not in e:
+        return ["-", "-"]
+    return [f"{e['inside']} ({_percent(e['inside'] / e['rows'], 0)} %)", _percent(e["width"], 0)]
+
+
+def _engine_ratios(found: Record) -> list[str]:
+    """An iteration over a baseline step, and the side of 1 that the speedup is on."""
+    rows = []
+    for by, words in RATIOS.items():
+        for engine, e in found["engines"]["ratios"][by].items():
+            if engine == "all":
+                continue
+            side = found["engines"]["sides"][by][engine]
+            right, wrong = f"{side['right']} of {side['rows']}", f"{side['sure_and_wrong']} of {side['sure']}"
+            rows.append(
+                [f"{ENGINES[engine]}, by {words}", str(e["rows"]), _percent(e["mape"]), _signed(e["bias"]),
+                 _signed(e["worst"]), *_inside(e), right, wrong]
+            )  # fmt: skip
+    head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
+    return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
+
+
+def _engine_ablations(found: Record) -> list[str]:
+    """What each term of a step is worth on models and devices that were left out."""
+    return _refitted(found, {"in sample": "in sample", "model": "models left out", "gpu": "devices left out"})
+
+
+def _engine_ratio_ablations(found: Record) -> list[str]:
+    """What each term of an iteration is worth on draft lengths or tasks, and on studies, that were left out."""
+    return _refitted(
+        found, {"in sample": "in sample", "seen": "lengths or tasks left out", "model": "studies left out"}
+    )
+
+
+def _refitted(found: Record, folds: dict[str, str]) -> list[str]:
+    ablations = found["engines"]["ablations"].items()
+    rows = [[name, *(_percent(errors[by]) for by in folds)] for name, errors in ablations if errors.keys() == {*folds}]
+    return table(["fitted anew", *(f"{words} %" for words in folds.values())], rows)
 
 
 TABLES: dict[str, Callable[[Record], list[str]]] = {
@@ -287,5 +362,9 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "partitions": _partitions,
     "traffic": _traffic,
     "served_runs": _served_runs,
-    **engine_page.TABLES,
+    "engines": _engines,
+    "engine_cells": _engine_cells,
+    "engine_ratios": _engine_ratios,
+    "engine_ablations": _engine_ablations,
+    "engine_ratio_ablations": _engine_ratio_ablations,
 }

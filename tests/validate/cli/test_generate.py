@@ -69,13 +69,6 @@ def test_every_draft_cache_is_shown(folder: str) -> None:
     assert "accepted 0..3" in text
 
 
-def test_predicted_stands_beside_measured(folder: str) -> None:
-    text = output("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16")
-    cells = row(text, "snapkv:40")
-    assert float(cells[4]) > 0
-    assert "(predicted for h100-sxm-80gb: " in text
-
-
 def test_every_prompt_is_continued(folder: str, tmp_path: Path) -> None:
     """Documents and texts of different lengths, one sequence each; the last tokens of what is too long."""
     (tmp_path / "some.jsonl").write_text('{"text": "' + "x" * 100 + 'the end of one"}\n[65, 66, 67]\n')

@@ -119,7 +119,7 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates: list[float], short
 
 
 def test_counters_of_a_stretch_are_the_difference_of_two_pages() -> None:
-    one, two = (vllm_figures.read("x", page(*n)) for n in ((10, 30, [9, 5, 2]), (30, 90, [25, 15, 8])))
+    one, two = (vllm_figures.read_counters("x", page(*n)) for n in ((10, 30, [9, 5, 2]), (30, 90, [25, 15, 8])))
     stretch = two.since(one)
     assert (stretch.drafts, stretch.accepted, stretch.draft_tokens) == (20.0, (16.0, 10.0, 6.0), 60.0)
     assert stretch.tokens_per_iteration == pytest.approx(1 + 32 / 20)
@@ -228,3 +228,10 @@ def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path, one: Acceptanc
     (tmp_path / "metrics.txt").write_text(counted("27"))
     with pytest.raises(InputError, match=says):
         import_file(tmp_path / "metrics.txt", "vllm", one)
+
+
+@pytest.mark.parametrize("rates", ["0.5.5", "1.5, 0.2", ", ,", "."])
+def test_a_log_line_of_vllm_states_rates(rates: str) -> None:
+    line = f"SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance rate: {rates}, Avg"
+    with pytest.raises(InputError, match="SpecDecoding metrics"):
+        vllm_figures.read_counters("x.txt", line)

@@ -158,20 +158,8 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(
     assert found.speedup_interval is not None
     low, high = found.speedup_interval
     assert low < found.speedup < high < 1.2 * found.speedup
-    command = [
-        "schedule",
-        "-m",
-        QUERY.model,
-        "--hardware",
-        "h100",
-        "--draft",
-        QUERY.draft,
-        "-c",
-        "8k",
-        "--alpha",
-        "0.7",
-    ]
-    assert run([*command, "--max-batch", "64", "--calibration", str(path), "--json"]) == 0
+    served = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", str(path)]
+    assert run(["schedule", *served, "-c", "8k", "--alpha", "0.7", "--max-batch", "64", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tables"]
 
 
@@ -202,3 +190,10 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert run([*ask, *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
     assert not list(tmp_path.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("version", ["../../x", "", "1.0\n", "a b", "-1", "x" * 100])
+def test_an_engines_version_names_a_file(version: str) -> None:
+    assert EngineSubject.of(QUERY, "vllm", "0.32.0.dev12+gabc").engine_version == "0.32.0.dev12+gabc"
+    with pytest.raises(InputError, match="--engine, --version: engine_version"):
+        EngineSubject.of(QUERY, "vllm", version)

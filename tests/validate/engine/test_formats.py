@@ -3,6 +3,7 @@
 import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ from perfmodel.validate.engine.calibrate import differences
 from perfmodel.validate.engine.formats import modules, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, thinned
 from perfmodel.validate.engine.text import parse_objects
-from perfmodel.validate.engine.timing import Said
+from perfmodel.validate.engine.timing import Said, Timing
 
 FILES = Path(__file__).parent / "files"
 
@@ -173,3 +174,28 @@ def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path: Path
     path.write_text(text[: text.index("Median TPOT")])
     with pytest.raises(InputError, match=r"log\.txt: median_tpot_ms: must be a number"):
         read(path, Said())
+
+
+GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "context": 1000.0, "gamma": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seconds", 0.0),
+        ("seconds", float("nan")),
+        ("seconds", 1e6),
+        ("batch", 0.0),
+        ("batch", float("inf")),
+        ("context", -1.0),
+        ("gamma", 4097),
+        ("tokens_per_iteration", 0.5),
+        ("prompt", 1e10),
+        ("ttft_s", float("nan")),
+        ("prefill_share", 1.1),
+        ("samples", (0.1, float("nan"))),
+    ],
+)
+def test_an_impossible_step_is_one_line(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"x.json: {name}: must be from"):
+        Timing(**GOOD | {name: value})

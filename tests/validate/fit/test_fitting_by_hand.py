@@ -1,6 +1,7 @@
-"""A fit's numbers by hand: one constant that two rows disagree about, one that ends at its bound."""
+"""A fit's numbers by hand: one constant that two rows disagree about, one that ends at its bound; errors."""
 
 from dataclasses import replace
+from math import log
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.fit.counted import TIMES
+from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import fit, search_of, used
 
 START = load_calibration("h100-sxm-80gb.literature")
@@ -76,3 +78,16 @@ def test_what_is_never_searched_for_cannot_be_fitted() -> None:
     name = next(name for name, declared in CONSTANTS.items() if declared.search is None)
     with pytest.raises(ValueError, match="must give a `search` to be fitted"):
         search_of(name)
+
+
+NAN = float("nan")
+
+
+def test_errors_are_over_the_rows_that_have_both() -> None:
+    """3 for 1.5 and 1 for 2: +100 % and -50 %, logarithms of 2 and 1/2; a time of 0 or none says nothing."""
+    found = errors_of(np.array([3.0, 1.0, NAN, 3.0, 0.0]), np.array([1.5, 2.0, 3.0, NAN, 1.0]))
+    assert found == Errors(rows=2, mape=0.75, bias=0.25, worst=1.0, log_rms=log(2))
+    below = errors_of(np.array([0.5, 1.1]), np.array([1.0, 1.0]))
+    assert below is not None
+    assert below.worst == -0.5
+    assert errors_of(np.array([NAN, 0.0]), np.array([1.0, 1.0])) is None

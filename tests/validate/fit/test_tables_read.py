@@ -1,4 +1,4 @@
-"""Where kernel tables are found, and in which order their versions come."""
+"""Where kernel tables are found, in which order their versions come, and the command that distils them."""
 
 import io
 import zipfile
@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfmodel.cli import run
 from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.fit.tables import Tables, _release, device_of, where
+from tests.validate.fit.test_kernels_distilled import BF16, H100, attention_rows
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -73,4 +76,44 @@ def test_what_holds_no_tables_is_refused(tmp_path: Path) -> None:
     for path in (str(tmp_path / "nowhere"), str(tmp_path)):
         with pytest.raises(InputError, match="must be the package aiconfigurator-core"):
             Tables.of(path, "h100-sxm-80gb")
-    assert device_of("h100-sxm-80gb") == "h100_sxm"
+    assert (device_of("h100-sxm-80gb"), device_of("rtx-4090-24gb")) == ("h100_sxm", "rtx_4090")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package with GEMMs and attention of one engine."""
+    root, attention = tmp_path_factory.mktemp("aic"), attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    for family, name, rows in (("gemm", "gemm_perf", BF16), ("attention", "generation_attention_perf", attention)):
+        path = root / f"systems/data/h100_sxm/{family}/vllm/0.24.0/{name}.parquet"
+        path.parent.mkdir(parents=True)
+        columns = {column: [row[column] for row in rows] for column in rows[0]}
+        columns["latency"] = [1e3 * seconds for seconds in columns.pop("seconds")]
+        pq.write_table(pa.table(columns), path)
+    return root
+
+
+def test_the_command_writes_a_file_that_answers(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "mine.yaml"
+    command = ["calibrations", "import", "aiconfigurator", str(tables), "--gpu", H100.name, "--engine", "vllm"]
+    assert run([*command, "--out", str(out)]) == 0
+    made = load_calibration(str(out))
+    assert (made.gpu, made.stack) == (H100.name, "vllm")
+    assert made.attention_fixed_s.value == pytest.approx(8e-6, rel=1e-3)
+    assert made.drafted_token_s.value > 0  # the engine's own constants are put onto the kernels
+    assert run([*command, "--out", str(out)]) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"--engine": "tgi"}, "no engine named 'tgi'"),
+        ({"--version": "0.1"}, "--version: must be one of 0.24.0"),
+        ({"--gpu": "b200-sxm-180gb"}, "no device of these tables named 'b200_sxm'"),
+    ],
+)
+def test_bad_input_is_one_line(tables: Path, change: dict, words: str, capsys: pytest.CaptureFixture) -> None:
+    given = {"--gpu": H100.name, "--engine": "vllm"} | change
+    flags = [part for pair in given.items() for part in pair]
+    assert run(["calibrations", "import", "aiconfigurator", str(tables), *flags]) == 2
+    assert words in capsys.readouterr().err

@@ -197,7 +197,8 @@ def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
     (path,) = tmp_path.glob("t-1/*-micro.json")
     found = read_record(path)
     assert not found.failures()
-    assert {row.kind for row in found.kernels} == {job.kind for job in jobs(load_plan(str(chosen)))}
+    kinds = "copy read gemm attention norm rope activation residual sampling shell bare loop"
+    assert {row.kind for row in found.kernels} == set(kinds.split())
     assert all(len(row.samples["call_s"]) == 7 and row.call_s > 0 for row in found.kernels)
     made = calibration_from(found, load_gpu("h100-sxm-80gb"), "test")
     assert made.fitted_on == (found.name,)

@@ -17,7 +17,6 @@ import perfmodel.answers.query
 import perfmodel.costs.roofline
 import perfmodel.validate.accuracy.compare
 from perfmodel.errors import InputError
-from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.accuracy import compare
 from perfmodel.validate.cli import app
 from perfmodel.validate.records.store import BUNDLED, RESULTS, records
@@ -35,17 +34,12 @@ def recorded() -> Record:
 
 
 def part() -> Record:
-    """What the mutation tests replay: one set with the shipped calibrations."""
+    """One set with the shipped calibrations."""
     cells = perfmodel.validate.accuracy.compare.compare(SETS)
     return {
         "replays": {"shipped": accuracy.rounded(accuracy.replay(cells))},
         "bounds": accuracy.rounded(accuracy.bounds(cells)),
     }
-
-
-@pytest.fixture
-def before() -> Record:
-    return part()
 
 
 def test_the_record_is_up_to_date_and_passes(recorded: Record) -> None:
@@ -84,18 +78,9 @@ def test_history_ends_with_the_record(recorded: Record) -> None:
     assert [line.mape for line in last] == [line.mape for line in lines]
 
 
-def test_it_fails_when_a_constant_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = perfmodel.validate.accuracy.compare.load_calibration
-    monkeypatch.setattr(
-        perfmodel.validate.accuracy.compare,
-        "load_calibration",
-        lambda name: with_values(load(name), {"small_kernel_s": load(name).small_kernel_s.value * 1.02}),
-    )
-    assert any(line.startswith("stale") for line in gate.faults(before, part()))
-
-
-def test_it_fails_when_a_formula_is_changed(before: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_fails_when_a_formula_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory and compute time of a GEMM added up instead of blended."""
+    before = part()
     monkeypatch.setattr(perfmodel.costs.roofline, "_blend", lambda a, b, power: a + b)
     found = gate.faults(before, part())
     assert any(line.startswith("worse: shipped: overall") for line in found)
@@ -154,7 +139,6 @@ def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Pat
     below.write_text(path.read_text(encoding="utf-8").replace(",all,0.", ",all,-0.", 1), encoding="utf-8")
     with pytest.raises(InputError, match=r"below\.csv: line 2: mape: must be 0 or more"):
         history.read(below)
-    pytest.importorskip("matplotlib")
     (axes,) = history.plot(history.read(path)).axes
     assert len(axes.lines) == len(lines)
 

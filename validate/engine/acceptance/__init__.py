@@ -3,7 +3,6 @@
 One file an engine. The source that is written names the convention, so that a reader can check the arithmetic.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +14,26 @@ from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
 
-FORMATS = ("vllm", "sglang", "llama.cpp")
-
-
-@dataclass(frozen=True)
-class AcceptanceSubject:
-    """What the figures are of: they do not say so themselves.
-
-    lengths: the draft lengths above 0 that were in use, where there were several.
-    """
-
-    target: str
-    draft: str
-    draft_kv: str
-    context: int
-    gamma: int
-    gamma_given: bool = True
-    """Whether somebody stated gamma: then figures of another number of positions are refused."""
-    lengths: tuple[int, ...] = ()
+MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
+"""Each has `is_format(text)` and `read(where, text, subject)`: the rates of a row, and where they are from."""
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
     """Read one file; format None looks at it. Raises InputError naming the file and what it must hold."""
-    if format is not None and format not in FORMATS:
-        raise unknown_name("--format", "format", format, FORMATS)
+    if format is not None and format not in MODULES:
+        raise unknown_name("--format", "format", format, MODULES)
     for flag, name in (("--target", subject.target), ("--draft", subject.draft)):
         if not name.strip():
             raise refuse(flag, None, "a name", name)
     if not 1 <= subject.gamma <= MAX_GAMMA:
         raise refuse("--gamma", None, f"from 1 to {MAX_GAMMA}", subject.gamma)
     text = read_text(path)
-    rates, source = _read(str(path), text, format or _format_of(path, text), subject)
+    format = format or _format_of(path, text)
+    if subject.lengths and format != "vllm":
+        raise refuse("--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format)
+    rates, source = MODULES[format].read(str(path), text, subject)
     held = len(rates.get("histogram", (0,))) - 1
     if subject.gamma_given and not subject.lengths and held and held != subject.gamma:
         raise refuse("--gamma", None, f"{held}, the positions in {path}", subject.gamma)
@@ -74,21 +61,7 @@ def _name(given: str) -> str:
 
 
 def _format_of(path: Path, text: str) -> str:
-    for name, found in (("vllm", vllm.is_vllm), ("llama.cpp", llama_cpp.is_llama_cpp), ("sglang", sglang.is_sglang)):
-        if found(text):
+    for name, module in MODULES.items():
+        if module.is_format(text):
             return name
-    raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(FORMATS)})")
-
-
-def _read(where: str, text: str, format: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
-    """Rates of a row, and where they are from."""
-    if format == "vllm":
-        counters = vllm.read(where, text)
-        rates = counters.rates(where, subject.draft, subject.lengths)
-        said = counters.said(subject.draft, subject.lengths)
-        return rates, f"{vllm.CONVENTION}; {said}" if said else vllm.CONVENTION
-    if subject.lengths:
-        raise refuse("--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format)
-    if format == "sglang":
-        return sglang.read(where, text, subject.gamma)
-    return llama_cpp.read(where, text, subject.gamma), llama_cpp.CONVENTION
+    raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})")

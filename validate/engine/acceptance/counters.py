@@ -12,6 +12,23 @@ TRUNCATING = ("ngram", "suffix")
 """Kinds of draft that draft fewer tokens where they find no more: that is part of how well they do."""
 
 
+@dataclass(frozen=True)
+class AcceptanceSubject:
+    """What the figures are of: they do not say so themselves.
+
+    lengths: the draft lengths above 0 that were in use, where there were several.
+    """
+
+    target: str
+    draft: str
+    draft_kv: str
+    context: int
+    gamma: int
+    gamma_given: bool = True
+    """Whether somebody stated gamma: then figures of another number of positions are refused."""
+    lengths: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Counters:
     """Totals over drafts. accepted[j]: drafts whose token j + 1 and all before it were accepted.

@@ -7,19 +7,20 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
-from perfmodel.validate.engine.acceptance.counters import SHORT
+from perfmodel.validate.engine.acceptance.counters import SHORT, AcceptanceSubject
 from perfmodel.validate.engine.text import is_count, parse_objects
 
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
 
 
-def is_llama_cpp(text: str) -> bool:
+def is_format(text: str) -> bool:
     """Whether a text is a server's answer with drafts in it."""
     return '"draft_n_accepted"' in text
 
 
-def read(where: str, text: str, gamma: int) -> dict[str, Any]:
+def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
     """The rate of an acceptance file's row. Raises InputError, also where drafts stop early (``--draft-p-min``)."""
+    gamma = subject.gamma
     tokens, drafted, accepted = 0.0, 0.0, 0.0
     for answer in parse_objects(where, text):
         timings = answer.get("timings", answer)
@@ -36,4 +37,5 @@ def read(where: str, text: str, gamma: int) -> dict[str, Any]:
             f"{where}: drafts of {drafted / iterations:.3g} tokens on average where --gamma is {gamma}: they stop "
             "early or the length is another; measure with --draft-p-min 0 and --draft-min equal to --draft-max"
         )
-    return {"alpha": float(alpha_from_tokens_per_iteration(min(tokens / iterations, gamma + 1.0), float(gamma)))}
+    alpha = float(alpha_from_tokens_per_iteration(min(tokens / iterations, gamma + 1.0), float(gamma)))
+    return {"alpha": alpha}, CONVENTION

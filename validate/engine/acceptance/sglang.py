@@ -11,6 +11,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
@@ -20,13 +21,14 @@ _LOG = re.compile(r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+), 
 _WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 
 
-def is_sglang(text: str) -> bool:
+def is_format(text: str) -> bool:
     """Whether a text is one of theirs."""
     return any(word in text for word in _WORDS)
 
 
-def read(where: str, text: str, gamma: int) -> tuple[dict[str, Any], str]:
+def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
     """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
+    gamma = subject.gamma
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
         return _alpha(where, _gauge(where, text), gamma), CONVENTION + " (a gauge: of the last log interval only)"
     if _LOG.search(text):

@@ -9,7 +9,7 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import parse_json
 from perfmodel.speculation.acceptance import MAX_GAMMA
-from perfmodel.validate.engine.acceptance.counters import Counters
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count
 
@@ -22,12 +22,19 @@ _LOG = re.compile(
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
-def is_vllm(text: str) -> bool:
+def is_format(text: str) -> bool:
     """Whether a text is one of the three."""
     return "spec_decode_" in text or "SpecDecoding metrics:" in text or '"num_accepted_tokens_per_pos"' in text
 
 
-def read(where: str, text: str) -> Counters:
+def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
+    """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
+    counters = read_counters(where, text)
+    said = counters.said(subject.draft, subject.lengths)
+    return counters.rates(where, subject.draft, subject.lengths), f"{CONVENTION}; {said}" if said else CONVENTION
+
+
+def read_counters(where: str, text: str) -> Counters:
     """The counters in a text of any of the three kinds. Raises InputError."""
     if text.lstrip().startswith("{"):
         data = parse_json(where, text)
