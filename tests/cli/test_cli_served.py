@@ -78,8 +78,7 @@ def test_one_kind_of_request_is_no_mixture_and_may_wait_for_its_slowest(capsys: 
     asked = ("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "25", "-c", "4k", "-g", "3", "--alpha", "0.8",
              "--engine", "magicdec")  # fmt: skip  # whose passes are not padded to graphs
     found = read(capsys, *asked, "--draft", "eagle", "--new-tokens", "64")
-    assert found["speedup"] == pytest.approx(found["mean_speedup"]) == pytest.approx(found["steady_speedup"])
-    assert found["target_s"] == pytest.approx(found["mean_target_s"])
+    assert found["speedup"] == pytest.approx(found["steady_speedup"])
     assert found["tokens_static"] < found["tokens"] == pytest.approx(found["tokens_as_admitted"])
     assert found["interleaved_s"] is None
     assert (found["padded_tokens"], found["padded_verify"]) == (32, 104)
