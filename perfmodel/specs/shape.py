@@ -23,7 +23,7 @@ from perfmodel.specs.parts import (
 )
 
 
-class Named(Shape):
+class ModelName(Shape):
     """What a model is called, and of which family it is."""
 
     name: str
@@ -33,7 +33,7 @@ class Named(Shape):
     model_type: str
 
 
-class ModelSpec(AttentionHeads, Named):
+class ModelSpec(AttentionHeads, ModelName):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
     Its own heads are those of the full layers.
