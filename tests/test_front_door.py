@@ -79,6 +79,7 @@ def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
     assert set(ASKED) == set(cli.COMMANDS) - others <= set(pm.__all__)
     assert set(dir(pm)) == set(pm.__all__)
     assert all(getattr(pm, name) is not None for name in pm.__all__)
+    assert not hasattr(pm, "no_such_thing")
 
 
 def test_type_checkers_see_every_name() -> None:

@@ -35,7 +35,7 @@ class InverseQuery(Query):
             raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 whatever holds", 0)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Inverse(Answer):
     """What reaches `target_speedup` at this batch, context and gamma with all else as asked; None where nothing does.
 
@@ -51,11 +51,11 @@ class Inverse(Answer):
     gamma: int
     draft: str
     draft_kv: str
-    speedup: float | None
+    speedup: float | None = None
     smallest_alpha: float | None
-    largest_draft_to_target: float | None
-    largest_kv_reread: float | None
-    smallest_context: float | None
+    largest_draft_to_target: float | None = None
+    largest_kv_reread: float | None = None
+    smallest_context: float | None = None
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
@@ -118,11 +118,7 @@ def _of_alpha(query: InverseQuery, why: str) -> Inverse:
         gamma=gamma,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
-        speedup=None,
         smallest_alpha=smallest_alpha(scenario, Point(batch, context, gamma), target),
-        largest_draft_to_target=None,
-        largest_kv_reread=None,
-        smallest_context=None,
         warnings=(why, *beyond(scenario, context, gamma)),
     )
 

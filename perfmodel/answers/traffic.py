@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
+from perfmodel.answers.break_even import turn
 from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.sweep import pandas
@@ -21,7 +22,6 @@ from perfmodel.answers.verdict import Calibrated
 from perfmodel.errors import refuse
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s
-from perfmodel.queueing.load import Limits, Load
 from perfmodel.queueing.policy import by_batch
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
@@ -36,8 +36,8 @@ SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
 FULL = 0.95
 """Share of the saturation rate at which a table is made for whatever is beyond."""
-PRECISE = 1e-4
-"""Of tokens an iteration, in the search for the acceptance that breaks even."""
+NEVER_S = 1e9
+"""Time per token, times the rate that it can serve, of a server that falls behind: beyond any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,10 @@ def traffic(question: TrafficQuery) -> Traffic:
         engine = engine_of(named.calibration)
         question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
     scenario, known = _scenario(question)
-    _check_context(question, scenario)
+    most = scenario.target.max_position_embeddings
+    if question.lengths.input_mean + question.lengths.output_mean > most:
+        total = f"--input-len {question.input_len} and --output-len {question.output_len}"
+        raise refuse("--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total)
     choices, times = _choices(question, scenario, known)
     by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
     shown = {c.steps.gamma: c.steps for c in choices}
@@ -134,9 +137,10 @@ def traffic(question: TrafficQuery) -> Traffic:
         for at, row in zip(c.shown, found, strict=True):
             by_load[int(at)].append(row)
     verdicts = tuple(_verdict(question, rows, known) for rows in by_load)
+    pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
     return Traffic(
         rows=tuple(row for rows in by_load for row in rows),
-        verdict=_word(verdicts) if known else "unknown_acceptance",
+        verdict=pays if known else "unknown_acceptance",
         verdicts=verdicts,
         drafts=tuple(_draft_limits(question, times[0], c) for c in choices[1:])
         if known
@@ -181,10 +185,6 @@ def _choices(
     return choices, times
 
 
-def _word(verdicts: Sequence[TrafficVerdict]) -> str:
-    return "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
-
-
 def _query(question: TrafficQuery) -> Query:
     """The point that the names, formats and acceptance of the question are resolved at."""
     numbers = [gamma for gamma in question.asked if isinstance(gamma, int)]
@@ -205,15 +205,12 @@ def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
         return resolve(query, UNUSED), False
 
 
-def _check_context(question: TrafficQuery, scenario: Scenario) -> None:
-    most = scenario.target.max_position_embeddings
-    if question.lengths.input_mean + question.lengths.output_mean > most:
-        total = f"--input-len {question.input_len} and --output-len {question.output_len}"
-        raise refuse("--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total)
-
-
 def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArray[np.int64]:
-    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest."""
+    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest.
+
+    Waiting for memory counts: a client without a seat by the time until it has one, and of lengths that cannot serve a
+    rate the one that serves most is taken.
+    """
     loads, decoded = question.loads, question.lengths.decoded
     tpot = []
     for t in priced:
@@ -221,10 +218,13 @@ def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArra
             leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
             batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
             prompts = np.minimum(loads * t.prompt_at(batch), 0.999)
-            tpot.append(t.decode_at(batch) / t.tokens_per_iteration / (1.0 - prompts))
+            seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - prompts)
+            most = capacity(t, question.lengths, question.limits)[0]
+            tpot.append(np.where(loads < most, seconds, NEVER_S / max(most, 1e-9)))
         else:
             batch = np.minimum(loads, float(max(t.seats, 1)))
-            tpot.append(t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(batch))
+            seconds = t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(batch)
+            tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
     return np.array([t.gamma for t in priced])[np.argmin(np.stack(tpot), 0)]
 
 
@@ -255,21 +255,15 @@ def _break_even(question: TrafficQuery, times: dict[int, StepTimes], gamma: int)
     steps, alphas = times[gamma], list[float | None]()
     for load in question.loads if steps.seats else ():
         one = question.load(np.array([load]))
-        wanted = float(mean_tpot_s(times[0], one, question.limits)[0])
-        low, high = 1.0, gamma + 1.0
-        if _tpot(steps, high, one, question.limits) > wanted:
-            alphas.append(None)
-            continue
-        while high - low > PRECISE:
-            middle = (low + high) / 2
-            slower = _tpot(steps, middle, one, question.limits) > wanted
-            low, high = (middle, high) if slower else (low, middle)
-        alphas.append(float(alpha_from_tokens_per_iteration(high, float(gamma))))
+        baseline_s = mean_tpot_s(times[0], one, question.limits)[0]
+
+        def slower(gained: float) -> bool:
+            drafting = replace(steps, tokens_per_iteration=gained)
+            return bool(mean_tpot_s(drafting, one, question.limits)[0] > baseline_s)  # noqa: B023  # called here only
+
+        least = None if slower(gamma + 1.0) else turn(slower, 1.0, gamma + 1.0)[1]
+        alphas.append(None if least is None else float(alpha_from_tokens_per_iteration(least, float(gamma))))
     return DraftLimits(gamma, None, None, tuple(alphas))
-
-
-def _tpot(steps: StepTimes, gained: float, load: Load, limits: Limits) -> float:
-    return float(mean_tpot_s(replace(steps, tokens_per_iteration=gained), load, limits)[0])
 
 
 def _ranges(lengths: NDArray[np.int64]) -> tuple[tuple[int, int, int], ...]:

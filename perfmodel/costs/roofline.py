@@ -75,11 +75,15 @@ class Machine:
             self._peaks[precision] = self.gpu.peak_flops(precision)
         return self._peaks[precision]
 
-    def reread(self, query: Floats) -> Floats:
-        """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most `query`."""
+    def reread(self, query: Floats, latent: bool = False) -> Floats:
+        """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most `query`.
+
+        latent: whether it is that of MLA, whose kernels may be others.
+        """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
-        slope = self.calibration.kv_reread_per_query.value
+        c = self.calibration
+        slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
         return 1.0 if slope == 0 else np.minimum(1.0 + slope * (np.asarray(query) - 1.0), query)
 
     def split(self, op: Op) -> Split:
@@ -131,7 +135,7 @@ class Machine:
         blocks: Floats = c.attention_blocks_per_multiprocessor.value
         if self._multiprocessors and (isinstance(blocks, np.ndarray) or blocks):
             rate = byte_s * wave_factor(op.work_items, blocks * self._multiprocessors, self._multiprocessors)
-        cache = cost.kv_bytes * (self.reread(op.query) * rate)
+        cache = cost.kv_bytes * (self.reread(op.query, op.cache == "latent") * rate)
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
             cache = larger(cache, self._longest_s(op))
@@ -224,9 +228,8 @@ class Machine:
     def _pass_s(self, tokens: Floats) -> Floats:
         """What a pass costs beside its ops; all of it is fixed."""
         c = self.calibration
-        once = c.pass_fixed_s.value + (c.draft_pass_s.value if self.drafts else 0.0)
         each = c.token_s.value + (c.drafted_token_s.value if self.drafts else 0.0)
-        return once + each * tokens
+        return c.pass_fixed_s.value + each * tokens
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""

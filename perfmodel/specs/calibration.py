@@ -2,21 +2,20 @@
 
 import datetime
 import math
-from dataclasses import field
+from dataclasses import field, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs import files
-from perfmodel.specs.constants import ABSENT, AllReduce, Constant, Declared, Scope
+from perfmodel.specs.constants import ABSENT, DECLARED, AllReduce, Constant, Declared, Scope, declared, optional
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of, release
 from perfmodel.specs.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
-from perfmodel.specs.frozen import annotations
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 
 
@@ -30,8 +29,9 @@ class Calibration(EngineConstants):
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
     the speedup where this calibration was used for another device. version: of a serving engine. errors: of an
     engine's, by what was held out; measured: what an engine served while its own rows were timed; versions, drafts,
-    longest_tokens, unseen_draft, unseen_context: see `engines.Engine` and `engines.Engines`; measured_models,
-    speculating_models: those with steps, or iterations, of this engine on this device.
+    longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine` and
+    `engines.Engines`; measured_models, speculating_models: those with steps, or iterations, of this engine
+    on this device.
     """
 
     name: str
@@ -43,80 +43,65 @@ class Calibration(EngineConstants):
     date: datetime.date
     notes: str = ""
 
-    gemm_bandwidth_fraction: Annotated[
-        Constant,
-        Declared("linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)),
-    ]
-    gemm_flops_fraction: Annotated[
-        Constant,
-        Declared("linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)),
-    ]
-    gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")]
-    gemm_blend_power: Annotated[
-        Constant,
-        Declared("linear", None, "power", "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger"),
-    ]
-    gemm_column_s: Annotated[
-        Constant, Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)")
-    ] = ABSENT
-    weight_unpack_s: Annotated[
-        Constant,
-        Declared("linear", "param_load", "s", "time to unpack each packed weight", Scope(1e-13, 0, 1e-11, 1e-13)),
-    ] = ABSENT
-    attention_bandwidth_fraction: Annotated[
-        Constant,
-        Declared("attention", "kv_load", "fraction", "share of bandwidth that attention reaches", Scope(0.85, 0.5, 1)),
-    ]
-    attention_flops_fraction: Annotated[
-        Constant, Declared("attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches")
-    ]
-    attention_fixed_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "time of each attention call, however short")
-    ]
-    attention_blocks_per_multiprocessor: Annotated[
-        Constant,
-        Declared("attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves are counted"),
-    ] = ABSENT
-    kv_reread_per_query: Annotated[
-        Constant,
-        Declared(
-            "attention", "kv_load", "share", "cache read again per further query token", Scope(0.01, 0, 0.5, 0.01)
-        ),
-    ]
-    small_kernel_s: Annotated[
-        Constant,
-        Declared("small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0, 3e-5, 1e-6)),
-    ]
-    small_bandwidth_fraction: Annotated[
-        Constant, Declared("small", "activations", "fraction", "share of bandwidth that element-wise kernels reach")
-    ]
-    allreduce_multiplier: Annotated[
-        Constant, Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1, 0.3, 6))
-    ]
-    allreduce: Annotated[
-        AllReduce | None,
-        Declared("allreduce", "comm", "s", "time of one all-reduce by devices and message bytes; else the link's rate"),
-    ] = None
-    pass_fixed_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))]
-    token_s: Annotated[Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")]
-    full_cache_pass_s: Annotated[
-        Constant,
-        Declared("pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)),
-    ] = ABSENT
-    sparse_cache_sequence_s: Annotated[
-        Constant,
-        Declared(
-            "pass", "fixed", "s", "time of a draft step on a budget, by sequence and layer", Scope(5e-7, 0, 1e-5, 1e-7)
-        ),
-    ] = ABSENT
-    iteration_fixed_s: Annotated[
-        Constant,
-        Declared("iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)),
-    ]
-    iteration_sequence_s: Annotated[
-        Constant,
-        Declared("iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)),
-    ] = ABSENT
+    gemm_bandwidth_fraction: Constant = declared(
+        "linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)
+    )
+    gemm_flops_fraction: Constant = declared(
+        "linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)
+    )
+    gemm_fixed_s: Constant = declared("linear", "fixed", "s", "time of each GEMM kernel, however small")
+    gemm_blend_power: Constant = declared(
+        "linear", None, "power", "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger"
+    )
+    gemm_column_s: Constant = optional(
+        "linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"
+    )
+    weight_unpack_s: Constant = optional(
+        "linear", "param_load", "s", "time to unpack each packed weight", Scope(1e-13, 0, 1e-11, 1e-13)
+    )
+    attention_bandwidth_fraction: Constant = declared(
+        "attention", "kv_load", "fraction", "share of bandwidth that attention reaches", Scope(0.85, 0.5, 1)
+    )
+    attention_flops_fraction: Constant = declared(
+        "attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches"
+    )
+    attention_fixed_s: Constant = declared("attention", "fixed", "s", "time of each attention call, however short")
+    attention_blocks_per_multiprocessor: Constant = optional(
+        "attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves are counted"
+    )
+    kv_reread_per_query: Constant = declared(
+        "attention", "kv_load", "share", "cache read again per further query token", Scope(0.01, 0, 0.5, 0.01)
+    )
+    small_kernel_s: Constant = declared(
+        "small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0, 3e-5, 1e-6)
+    )
+    small_bandwidth_fraction: Constant = declared(
+        "small", "activations", "fraction", "share of bandwidth that element-wise kernels reach"
+    )
+    allreduce_multiplier: Constant = declared(
+        "allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1, 0.3, 6)
+    )
+    allreduce: AllReduce | None = optional(
+        "allreduce",
+        "comm",
+        "s",
+        "time of one all-reduce by devices and message bytes; else the link's rate",
+        default=None,
+    )
+    pass_fixed_s: Constant = declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))
+    token_s: Constant = declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")
+    full_cache_pass_s: Constant = optional(
+        "pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)
+    )
+    sparse_cache_sequence_s: Constant = optional(
+        "pass", "fixed", "s", "time of a draft step on a budget, by sequence and layer", Scope(5e-7, 0, 1e-5, 1e-7)
+    )
+    iteration_fixed_s: Constant = declared(
+        "iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)
+    )
+    iteration_sequence_s: Constant = optional(
+        "iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)
+    )
     shards_lm_head: bool = True
     fit: StatedFit | None = None
     measured: MeasuredRange | None = None
@@ -128,8 +113,10 @@ class Calibration(EngineConstants):
     versions: tuple[str, ...] = ()
     drafts: tuple[str, ...] = ()
     longest_tokens: float = 0.0
+    widest_tokens: float = 0.0
     unseen_draft: Scatter | None = None
     unseen_context: Scatter | None = None
+    unseen_width: Scatter | None = None
 
     @property
     def absent(self) -> set[str]:
@@ -145,13 +132,17 @@ class Calibration(EngineConstants):
             return "model" if known else "gpu"
         return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"
 
-    def unseen_log_error(self, draft: str, context: Floats) -> Floats:
-        """What a ratio of an iteration to a step may be off by more where no such draft, or context, was fitted."""
-        if self.unseen_draft is None or self.unseen_context is None:
-            return np.zeros(np.shape(context))
+    def unseen_log_error(self, draft: str, context: Floats, tokens: Floats) -> Floats:
+        """What a ratio of an iteration to a step may be off by more where no such draft, context or width was fitted.
+
+        tokens: that a pass verifies, of all sequences.
+        """
+        if self.unseen_draft is None or self.unseen_context is None or self.unseen_width is None:
+            return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
         kind = 0.0 if draft in self.drafts else self.unseen_draft.deviation
-        folds = np.log(np.maximum(np.asarray(context) / max(self.longest_tokens, 1.0), 1.0))
-        return np.hypot(kind, folds * self.unseen_context.deviation)
+        longer, wider = beyond(context, self.longest_tokens), beyond(tokens, self.widest_tokens)
+        along = np.hypot(kind, longer * self.unseen_context.deviation)
+        return np.hypot(along, wider * self.unseen_width.deviation)
 
     def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
         """The error to expect of a model on a device; None where none was ever seen (ideal).
@@ -164,26 +155,23 @@ class Calibration(EngineConstants):
         return self.transfer_error if self.gpu not in (None, gpu.name) else self.observed_error.get(quantity)
 
     def __post_init__(self) -> None:
-        for name, declared in CONSTANTS.items() if self.kind == "ideal" else ():
+        for name, constant in CONSTANTS.items():
+            constant.check(name, getattr(self, name))
+        for name, constant in CONSTANTS.items() if self.kind == "ideal" else ():
             stated = getattr(self, name)
-            if name not in self.absent and any(value != declared.ideal for value in stated.values()):
-                raise ValueError(f"{name} must be {declared.ideal:g} where kind is ideal")
+            if name not in self.absent and any(value != constant.ideal for value in stated.values()):
+                raise ValueError(f"{name} must be {constant.ideal:g} where kind is ideal")
             if getattr(stated, "stderr", None):
                 raise ValueError(f"{name} must have no stderr where kind is ideal")
         if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error or self.allreduce):
             raise ValueError("fit, errors and allreduce must be left out where kind is ideal")
         for name in self.fit.parameters if self.fit else ():
-            constant = getattr(self, name, None)
-            if not isinstance(constant, Constant) or constant.stderr is None:
+            fitted = getattr(self, name, None)
+            if not isinstance(fitted, Constant) or fitted.stderr is None:
                 raise ValueError(f"fit: parameter {name} must be a constant of this file with a stderr")
 
 
-CONSTANTS: dict[str, Declared] = {
-    name: note
-    for name, annotation in annotations(Calibration).items()
-    for note in getattr(annotation, "__metadata__", ())
-    if isinstance(note, Declared)
-}
+CONSTANTS: dict[str, Declared] = {f.name: f.metadata[DECLARED] for f in fields(Calibration) if DECLARED in f.metadata}
 """Name -> declaration of every constant, in the order of the files."""
 
 
@@ -224,10 +212,17 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
         "versions": engine.versions,
         "drafts": engine.drafts,
         "longest_tokens": engine.longest_tokens,
+        "widest_tokens": engine.widest_tokens,
         "unseen_draft": source.unseen_draft,
         "unseen_context": source.unseen_context,
+        "unseen_width": source.unseen_width,
     }
     return kernels.model_copy(update=update)
+
+
+def beyond(value: Floats, most: Floats) -> Floats:
+    """e-folds by which a value is above the most that was seen."""
+    return np.log(np.maximum(np.divide(value, np.maximum(most, 1.0)), 1.0))
 
 
 @cache

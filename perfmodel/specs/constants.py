@@ -1,13 +1,13 @@
 """What a calibration constant is: its value with error and source, and the one declaration of what it means.
 
-A constant is declared where `perfmodel.specs.calibration.Calibration` names it, by a `Declared` in the field's type.
+A constant is declared where `perfmodel.specs.calibration.Calibration` names it, by `declared` or `optional`.
 Its validation, the bounds of fits, sensitivity's fixed costs, the stack factors and the table in docs/calibrations.md
 follow from there; only the formula that uses it (costs/roofline.py) names it again.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -123,7 +123,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declaration of one constant: ``name: Annotated[Constant, Declared(...)]``, with ``= ABSENT`` if optional.
+    """The declaration of one constant, by `declared`.
 
     work: what it is a cost of. term: what its time is counted as (None: it shapes how terms overlap).
     unit: also says which values are possible (`_BOUNDS`). meaning: one line for the documentation. search: given for
@@ -157,19 +157,30 @@ class Declared:
         low, high, _ = _BOUNDS[self.unit]
         return high - low
 
-    def check(self, stated: Any) -> Any:
+    def check(self, name: str, stated: Any) -> None:
         """Refuse (ValueError) numbers that are impossible for the unit; NaN always is.
 
         A standard error is at most `widest`.
         """
         low, high, words = _BOUNDS[self.unit]
         if isinstance(stated, Constant) and stated.stderr is not None and not 0 <= stated.stderr <= self.widest:
-            raise ValueError(f"stderr must be from 0 to {self.widest:.4g}, given {stated.stderr:g}")
+            raise ValueError(f"{name}: stderr must be from 0 to {self.widest:.4g}, given {stated.stderr:g}")
         for value in () if stated is None else stated.values():
             if not (low <= value <= high or (self.unit == "power" and value == math.inf)):
-                raise ValueError(f"must be {words}, given {value:g}")
-        return stated
+                raise ValueError(f"{name}: must be {words}, given {value:g}")
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Checks the numbers after pydantic has checked the type."""
-        return Validated(self.check).__get_pydantic_core_schema__(source, handler)
+
+DECLARED = "declared"
+"""Where a field holds its declaration, among its metadata."""
+
+
+def declared(work: Work, term: Term | None, unit: Unit, meaning: str, search: Scope | None = None) -> Any:
+    """The field of a constant that every file states: ``name: Constant = declared(...)``."""
+    return optional(work, term, unit, meaning, search, default=MISSING)
+
+
+def optional(
+    work: Work, term: Term | None, unit: Unit, meaning: str, search: Scope | None = None, default: Any = ABSENT
+) -> Any:
+    """The field of a constant that a file may leave out, and what it is then."""
+    return field(default=default, metadata={DECLARED: Declared(work, term, unit, meaning, search)})

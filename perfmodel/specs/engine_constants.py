@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from perfmodel.specs.constants import ABSENT, Constant, Declared, Knots
+from perfmodel.specs.constants import Constant, Knots, optional
 from perfmodel.specs.frozen import Constrained, Frozen, Text
 
 ONE = Constant.model_construct(value=1.0, source="not part of this calibration")
@@ -44,74 +44,56 @@ class ExpertKernels(Frozen):
 class EngineConstants(Frozen):
     """What `Calibration` has for serving engines (vLLM, TensorRT-LLM, SGLang)."""
 
-    gemm_efficiency: Annotated[
-        Curves | None,
-        Declared("linear", "param_load", "factor", "share of the roofline that GEMMs reach, in place of both shares"),
-    ] = None
-    gemm_factor: Annotated[Constant, Declared("linear", "param_load", "factor", "multiplies `gemm_efficiency`")] = ONE
-    gemm_factor_fp8: Annotated[
-        Constant, Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales")
-    ] = ONE
-    gemm_flops_factor: Annotated[
-        Constant, Declared("linear", "flops", "factor", "multiplies it where computing takes longer than loading")
-    ] = ONE
-    quantise_s: Annotated[
-        Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
-    ] = ABSENT
-    expert_kernels: Annotated[
-        ExpertKernels | None,
-        Declared("linear", "param_load", "factor", "routed experts and routing, by weight format; else they are GEMMs"),
-    ] = None
-    expert_factor: Annotated[Constant, Declared("linear", "param_load", "factor", "multiplies experts' time")] = ONE
-    expert_popularity: Annotated[
-        Constant,
-        Declared("linear", "param_load", "count", "shape of the gamma distribution of experts' shares; 0: all alike"),
-    ] = ABSENT
-    routing_independence: Annotated[
-        Constant,
-        Declared("linear", "param_load", "factor", "share of further query tokens that route as another sequence's"),
-    ] = ONE
-    attention_bandwidth_fraction_fp8: Annotated[
-        Constant, Declared("attention", "kv_load", "factor", "the same over a cache of 8 bits; 0: as over 16")
-    ] = ABSENT
-    latent_bandwidth_fraction: Annotated[
-        Constant, Declared("attention", "kv_load", "factor", "the same over a latent cache (MLA); 0: as over any other")
-    ] = ABSENT
-    latent_bandwidth_fraction_fp8: Annotated[
-        Constant, Declared("attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16")
-    ] = ABSENT
-    latent_layer_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
-    ] = ABSENT
-    index_bandwidth_fraction: Annotated[
-        Constant,
-        Declared("attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"),
-    ] = ABSENT
-    index_layer_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "further time of each layer with an indexer")
-    ] = ABSENT
-    index_token_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "further time of each token in each layer with an indexer")
-    ] = ABSENT
-    state_layer_s: Annotated[Constant, Declared("attention", "fixed", "s", "further time of each recurrent layer")] = (
-        ABSENT
+    gemm_efficiency: Curves | None = optional(
+        "linear", "param_load", "factor", "share of the roofline that GEMMs reach, for both shares", default=None
     )
-    multiprocessor_bandwidth: Annotated[
-        Constant,
-        Declared(
-            "attention",
-            "kv_load",
-            "factor",
-            "one multiprocessor's share of bandwidth, for the longest sequence; 0: no bound",
-        ),
-    ] = ABSENT
-    wide_norm_s: Annotated[
-        Constant,
-        Declared("allreduce", "fixed", "s", "further time of each layer that norms queries and keys over all heads"),
-    ] = ABSENT
-    drafted_token_s: Annotated[
-        Constant, Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences")
-    ] = ABSENT
-    draft_pass_s: Annotated[Constant, Declared("pass", "fixed", "s", "further time of each pass of a draft")] = ABSENT
+    gemm_factor: Constant = optional("linear", "param_load", "factor", "multiplies `gemm_efficiency`", default=ONE)
+    gemm_factor_fp8: Constant = optional(
+        "linear", "param_load", "factor", "multiplies it for fp8 with no block scales", default=ONE
+    )
+    gemm_flops_factor: Constant = optional(
+        "linear", "flops", "factor", "multiplies it where computing takes longer than loading", default=ONE
+    )
+    quantise_s: Constant = optional("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
+    expert_kernels: ExpertKernels | None = optional(
+        "linear", "param_load", "factor", "routed experts and routing by weight format; else GEMMs", default=None
+    )
+    expert_factor: Constant = optional("linear", "param_load", "factor", "multiplies experts' time", default=ONE)
+    expert_popularity: Constant = optional(
+        "linear", "param_load", "count", "shape of the gamma distribution of experts' shares; 0: all alike"
+    )
+    routing_independence: Constant = optional(
+        "linear", "param_load", "factor", "share of further query tokens that route as another sequence's", default=ONE
+    )
+    attention_bandwidth_fraction_fp8: Constant = optional(
+        "attention", "kv_load", "factor", "the same over a cache of 8 bits; 0: as over 16"
+    )
+    latent_bandwidth_fraction: Constant = optional(
+        "attention", "kv_load", "factor", "the same over a latent cache (MLA); 0: as over any other"
+    )
+    latent_bandwidth_fraction_fp8: Constant = optional(
+        "attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"
+    )
+    latent_reread_per_query: Constant = optional(
+        "attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: as over any other"
+    )
+    latent_layer_s: Constant = optional("attention", "fixed", "s", "further time of each layer with a latent cache")
+    index_bandwidth_fraction: Constant = optional(
+        "attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"
+    )
+    index_layer_s: Constant = optional("attention", "fixed", "s", "further time of each layer with an indexer")
+    index_token_s: Constant = optional(
+        "attention", "fixed", "s", "further time of each token in each layer with an indexer"
+    )
+    state_layer_s: Constant = optional("attention", "fixed", "s", "further time of each recurrent layer")
+    multiprocessor_bandwidth: Constant = optional(
+        "attention", "kv_load", "factor", "one multiprocessor's share of bandwidth, for the longest sequence; 0: none"
+    )
+    wide_norm_s: Constant = optional(
+        "allreduce", "fixed", "s", "further time of each layer that norms queries and keys over all heads"
+    )
+    drafted_token_s: Constant = optional(
+        "pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences"
+    )
     graph_tokens: tuple[int, int] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""

@@ -61,16 +61,8 @@ WEIGHT_FORMATS = {
     )
 }
 KV_FORMATS = {
-    f.name: f
-    for f in (
-        Format("fp32", 4.0, "fp32"),
-        Format("bf16", 2.0, "bf16"),
-        Format("fp16", 2.0, "bf16"),
-        Format("fp8", 1.0, "bf16"),
-        Format("int8", 1.0, "bf16"),
-        Format("nvfp4", 0.5 + 1 / 16, "bf16"),
-        Format("int4", 0.5, "bf16"),
-    )
+    name: Format(name, WEIGHT_FORMATS[name].bytes_per_value, "fp32" if name == "fp32" else "bf16")
+    for name in ("fp32", "bf16", "fp16", "fp8", "int8", "nvfp4", "int4")
 }
 _GROUP_BYTES = {"int": 4.0, "awq": 2.5, "int-sym": 2.0}
 """Per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ), or none."""

@@ -4,7 +4,7 @@ What must hold within a row (times add up to the printed speed, the speedup is t
 tested of the bundled table (tests/specs/test_published.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import TypeVar
 
@@ -143,32 +143,23 @@ class PublishedRow:
             speculating_ms = self.target_ms / self.speedup
         target_s = _seconds(self.target_ms)
         return MeasuredPoint(
+            **{name: getattr(self, name) for name in _AS_PRINTED},
             set_name=self.set,
             row_id=self.id,
-            source=self.source,
-            hardware=self.hardware,
-            stack=self.stack,
             tp=self.tensor_parallel,
-            target=self.target,
-            weights=self.weights,
-            batch=self.batch,
             context=self.context_tokens,
-            draft=self.draft,
-            draft_kv=self.draft_kv,
-            gamma=self.gamma,
             tree=tree,
             target_s=target_s,
             draft_s=_seconds(self.drafts_ms / drafts if self.drafts_ms and drafts else None),
             verify_s=_seconds(self.verify_ms),
             overhead_s=_seconds(self.overhead_ms),
-            tokens_per_iteration=self.tokens_per_iteration,
-            alpha=self.alpha,
             ar_tpot_s=target_s,
             sd_tpot_s=_seconds(speculating_ms),
-            speedup=self.speedup,
-            task=self.task,
-            notes=self.notes,
         )
+
+
+_AS_PRINTED = {f.name for f in fields(PublishedRow)} & {f.name for f in fields(MeasuredPoint)}
+"""What a point has as its row states it."""
 
 
 def _seconds(milliseconds: float | None) -> float | None:

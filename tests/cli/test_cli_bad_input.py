@@ -164,29 +164,45 @@ def test_as_a_process_there_is_no_traceback() -> None:
     assert done.stderr.startswith("error: --batch: must be ")
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfmodel.cli import whatif as module
-
-    def broken(query: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(module, "answer", broken)
-    with pytest.raises(ZeroDivisionError):
-        cli.run(whatif())
-
-
-def test_interrupted_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfmodel.cli import whatif as module
-
-    def interrupted(query: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "answer", interrupted)
-    assert cli.run(whatif()) == 130
-
-
 def test_a_closed_pipe_is_quiet() -> None:
     command = f"{shlex.quote(sys.executable)} -m perfmodel models list --json | head -c 10"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert len(done.stdout) == 10
+
+
+def lacking(module: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (lacking("torch"), 2, r"error: perfmodel validate: needs torch, .* in a clone, pip install '\.\[validate\]'\n"),
+        (lacking("scipy.optimize"), 2, r"error: perfmodel validate: needs scipy, .* pip install '\.\[fit\]'\n"),
+        (MemoryError(), 2, "error: out of memory: ask for fewer points at a time\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (lacking("perfmodel.gone"), None, ""),
+        (ZeroDivisionError(), None, ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_ends_a_command(
+    error: BaseException,
+    status: int | None,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A line where the user can do something, nothing where he stopped it; a bug (None) keeps its traceback."""
+
+    def end(_: str) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "import_module", end)
+    if status is None:
+        with pytest.raises(type(error)):
+            cli.run(["validate"])
+    else:
+        assert cli.run(["validate"]) == status
+        assert re.fullmatch(told, capsys.readouterr().err)

@@ -127,23 +127,16 @@ def test_progress_is_for_terminals(
 
 
 BAD: list[tuple[tuple[str, ...], str]] = [
-    (("--model", "lama-3.1-8b"), "did you mean llama-3.1-8b"),
-    (("--hardware", "a100,h10"), "did you mean h100"),
     (("--tp", "3"), "must divide"),
-    (("--draft-kv", "snapkvv:512"), "did you mean snapkv"),
     (("--model", "llama-3.1-8b,llama-3.1-8b"), "is given twice"),
     (("--hardware", "a100,a100-sxm-80gb"), "is given twice"),
-    (("--batch", "0"), "--batch"),
-    (("--context", ""), "--context"),
     (("--batch", "1..100", "--context", "1000..50000+1000"), "at most 4096 points"),
     (("--batch", "1..64", "--context", "1000..64000+1000", "--max-gamma", "999"), "at most 5000000 points"),
-    (("--alpha", "1.2"), "from 0 to 1"),
     (("--alpha", "0.5,0.6"), "one value, where its slider starts"),
     (("--gamma", "1,2"), "one value, where its slider starts"),
     (("--gamma", "0"), "auto or from 1 to 6"),
     (("--gamma", "7"), "auto or from 1 to 6"),
     (("--max-gamma", "0"), "--max-gamma"),
-    (("--max-gamma", "2000"), "--max-gamma"),
     (("--acceptance", "x.json"), "--alpha says where it starts"),
     (("--tokens-per-iteration", "2"), "--alpha says where it starts"),
     (("-o", "page.txt"), "ending in .html"),

@@ -41,11 +41,10 @@ def test_a_constant_is_declared_in_one_place(name: str) -> None:
         f"{path.name}: {line.strip()}"
         for path in sorted((ROOT / "perfmodel" / "specs").rglob("*.py"))
         for line in path.read_text(encoding="utf-8").splitlines()
-        if re.match(rf"\s*{name}\s*:", line)
+        if re.match(rf"\s*{name}: .* = (declared|optional)\(", line)
     ]
     place = "engine_constants.py" if name in annotations(EngineConstants) else "calibration.py"
-    declared = [line for line in lines if "Annotated[" in line]
-    assert declared == [f"{place}: {declared[0].partition(': ')[2]}"]
+    assert lines == [f"{place}: {lines[0].partition(': ')[2]}"]
 
 
 # The declaration and the formula agree.
@@ -65,6 +64,12 @@ def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
     return found
 
 
+def moved_by(scenario: Scenario, changed: Calibration) -> set[tuple[str, str]]:
+    """(work, term) that another calibration makes longer or shorter."""
+    before, after = spent(scenario), spent(with_calibration(scenario, changed))
+    return {key for key in before if not np.isclose(before[key], after[key], rtol=1e-6, atol=0.0)}
+
+
 HALVED = {"allreduce": None, "attention_flops_fraction": 1e-4, "attention_blocks_per_multiprocessor": 0.25}
 """Constants that show in another way than at half their value."""
 
@@ -77,8 +82,7 @@ def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str
     scenario, declared = with_calibration(resolve(query), EVERYTHING), CONSTANTS[name]
     value = HALVED[name] if name in HALVED else getattr(EVERYTHING, name).value / 2
     changed = EVERYTHING.model_copy(update={name: None}) if value is None else with_values(EVERYTHING, {name: value})
-    before, after = spent(scenario), spent(with_calibration(scenario, changed))
-    moved = {key for key in before if not np.isclose(before[key], after[key], rtol=1e-6, atol=0.0)}
+    moved = moved_by(scenario, changed)
     assert (declared.work, declared.term) in moved
     others = moved - {(declared.work, declared.term)}
     if declared.unit == "s":
@@ -110,9 +114,7 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
     else:
         changed = base.model_copy(update={name: None})
     for query in SERVED:
-        scenario = resolve(query)
-        before, after = spent(with_calibration(scenario, base)), spent(with_calibration(scenario, changed))
-        moved |= {key for key in before if not np.isclose(before[key], after[key], rtol=1e-6, atol=0.0)}
+        moved |= moved_by(with_calibration(resolve(query), base), changed)
     assert (declared.work, declared.term) in moved
     routing = {"small"} if name == "expert_kernels" else set()  # they hold the kernels that serve them
     assert {work for work, _ in moved} - routing == {declared.work}
@@ -168,7 +170,7 @@ def test_a_fit_looks_for_possible_values(name: str) -> None:
     assert search.low <= search.start <= search.high
     assert 0.01 <= search.start / search.scale <= 10
     for value in (search.low, search.high):
-        declared.check(Constant(value=value, source="a test"))
+        declared.check(name, Constant(value=value, source="a test"))
 
 
 # Curves.

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate.tiny_spec import tiny_spec
 
@@ -45,3 +48,9 @@ def prompts() -> list[list[int]]:
     """Ragged on purpose: longer and shorter than every budget, and one token."""
     generator = torch.Generator().manual_seed(5)
     return [torch.randint(61, (n,), generator=generator).tolist() for n in (70, 1, 33, 50)]
+
+
+@pytest.fixture(scope="session")
+def plain(target: Model, prompts: list[list[int]]) -> Generation:
+    """What 40 steps of plain decoding make of the prompts."""
+    return make_decoder(target, Request(len(prompts), 70, 40)).generate(prompts, 40)

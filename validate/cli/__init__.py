@@ -14,19 +14,7 @@ from perfmodel.validate.cli.run import run
 
 app = App(cls=Verbs, no_args_is_help=True, help="Measure, calibrate and compare predictions with measurements.")
 for verb in (
-    generate,
-    measure,
-    microbench,
-    run,
-    finish,
-    report,
-    plans,
-    acceptance,
-    engine,
-    compare,
-    calibrate,
-    check,
-    accuracy,
-    history,
-):
+    generate, measure, microbench, run, finish, report, plans, acceptance, engine, compare, calibrate, check,
+    accuracy, history,
+):  # fmt: skip
     app.command()(verb)

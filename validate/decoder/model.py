@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -36,12 +35,8 @@ class Projected:
         return self.pointwise.rotate(self.layer, self.qkv, self.turns, out, slots)
 
 
-class Attend(Protocol):
-    """Attention of one layer over whatever cache the caller keeps."""
-
-    def __call__(self, index: int, projected: Projected) -> Tensor:
-        """[batch, n, heads x head_dim] of layer `index`."""
-        ...
+Attend = Callable[[int, Projected], Tensor]
+"""Attention [batch, n, heads x head_dim] of a layer, by its number, over whatever cache the caller keeps."""
 
 
 class MLP(nn.Module):

@@ -1,13 +1,16 @@
 """The small steps between a pass's matrix products: norms, the activation, and heads rotated into place."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.validate.decoder.cache import Slots, read_tokens, write_tokens
+
+if TYPE_CHECKING:
+    from perfmodel.validate.decoder.model import Layer
 
 _grouped_mm = getattr(F, "grouped_mm", None)
 """Torch 2.10 and later; `torch._grouped_mm` before, for bf16 alone."""
@@ -33,17 +36,6 @@ class Rotary:
         return (angles.cos() * self.scale).to(dtype), (angles.sin() * self.scale).to(dtype)
 
 
-class HeadLayout(Protocol):
-    """What a layer knows of its heads; q_norm and k_norm are [head_dim], or None."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    eps: float
-    q_norm: Tensor | None
-    k_norm: Tensor | None
-
-
 class Pointwise:
     """Plain torch. name: what results record; fused kernels are a subclass, and equal this."""
 
@@ -61,7 +53,7 @@ class Pointwise:
 
     def rotate(
         self,
-        layer: HeadLayout,
+        layer: "Layer",
         qkv: Tensor,
         turns: Turns,
         out: tuple[Tensor, Tensor] | None = None,

@@ -32,9 +32,6 @@ class Rules:
 class Observer:
     """Is told what a loop does; of what it does nothing with, this base class is silent."""
 
-    def started(self) -> None:
-        """Prompts are about to be read."""
-
     def judged(self, state: State, accepted: AcceptedTokens) -> None:
         """`accepted` is about to be committed. On the device, and part of what a CUDA graph records."""
 
@@ -113,8 +110,6 @@ class Decoder:
     @torch.inference_mode()
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """Prefill target and draft, and take the first token from the prefill's own logits."""
-        for observer in self.observers:
-            observer.started()
         cache = self.target.cache
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)

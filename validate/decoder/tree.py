@@ -127,11 +127,6 @@ class TreeCounter(Observer):
         self.tree = tree
         self._tried, self._taken = (torch.zeros_like(tree.children[0]) for _ in "tt")
 
-    def started(self) -> None:
-        """What was counted is forgotten."""
-        self._tried.zero_()
-        self._taken.zero_()
-
     def judged(self, state: State, accepted: AcceptedTokens) -> None:
         """Every child of a node on the path was tried; the next node was taken."""
         assert isinstance(accepted, AcceptedPath)
@@ -143,5 +138,5 @@ class TreeCounter(Observer):
 
     @property
     def counts(self) -> TreeCounts:
-        """Since the start; waits for the device."""
+        """So far; waits for the device."""
         return TreeCounts(tuple(self._tried.tolist()), tuple(self._taken.tolist()))

@@ -9,7 +9,8 @@ import triton.language as tl
 from torch import Tensor
 
 from perfmodel.validate.decoder.cache import Slots
-from perfmodel.validate.decoder.pointwise import HeadLayout, Pointwise, Turns
+from perfmodel.validate.decoder.model import Layer
+from perfmodel.validate.decoder.pointwise import Pointwise, Turns
 
 BLOCK = 1024
 """Values that one program of `_silu_mul` takes."""
@@ -145,7 +146,7 @@ class Fused(Pointwise):
 
     def rotate(
         self,
-        layer: HeadLayout,
+        layer: Layer,
         qkv: Tensor,
         turns: Turns,
         out: tuple[Tensor, Tensor] | None = None,

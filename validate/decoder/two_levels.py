@@ -207,11 +207,6 @@ class LevelCounter(Observer):
         self._inner = torch.zeros_like(levels.histogram)
         self._outer = torch.zeros(3, dtype=torch.int64, device=levels.drafted.device)
 
-    def started(self) -> None:
-        """What was counted is forgotten."""
-        self._inner.zero_()
-        self._outer.zero_()
-
     def judged(self, state: State, accepted: AcceptedTokens) -> None:
         """The inner rounds of this iteration, and its verification."""
         on = ~state.finished
@@ -221,5 +216,5 @@ class LevelCounter(Observer):
 
     @property
     def counts(self) -> LevelCounts:
-        """Since the start; waits for the device."""
+        """So far; waits for the device."""
         return LevelCounts(tuple(self._inner.sum(0).tolist()), *self._outer.tolist())

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -34,6 +34,10 @@ class Piece:
     dim: int = 0
     start: int = 0
     stop: int | None = None
+
+    def of(self, whole: Any) -> Tensor:
+        """The piece of a tensor, or of a lazy slice of a file, which is read by it."""
+        return whole[:, self.start : self.stop] if self.dim else whole[self.start : self.stop]
 
 
 class WeightSource(Protocol):
@@ -138,11 +142,9 @@ class Checkpoint:
 
     def check_tied(self) -> None:
         """Refuse a head of its own beside tie_word_embeddings; a copy of the embedding is none."""
-        names = ("lm_head.weight", "model.embed_tokens.weight")
-        if all(name in self._file_of for name in names):
-            head, embedding = (self._file_of[name].get_tensor(name) for name in names)
-            if not torch.equal(head, embedding):
-                raise InputError(f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says")
+        head, embedding = self.whole("lm_head.weight"), self.whole("model.embed_tokens.weight")
+        if head is not None and embedding is not None and not torch.equal(head, embedding):
+            raise InputError(f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says")
 
     def whole(self, name: str) -> Tensor | None:
         """A tensor as it is stored, None where there is none of the name."""
@@ -160,8 +162,7 @@ class Checkpoint:
         if tuple(lazy.get_shape()) != piece.shape:
             shape = list(piece.shape)
             raise InputError(f"{self.folder}: {piece.name}: must be {shape} by config.json, given {lazy.get_shape()}")
-        part = lazy[:, piece.start : piece.stop] if piece.dim else lazy[piece.start : piece.stop]
-        return part.to(self.device, self.dtype)
+        return piece.of(lazy).to(self.device, self.dtype)
 
 
 def _files(folder: Path) -> list[str]:
@@ -216,7 +217,7 @@ class RandomWeights:
         full = torch.empty(piece.shape, device=self.device, dtype=self.dtype).normal_(
             0, self.deviation, generator=generator
         )
-        part = full[:, piece.start : piece.stop] if piece.dim else full[piece.start : piece.stop]
+        part = piece.of(full)
         return part if part.shape == full.shape else part.clone()
 
 

@@ -54,15 +54,11 @@ def check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
     for key in SAME:
         if before.get(key) != now.get(key):
             raise InputError(
-                f"--resume: {key} must be what the run was begun with ({_short(before.get(key))}), "
-                f"given {_short(now.get(key))}: start a new run"
+                f"--resume: {key} must be what the run was begun with ({str(before.get(key))[:12]}), "
+                f"given {str(now.get(key))[:12]}: start a new run"
             )
     recorded = before.get("environment")
     one, two = fingerprint(recorded if isinstance(recorded, dict) else {}), fingerprint(now["environment"])
     changed = sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
     if changed:
         raise InputError(f"--resume: {', '.join(changed)} of the machine must not have changed: start a new run")
-
-
-def _short(value: object) -> str:
-    return str(value)[:12]

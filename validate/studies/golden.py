@@ -25,19 +25,8 @@ TENSOR_PARALLEL = 8
 ALPHA = 0.8
 DRIFT = 1e-9
 NUMBERS = ("target_s", "draft_s", "verify_s", "overhead_s", "speedup", "speedup_at_gamma_optimal")
-COLUMNS = (
-    "device",
-    "model",
-    "draft_kv",
-    "tp",
-    "batch",
-    "context",
-    "gamma",
-    "calibration",
-    *NUMBERS,
-    "gamma_optimal",
-    "refused",
-)
+ASKED = ("device", "model", "draft_kv", "tp", "batch", "context", "gamma", "calibration")
+COLUMNS = (*ASKED, *NUMBERS, "gamma_optimal", "refused")
 POINT = ("device", "model", "draft_kv", "batch", "context", "gamma")
 """What tells one point from another."""
 Row = dict[str, str]

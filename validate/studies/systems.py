@@ -7,7 +7,7 @@ a baseline step is then the engine's (trees) or the law's (vLLM). `by_calibratio
 default calibration, which knows nothing of the stack.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -91,20 +91,10 @@ def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_steps: bool) -> float
     return p.tokens_per_iteration * plain / iteration
 
 
-def _tree_scenario(p: MeasuredPoint, calibration: str | None = None) -> Scenario:
-    asked = Query(
-        p.target,
-        p.hardware,
-        p.batch,
-        p.context,
-        1,
-        p.tp,
-        draft=p.draft or "",
-        alpha=0.0,
-        weights=p.weights,
-        calibration=calibration or load_gpu(p.hardware).calibration,  # no serving engine ran these
-    )
-    return resolve(asked)
+def _tree_scenario(p: MeasuredPoint) -> Scenario:
+    own = load_gpu(p.hardware).calibration  # no serving engine ran these
+    query = Query(p.target, p.hardware, p.batch, p.context, 1, p.tp, draft=p.draft or "", alpha=0.0)
+    return resolve(replace(query, weights=p.weights, calibration=own))
 
 
 def _tree_row(p: MeasuredPoint) -> SystemRow:
@@ -192,26 +182,19 @@ def transferred(
 
 
 def _transferred(points: list[MeasuredPoint], calibration: str, chosen: bool) -> Transferred:
-    errors: dict[str, list[float]] = {name: [] for name in ("target", "draft", "ratio", "speedup", "with_own_steps")}
-    inside = 0
+    found, inside = [], 0
     for p in points:
         scenario = with_calibration(_tree_scenario(p), load_calibration(calibration))
         assert p.speedup is not None
         target = float(scenario.target_pass_s(1.0, float(p.context))) / (p.target_s or 1.0)
         draft = float(scenario.draft_pass_s(1.0, float(p.context))) / (p.draft_s or 1.0)
         alone, stepped = (tree_speedup(p, scenario, own) for own in (False, True))
-        found = (target, draft, draft / target, alone / p.speedup, stepped / p.speedup)
-        for name, value in zip(errors, found, strict=True):
-            errors[name].append(value - 1.0)
+        found.append((target, draft, draft / target, alone / p.speedup, stepped / p.speedup))
         gammas = np.array([p.tree[1] - 1 if p.tree else 1])
         off = log_error(scenario, np.asarray(1.0), np.asarray(float(p.context)), gammas)
         interval = None if off is None else interval_of(alone, float(off[..., 0]))  # acceptance is the row's
         inside += interval is not None and interval.low <= p.speedup <= interval.high
-    return Transferred(
-        calibration=calibration,
-        chosen=chosen,
-        **{name: float(np.mean(values)) for name, values in errors.items() if name != "with_own_steps"},
-        with_own_steps=float(np.mean(np.abs(errors["with_own_steps"]))),
-        inside=inside,
-        rows=len(points),
-    )
+    errors = np.array(found) - 1.0
+    means = dict(zip(("target", "draft", "ratio", "speedup"), errors.mean(axis=0).tolist(), strict=False))
+    own_steps = float(np.abs(errors[:, 4]).mean())
+    return Transferred(calibration, chosen, **means, with_own_steps=own_steps, inside=inside, rows=len(points))

@@ -1,7 +1,7 @@
 """Formats of a checkpoint's modules by the method that quantised it, each with keys of its own."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.specs.huggingface.keys import Keys
@@ -30,10 +30,6 @@ _TORCHAO = {
 }
 """Class of torchao's configuration, without its ``Config`` and underscores -> format."""
 _MIXED = "MIXED_PRECISION"
-METHODS = (
-    "auto-round", "awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "modelopt", "modelopt_fp4",
-    "modelopt_mixed", "mxfp4", "quark", "torchao",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,29 +65,9 @@ def scheme_of(q: Keys) -> Scheme:
     method = q.data.get("quant_method", "modelopt" if "quant_algo" in q.data else None)
     if method is None and "bits" in q.data and "group_size" in q.data:
         return _mlx(q)
-    kept = _kept(q, "modules_to_not_convert", "ignored_layers", "ignore")
-    if method == "fp8":
-        return Scheme(fp8(q), kept=kept)
-    if method == "fbgemm_fp8":
-        return Scheme("fp8", kept=kept)
-    if method == "mxfp4":
-        return Scheme("mxfp4", kept=kept)
-    if method in ("awq", "gptq"):
-        form = _int4(q, method)
-        return Scheme(form, kept=kept, lm_head=form if q.flag("lm_head", False) else "bf16")
-    if method == "auto-round":
-        return _autoround(q)
-    if method == "bitsandbytes":
-        return _bitsandbytes(q)
-    if method == "torchao":
-        return _torchao(q, kept)
-    if method == "quark":
-        return _quark(q)
-    if method == "compressed-tensors":
-        return _compressed(q)
-    if method in METHODS:
-        return modelopt(q)
-    raise q.bad("quant_method", f"one of {', '.join(METHODS)}")
+    if str(method) not in _READERS:
+        raise q.bad("quant_method", f"one of {', '.join(_READERS)}")
+    return _READERS[str(method)](q, _kept(q, "modules_to_not_convert", "ignored_layers", "ignore"))
 
 
 def fp8(q: Keys) -> str:
@@ -113,6 +89,12 @@ def _int4(q: Keys, method: str) -> str:
         return "int4"
     zero = q.flag("zero_point", True) if method == "awq" else not q.flag("sym", True)
     return f"awq-g{group}" if zero else f"int4-g{group}-sym"
+
+
+def _by_groups(q: Keys, kept: re.Pattern[str] | None) -> Scheme:
+    """AWQ and GPTQ."""
+    form = _int4(q, str(q.data["quant_method"]))
+    return Scheme(form, kept=kept, lm_head=form if q.flag("lm_head", False) else "bf16")
 
 
 def _autoround(q: Keys) -> Scheme:
@@ -311,3 +293,19 @@ def _owners(module: str) -> Iterator[str]:
     while "." in module:
         module = module.rpartition(".")[0]
         yield module
+
+
+_READERS: dict[str, Callable[[Keys, re.Pattern[str] | None], Scheme]] = {
+    "auto-round": lambda q, kept: _autoround(q),
+    "awq": _by_groups,
+    "bitsandbytes": lambda q, kept: _bitsandbytes(q),
+    "compressed-tensors": lambda q, kept: _compressed(q),
+    "fbgemm_fp8": lambda q, kept: Scheme("fp8", kept=kept),
+    "fp8": lambda q, kept: Scheme(fp8(q), kept=kept),
+    "gptq": _by_groups,
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed"), lambda q, kept: modelopt(q)),
+    "mxfp4": lambda q, kept: Scheme("mxfp4", kept=kept),
+    "quark": lambda q, kept: _quark(q),
+    "torchao": _torchao,
+}
+"""Method of a file -> its reader, which takes what stays at 16 bits by the usual keys."""

@@ -1,7 +1,6 @@
 """The page of a machine: figures by hand, regenerated to the same bytes, and stale when a record is added."""
 
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +12,6 @@ from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_re
 from perfmodel.validate.accuracy.grid import inflection_of
 from perfmodel.validate.records.store import RESULTS, Record, read_record, records
 from tests.validate.tiny_plan import BLOCK, write
-
-pytestmark = [
-    pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
-    pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs matplotlib"),
-]
-
 
 MACHINES = sorted({record.data.machine for record in records() if record.data.kind == "measure"})
 COMMITTED = [machine for machine in MACHINES if not machine.startswith("local-")]  # git ignores results/local-*

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,13 +12,9 @@ from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.validate.lm import CHECKPOINT
-
-if TYPE_CHECKING:
-    from perfmodel.validate.decoder.model import Model
-
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.lm import CHECKPOINT, data
+from tests.validate.tiny_folder import write_documents, write_folder
 
 PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 PAGE = "vllm:spec_decode_num_drafts_total 100\n" + "".join(
@@ -86,8 +81,6 @@ def test_a_run_that_cannot_end_well_is_refused_before_decoding(
 
 
 def test_held_out_prompts_need_a_seed_from_0() -> None:
-    from perfmodel.validate.lm import data
-
     with pytest.raises(InputError, match="--seed: must be 0 or more, given -1"):
         data.held_out_prompts(1, 10, -1)
 
@@ -123,11 +116,9 @@ def test_observed_acceptance_answers_a_whatif(
 
 
 @pytest.fixture
-def folders(tmp_path: Path, target: "Model", small: "Model") -> tuple[str, str, str]:
+def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]:
     """A target, a smaller draft, and documents of 90, 40, 120 and 90 words, all as people have them."""
     pytest.importorskip("transformers")
-    from tests.validate.tiny_folder import write_documents, write_folder
-
     documents = write_documents(tmp_path / "books.jsonl", [90, 40, 120, 95])
     return str(write_folder(tmp_path / "big", target)), str(write_folder(tmp_path / "small", small)), str(documents)
 
@@ -183,12 +174,10 @@ def test_what_was_observed_outlives_an_interruption(
 
 @pytest.mark.parametrize("verb", ["generate", "acceptance"])
 def test_shards_tokenizer_and_template_feed_advice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], make_model: Callable[..., "Model"], verb: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], make_model: Callable[..., Model], verb: str
 ) -> None:
     """Both verbs write what `advise` reads: rates of this model's own caches, at the context that was decoded."""
     pytest.importorskip("transformers")
-    from tests.validate.tiny_folder import write_documents, write_folder
-
     folder = write_folder(tmp_path / "tiny-chat", make_model(), shards=3)
     texts, out = write_documents(tmp_path / "questions.jsonl", [120, 130, 140]), tmp_path / "acceptance.json"
     where = ["--checkpoint", str(folder), "--prompts", str(texts), "--chat", "--context", "100"]

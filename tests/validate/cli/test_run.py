@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from perfmodel.validate.records.schema import KernelRow, PointRow
 from perfmodel.validate.records.store import RESULTS, Record, latest, records
 from tests.validate.tiny_plan import BLOCK, write
 
-needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batch": [1]}]}
 
 
@@ -33,7 +31,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return moved
 
 
-@needs_torch
 def test_a_record_names_the_files_of_its_run_without_a_path(made: Path) -> None:
     (record,) = (r for r in records(made) if r.data.kind == "measure")
     (device,), (calibration,) = made.glob("t-1/*-device.yaml"), made.glob("t-1/*-calibration.yaml")
@@ -46,9 +43,7 @@ def test_a_record_names_the_files_of_its_run_without_a_path(made: Path) -> None:
     assert record.data.plan.hardware == "h100-sxm-80gb"  # the plan is what it was: a second run repeats it
 
 
-@needs_torch
 def test_what_reads_a_run_finds_its_calibration(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
     folder = ["--results", str(made)]
     for words in (["report", "t-1"], ["report", "t-1", "--check"], ["check", "--max-error", "999%"]):
         assert run(["validate", *words, *folder]) == 0, words
@@ -61,12 +56,10 @@ def test_what_reads_a_run_finds_its_calibration(made: Path, capsys: pytest.Captu
     assert run(["validate", "calibrate", "--from-microbench", "t-1", "--hardware", "h100", *folder]) == 0
 
 
-@needs_torch
 def test_a_second_run_stands_beside_the_first(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each record keeps its own calibration, and both count as repeats of one plan."""
-    pytest.importorskip("matplotlib")
     monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     results = tmp_path / "results"
     shutil.copytree(made, results)
@@ -87,7 +80,6 @@ def test_a_second_run_stands_beside_the_first(
     assert again.path.read_text(encoding="utf-8") != text
 
 
-@needs_torch
 def test_without_git_the_commit_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
     from perfmodel.validate.records import code_version

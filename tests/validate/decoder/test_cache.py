@@ -20,7 +20,8 @@ from tests.validate.decoder.methods import METHODS, check_cache
 def test_rollback_equals_a_fresh_prefill(
     target: Model, small: Model, prompts: list[list[int]], kind: str, gamma: int
 ) -> None:
-    made = make_decoder(target, Request(4, 70, 40, gamma, kind), small if kind == "model" else None)
+    asked = Request(4, 70, 40, gamma, kind, "streamingllm:24")
+    made = make_decoder(target, asked, small if kind == "model" else None)
     state = made.start(prompts, 40)
     for _ in range(12):
         made.iterate(state)

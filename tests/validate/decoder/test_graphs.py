@@ -93,22 +93,11 @@ def eager_and_replayed(
     return tuple(results)
 
 
-class Capture:
-    """What `recording.record` uses of CUDA, emulated: a generator that no graph knows replays the same numbers."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.streams: list[object] = []
-        for name, value in (("CUDAGraph", FakeGraph), ("graph", fake_graph), ("current_stream", lambda: "own")):
-            monkeypatch.setattr(torch.cuda, name, value)
-        monkeypatch.setattr(torch.cuda, "set_stream", self.streams.append)
-
-
 class FakeGraph:
-    """A graph that an emulation records and replays."""
+    """A graph that an emulation records and replays: a generator that it does not know replays the same numbers."""
 
     def __init__(self) -> None:
-        self.known: list[torch.Generator] = []
-        self.recorder, self.dropped = Recorder(), False
+        self.known, self.recorder = list[torch.Generator](), Recorder()
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         self.known.append(generator)
@@ -119,22 +108,29 @@ class FakeGraph:
                 kwargs["generator"].manual_seed(0)
         self.recorder.replay()
 
-    def reset(self) -> None:
-        self.dropped = True
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Streams that became current, in turn, with what `recording.record` uses of CUDA emulated."""
+    current: list[str] = []
+
+    @contextmanager
+    def fake_graph(graph: FakeGraph) -> Iterator[None]:
+        """As torch.cuda.graph: another stream is current until its end, and a failed capture raises there once more."""
+        current.append("capture")
+        with graph.recorder:
+            yield
+        current.append("own")
+
+    for name, value in (("CUDAGraph", FakeGraph), ("graph", fake_graph), ("current_stream", lambda: "own")):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch.cuda, "set_stream", current.append)
+    return current
 
 
-@contextmanager
-def fake_graph(graph: FakeGraph) -> Iterator[None]:
-    """As torch.cuda.graph: another stream is current until its end, and a failed capture raises there once more."""
-    torch.cuda.set_stream("capture")  # type: ignore[arg-type]
-    with graph.recorder:
-        yield
-    torch.cuda.set_stream("own")  # type: ignore[arg-type]
-
-
-def test_a_graph_draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("streams")
+def test_a_graph_draws_anew() -> None:
     """Each replay goes on with the generator's numbers, which the graph must have been told of."""
-    Capture(monkeypatch)
     generator, out = torch.Generator().manual_seed(1), torch.zeros(8)
     replay = recording.record(lambda: out.uniform_(generator=generator), generator)
     draws = [out.clone() for _ in range(3) if replay() is None]
@@ -142,23 +138,21 @@ def test_a_graph_draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch.equal(draws[1], draws[2])
 
 
-def test_a_failed_capture_gives_the_stream_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    capture = Capture(monkeypatch)
-
+def test_a_failed_capture_gives_the_stream_back(streams: list[str]) -> None:
     def work() -> None:
         raise RuntimeError("not permitted when stream is capturing")
 
     with pytest.raises(RuntimeError, match="not permitted"):
         recording.record(work)
-    assert capture.streams == ["capture", "own"]
+    assert streams == ["capture", "own"]
 
 
+@pytest.mark.usefixtures("streams")
 @pytest.mark.parametrize("fails", [False, True])
 def test_graphs_go_before_their_process_group(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     """Also where an error is on its way up, which holds what it has passed."""
-    Capture(monkeypatch)
     events: list[str] = []
-    monkeypatch.setattr(FakeGraph, "reset", lambda self: events.append("graph dropped"))
+    monkeypatch.setattr(FakeGraph, "reset", lambda self: events.append("graph dropped"), raising=False)
     monkeypatch.setattr(parallel.dist, "init_process_group", lambda backend: None)
     monkeypatch.setattr(parallel.dist, "get_rank", lambda: 0)
     monkeypatch.setattr(parallel.dist, "destroy_process_group", lambda: events.append("group destroyed"))

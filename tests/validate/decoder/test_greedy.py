@@ -49,11 +49,6 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
     return tokens[len(prompt) :]
 
 
-@pytest.fixture(scope="module")
-def plain(target: Model, prompts: list[list[int]]) -> Generation:
-    return run(target, prompts)
-
-
 def test_plain_equals_the_oracle(target: Model, prompts: list[list[int]], plain: Generation) -> None:
     assert plain.tokens == [oracle(target, prompt, NEW) for prompt in prompts]
     assert plain.histogram == [(NEW - 1) * len(prompts)], "one count for each iteration of an unfinished sequence"

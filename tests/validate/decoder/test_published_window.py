@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from perfmodel.errors import InputError
 from perfmodel.specs.model import RopeScaling
@@ -40,10 +41,7 @@ class Account:
         """Logits [n, vocab] of tokens that follow the committed ones."""
         length, window = len(self.keys[0]), self.budget - self.sinks
         kept = [t for t in range(length) if t < self.sinks or t >= length - window]
-        if length <= self.budget:
-            assert kept == list(range(length))
-        else:
-            assert len(kept) == self.budget
+        assert len(kept) == min(length, self.budget)
         position, self.fresh = torch.arange(len(kept) + len(tokens)), []
 
         def attend(index: int, projected: Projected) -> Tensor:
@@ -54,14 +52,9 @@ class Account:
             k = torch.stack([self.keys[index][t] for t in kept] + list(new_k))
             v = torch.stack([self.values[index][t] for t in kept] + list(new_v))
             q, k = self.rotated(q, position[len(kept) :]), self.rotated(k, position)
-            out = torch.empty_like(q)
-            for head in range(layer.heads):
-                theirs = head * layer.kv_heads // layer.heads
-                for n in range(len(tokens)):
-                    seen = len(kept) + n + 1
-                    weights = (k[:seen, theirs] @ q[n, head] / layer.head_dim**0.5).softmax(0)
-                    out[n, head] = weights @ v[:seen, theirs]
-            return out.flatten(1)[None]
+            sees = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(kept))
+            heads = (x.transpose(0, 1)[None] for x in (q, k, v))
+            return scaled_dot_product_attention(*heads, sees, enable_gqa=True).transpose(1, 2).flatten(2)
 
         return self.model.logits(self.model(torch.tensor([tokens]), position[None, len(kept) :], attend)[0])
 

@@ -29,11 +29,6 @@ def asked(prompts: list[list[int]], tree: tuple[int, ...], kind: str = "self", *
     return Request(len(prompts), 70, NEW, depths(tree)[-1], kind, tree=tree, **more)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module")
-def plain(target: Model, prompts: list[list[int]]) -> Generation:
-    return make_decoder(target, Request(len(prompts), 70, NEW)).generate(prompts, NEW)
-
-
 def test_a_topology_by_hand() -> None:
     tree = Topology(TREES["lopsided"], torch.device("cpu"))
     assert tree.widths == (1, 3, 3, 3, 1)

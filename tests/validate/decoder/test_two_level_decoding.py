@@ -75,10 +75,10 @@ def test_scripts_drive_both_levels(target: Model, small: Model, ragged: list[lis
     """Rates, rounds and tokens are those of the scripts; a sequence never gains more than it has drafted."""
     inner, outer = scripted_weights(0.6, 2), scripted_weights(0.8, 6)
     made = levels(target, small, "streamingllm:24", script=tuple(outer), inner_script=tuple(inner))
-    counter = watched(made)
     prompts, found = [row[:2] * 2 for row in ragged], []
     for seed in range(30):
-        before = made.levels.rounds, made.levels.verified
+        made.observers.clear()
+        counter, before = watched(made), (made.levels.rounds, made.levels.verified)
         out = made.generate(prompts, NEW, seed)
         found.append(counts := counter.counts)
         assert counts.complete <= counts.iterations == sum(out.histogram)

@@ -119,7 +119,9 @@ def fitted(record: Record, gpu: GPUSpec) -> Calibration:
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_the_fit_finds_the_constants_that_made_the_times(fitted: Calibration, name: str) -> None:
-    assert getattr(fitted, name).value == pytest.approx(TRUTH[name], rel=0.02)
+    found = getattr(fitted, name)
+    assert found.value == pytest.approx(TRUTH[name], rel=0.02)
+    assert found.stderr <= 0.01 * found.value, "times without noise determine it"
 
 
 def test_a_pass_never_seen_is_predicted_from_kernels(fitted: Calibration, gpu: GPUSpec, plan: Plan) -> None:
@@ -197,7 +199,8 @@ def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
     (path,) = tmp_path.glob("t-1/*-micro.json")
     found = read_record(path)
     assert not found.failures()
-    assert {row.kind for row in found.kernels} == {job.kind for job in jobs(load_plan(str(chosen)))}
+    kinds = "copy read gemm attention norm rope activation residual sampling shell bare loop"
+    assert {row.kind for row in found.kernels} == set(kinds.split())
     assert all(len(row.samples["call_s"]) == 7 and row.call_s > 0 for row in found.kernels)
     made = calibration_from(found, load_gpu("h100-sxm-80gb"), "test")
     assert made.fitted_on == (found.name,)

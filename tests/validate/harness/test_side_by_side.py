@@ -9,6 +9,7 @@ from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.side_by_side import compare, difference, run
 
 
@@ -33,25 +34,16 @@ def test_a_real_difference_is_no_near_tie(target: Model) -> None:
     assert told.margin > 1e6
 
 
-class Counter:
-    """A clock on which a second passes from mark to mark."""
-
-    name = "ticks"
-
-    def __init__(self) -> None:
-        self.marks = 0
+class Ticks(Clock):
+    """A second passes from mark to mark."""
 
     def mark(self) -> None:
-        self.marks += 1
-
-    def laps(self) -> list[float]:
-        marks, self.marks = self.marks, 0
-        return [1.0] * (marks - 1)
+        self._marks.append(len(self._marks) * 10**9)
 
 
 def test_what_is_timed(target: Model, prompts: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop is looked at after each iteration, gamma draft steps together, and the idle end does not count."""
-    monkeypatch.setattr("perfmodel.validate.harness.side_by_side.clock_for", lambda device: Counter())
+    monkeypatch.setattr("perfmodel.validate.harness.side_by_side.clock_for", lambda device: Ticks())
     timed = run(target, Request(4, 70, 20, 4), prompts)
     assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
     assert timed.timed_tokens == 4 * 19

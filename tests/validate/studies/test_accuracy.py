@@ -139,7 +139,6 @@ def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Pat
     below.write_text(path.read_text(encoding="utf-8").replace(",all,0.", ",all,-0.", 1), encoding="utf-8")
     with pytest.raises(InputError, match=r"below\.csv: line 2: mape: must be 0 or more"):
         history.read(below)
-    pytest.importorskip("matplotlib")
     (axes,) = history.plot(history.read(path)).axes
     assert len(axes.lines) == len(lines)
 

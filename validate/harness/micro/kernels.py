@@ -16,7 +16,7 @@ from torch import Tensor
 from perfmodel.validate.decoder import backends, graphs
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.factory import make_decoder, start_random
-from perfmodel.validate.decoder.pointwise import rotate
+from perfmodel.validate.decoder.pointwise import Pointwise, rotate
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.rope import rotary
@@ -105,11 +105,8 @@ class KernelMaker:
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
         lengths = torch.full((batch,), context, dtype=torch.int64, device=self.device)
         span = Span(lengths, context)
-
-        def call(i: int) -> Tensor:
-            return attend(q, caches[i][0], caches[i][1], span, k, v)
-
-        return Kernel(call, len(caches), size * len(caches), self._spacer())
+        call, count = lambda i: attend(q, caches[i][0], caches[i][1], span, k, v), len(caches)
+        return Kernel(call, count, size * count, self._spacer())
 
     def _norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
         x, weight = self._random(1, tokens, hidden), self._random(hidden)
@@ -124,13 +121,8 @@ class KernelMaker:
         return Kernel(lambda i: (rotate(q, *turns), rotate(k, *turns)), 1, q.nbytes + k.nbytes)
 
     def _activation(self, inner: int, tokens: int, **_: int) -> Kernel:
-        both = self._random(1, tokens, 2 * inner)
-
-        def call(_: int) -> Tensor:
-            gate, up = both.chunk(2, dim=-1)
-            return F.silu(gate) * up
-
-        return Kernel(call, 1, both.nbytes)
+        both, silu_mul = self._random(1, tokens, 2 * inner), Pointwise().silu_mul
+        return Kernel(lambda i: silu_mul(both), 1, both.nbytes)
 
     def _residual(self, hidden: int, tokens: int, **_: int) -> Kernel:
         x, y = self._random(1, tokens, hidden), self._random(1, tokens, hidden)
