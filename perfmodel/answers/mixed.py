@@ -46,11 +46,17 @@ def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequenc
     return float(np.mean(rates)) * mixed_target_s(scenario, contexts) / iteration
 
 
-def best_gamma(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], max_gamma: int) -> int:
-    """The draft length from 1 to `max_gamma`, or as far as the draft goes, with the largest `mixed_speedup`."""
+def best_gamma(
+    scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], max_gamma: int, fraction: float
+) -> int:
+    """The draft length from 1 to `max_gamma`, or as far as the draft goes, with the largest `mixed_speedup`.
+
+    Of those that fit in a `fraction` of memory; 1 where none does.
+    """
     longest = scenario.draft.max_gamma
     lengths = range(1, max(max_gamma if longest is None else min(max_gamma, longest), 1) + 1)
-    return max(lengths, key=lambda gamma: mixed_speedup(scenario, contexts, alphas, gamma))
+    fitting = [gamma for gamma in lengths if mixed_memory(scenario, contexts, gamma, fraction).fits]
+    return max(fitting, key=lambda gamma: mixed_speedup(scenario, contexts, alphas, gamma), default=1)
 
 
 def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, fraction: float) -> Memory[Floats]:

@@ -139,7 +139,8 @@ def serving(question: ServingQuery) -> Serving:
         raise refuse("--dp", None, "1 here: contexts differ within one group", scenario.data_parallel)
     at = [float(contexts[i % len(contexts)]) for i in range(size)]
     rates = [alphas[i // len(contexts) % len(alphas)] for i in range(size)]
-    gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma))
+    fraction = float(query.memory_fraction)
+    gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma), fraction)
     batch, mean, verified = float(size), float(np.mean(at)), gamma + 1.0
     kinds = [Acceptance.from_alpha(alpha) for alpha in rates]
     admitted = float(np.mean([np.ravel(kind.tokens_per_iteration(gamma))[0] for kind in kinds]))
@@ -152,7 +153,7 @@ def serving(question: ServingQuery) -> Serving:
     given = question.graph_sizes if isinstance(question.graph_sizes, tuple) else ()
     captured = given or scenario.target_shard.graph_sizes or VLLM_GRAPH_SIZES
     graphs, bare = replace(scenario, graph_sizes=captured), replace(scenario, graph_sizes=())
-    room = mixed_memory(scenario, at, gamma, float(query.memory_fraction)).single()
+    room = mixed_memory(scenario, at, gamma, fraction).single()
     return Serving(
         target_s=mixed_target_s(scenario, at),
         mean_target_s=baseline,

@@ -36,6 +36,8 @@ SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
 FULL = 0.95
 """Share of the saturation rate at which a table is made for whatever is beyond."""
+NEVER_S = 1e9
+"""Time per token, times the rate that it can serve, of a server that falls behind: beyond any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,11 @@ def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
 
 
 def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArray[np.int64]:
-    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest."""
+    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest.
+
+    Waiting for memory counts: a client without a seat by the time until it has one, and of lengths that cannot serve a
+    rate the one that serves most is taken.
+    """
     loads, decoded = question.loads, question.lengths.decoded
     tpot = []
     for t in priced:
@@ -212,10 +218,13 @@ def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArra
             leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
             batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
             prompts = np.minimum(loads * t.prompt_at(batch), 0.999)
-            tpot.append(t.decode_at(batch) / t.tokens_per_iteration / (1.0 - prompts))
+            seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - prompts)
+            most = capacity(t, question.lengths, question.limits)[0]
+            tpot.append(np.where(loads < most, seconds, NEVER_S / max(most, 1e-9)))
         else:
             batch = np.minimum(loads, float(max(t.seats, 1)))
-            tpot.append(t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(batch))
+            seconds = t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(batch)
+            tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
     return np.array([t.gamma for t in priced])[np.argmin(np.stack(tpot), 0)]
 
 

@@ -17,7 +17,7 @@ from perfmodel.answers.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resol
 from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
-from perfmodel.costs.roofline import PassTime
+from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.engines import DRIFT
@@ -310,7 +310,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
         draft_weights=draft.precision.weights.name,
         kv_dtype=scenario.precision.kv.name,
         draft_kv_dtype=draft.precision.kv.name,
-        kv_reread=float(scenario.machine.reread(gamma + 1.0)),
+        kv_reread=float(scenario.machine.reread(gamma + 1.0, scenario.target.mla is not None)),
         engine=query.engine if DRIFT in (query.engine or "") else engine_of(scenario.machine.calibration),
         calibration=scenario.machine.calibration.name,
     )

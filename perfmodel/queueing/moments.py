@@ -70,8 +70,9 @@ def mixed(weights: Array, part: Moments) -> Moments:
     """The mixture along the last axis, with weights that add up to 1 there."""
     mean = np.sum(weights * part.mean, -1)
     off = part.mean - mean[..., None]
-    variance = np.sum(weights * (part.variance + off**2), -1)
-    third = np.sum(weights * (part.third + 3.0 * off * part.variance + off**3), -1)
+    square = off * off
+    variance = np.sum(weights * (part.variance + square), -1)
+    third = np.sum(weights * (part.third + off * (3.0 * part.variance + square)), -1)
     return Moments(mean, variance, third, np.min(np.broadcast_to(part.least, off.shape), -1))
 
 

@@ -29,8 +29,9 @@ class Calibration(EngineConstants):
     observed_error: of predictions of rows that were not used to fit (`literature`: of any rows). transfer_error: of
     the speedup where this calibration was used for another device. version: of a serving engine. errors: of an
     engine's, by what was held out; measured: what an engine served while its own rows were timed; versions, drafts,
-    longest_tokens, unseen_draft, unseen_context: see `engines.Engine` and `engines.Engines`; measured_models,
-    speculating_models: those with steps, or iterations, of this engine on this device.
+    longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine` and
+    `engines.Engines`; measured_models, speculating_models: those with steps, or iterations, of this engine
+    on this device.
     """
 
     name: str
@@ -112,8 +113,10 @@ class Calibration(EngineConstants):
     versions: tuple[str, ...] = ()
     drafts: tuple[str, ...] = ()
     longest_tokens: float = 0.0
+    widest_tokens: float = 0.0
     unseen_draft: Scatter | None = None
     unseen_context: Scatter | None = None
+    unseen_width: Scatter | None = None
 
     @property
     def absent(self) -> set[str]:
@@ -129,13 +132,17 @@ class Calibration(EngineConstants):
             return "model" if known else "gpu"
         return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"
 
-    def unseen_log_error(self, draft: str, context: Floats) -> Floats:
-        """What a ratio of an iteration to a step may be off by more where no such draft, or context, was fitted."""
-        if self.unseen_draft is None or self.unseen_context is None:
-            return np.zeros(np.shape(context))
+    def unseen_log_error(self, draft: str, context: Floats, tokens: Floats) -> Floats:
+        """What a ratio of an iteration to a step may be off by more where no such draft, context or width was fitted.
+
+        tokens: that a pass verifies, of all sequences.
+        """
+        if self.unseen_draft is None or self.unseen_context is None or self.unseen_width is None:
+            return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
         kind = 0.0 if draft in self.drafts else self.unseen_draft.deviation
-        folds = np.log(np.maximum(np.asarray(context) / max(self.longest_tokens, 1.0), 1.0))
-        return np.hypot(kind, folds * self.unseen_context.deviation)
+        longer, wider = beyond(context, self.longest_tokens), beyond(tokens, self.widest_tokens)
+        along = np.hypot(kind, longer * self.unseen_context.deviation)
+        return np.hypot(along, wider * self.unseen_width.deviation)
 
     def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
         """The error to expect of a model on a device; None where none was ever seen (ideal).
@@ -205,10 +212,17 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
         "versions": engine.versions,
         "drafts": engine.drafts,
         "longest_tokens": engine.longest_tokens,
+        "widest_tokens": engine.widest_tokens,
         "unseen_draft": source.unseen_draft,
         "unseen_context": source.unseen_context,
+        "unseen_width": source.unseen_width,
     }
     return kernels.model_copy(update=update)
+
+
+def beyond(value: Floats, most: Floats) -> Floats:
+    """e-folds by which a value is above the most that was seen."""
+    return np.log(np.maximum(np.divide(value, np.maximum(most, 1.0)), 1.0))
 
 
 @cache

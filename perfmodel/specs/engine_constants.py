@@ -74,6 +74,9 @@ class EngineConstants(Frozen):
     latent_bandwidth_fraction_fp8: Constant = optional(
         "attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"
     )
+    latent_reread_per_query: Constant = optional(
+        "attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: as over any other"
+    )
     latent_layer_s: Constant = optional("attention", "fixed", "s", "further time of each layer with a latent cache")
     index_bandwidth_fraction: Constant = optional(
         "attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"
@@ -92,6 +95,5 @@ class EngineConstants(Frozen):
     drafted_token_s: Constant = optional(
         "pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences"
     )
-    draft_pass_s: Constant = optional("pass", "fixed", "s", "further time of each pass of a draft")
     graph_tokens: tuple[int, int] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""

@@ -42,8 +42,8 @@ class Engine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
     versions: those of the rows, the newest last. drifts: version -> factors on constants from it on, until a later one
-    states the same. drafts, longest_tokens: kinds of draft, and the longest context, of the iterations. errors: of
-    predictions, by what was held out.
+    states the same. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the most tokens
+    that were verified at once, of the iterations. errors: of predictions, by what was held out.
     """
 
     title: str
@@ -55,21 +55,24 @@ class Engine(Frozen):
     speculating: dict[str, tuple[str, ...]] = field(default_factory=dict)
     drafts: tuple[str, ...] = ()
     longest_tokens: Number = 0.0
+    widest_tokens: Number = 0.0
     errors: dict[Relation, dict[Quantity, Scatter]]
 
 
 class Engines(Frozen):
-    """``hardware/engines.yaml``. Parameters of `fit`, those of an iteration, are places in it: ``all.draft_pass_s``.
+    """``hardware/engines.yaml``. Parameters of `fit`, those of an iteration, are places in it: ``all.drafted_token_s``.
 
     acceptance: how far tokens per iteration are off, by position held out, for each e-fold of drafted tokens that
     their constant acceptance is carried beyond where it was measured. unseen_draft: how far ratios are off with all
     rows of a kind of draft held out. unseen_context: the same of long contexts, for each e-fold beyond the longest.
+    unseen_width: the same of wide verifications, for each e-fold beyond the widest.
     """
 
     fitted_on: tuple[str, ...]
     acceptance: Scatter
     unseen_draft: Scatter
     unseen_context: Scatter
+    unseen_width: Scatter
     date: datetime.date
     graph_tokens: tuple[int, int] | None = None
     constants: Constants

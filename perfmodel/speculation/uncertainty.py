@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.costs.roofline import PassTime
+from perfmodel.costs.pass_time import PassTime
 from perfmodel.operations import Floats
 from perfmodel.specs.calibration import CONSTANTS, Calibration, over_host
 from perfmodel.specs.constants import Constant
@@ -105,7 +105,8 @@ def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas:
     scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
-    beyond = np.asarray(machine.calibration.unseen_log_error(scenario.draft.kind, context))[..., None]
+    tokens = np.asarray(batch, float)[..., None] * (np.asarray(gammas) + 1.0)
+    beyond = machine.calibration.unseen_log_error(scenario.draft.kind, np.asarray(context)[..., None], tokens)
     return np.asarray(np.hypot(scatter.deviation * widening(scenario, batch, context, gammas), beyond))
 
 

@@ -133,8 +133,8 @@ def test_every_pass_of_a_draft_pays_and_no_target_s() -> None:
     scenario = resolve(Query("gpt-oss-120b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle:features=3", alpha=0.6,
                              calibration="h200-sxm-141gb.vllm"))  # fmt: skip
     c = load_bundled("h200-sxm-141gb.vllm")
-    free = c.model_copy(update={"draft_pass_s": number(0.0)})
+    free = c.model_copy(update={"drafted_token_s": number(0.0)})
     bare = replace(scenario, machine=replace(scenario.machine, calibration=free))
     extra = scenario.draft_token_s(8.0, 8000.0, np.array([3])) - bare.draft_token_s(8.0, 8000.0, np.array([3]))
-    assert extra == pytest.approx(c.draft_pass_s.value)
+    assert extra == pytest.approx(8 * c.drafted_token_s.value)
     assert float(scenario.target_pass_s(8.0, 8000.0)) == float(bare.target_pass_s(8.0, 8000.0))

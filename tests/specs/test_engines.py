@@ -40,7 +40,7 @@ def test_the_nearer_place_wins() -> None:
     chosen = engines().chosen("trtllm", "hopper")
     assert chosen["attention_bandwidth_fraction_fp8"] == "trtllm.hopper.attention_bandwidth_fraction_fp8"
     assert engines().chosen("vllm", "hopper")["attention_bandwidth_fraction_fp8"].startswith("hopper.")
-    assert engines().chosen("vllm", "hopper")["draft_pass_s"] == "all.draft_pass_s"
+    assert engines().chosen("vllm", "hopper")["drafted_token_s"] == "all.drafted_token_s"
 
 
 def test_vllm_is_the_default_and_a_cpu_keeps_its_own() -> None:
@@ -115,15 +115,17 @@ def test_what_one_board_is_off_by_is_of_no_other() -> None:
     assert calibration_of(load_gpu("h100-sxm-94gb"), "magicdec").gemm_flops_factor.value == 1.0
 
 
-def test_a_draft_or_a_context_that_was_not_fitted_is_less_sure() -> None:
-    """Nothing for what was; a kind of draft and each e-fold of context add their variances."""
+def test_a_draft_a_context_or_a_width_that_was_not_fitted_is_less_sure() -> None:
+    """Nothing for what was; a kind of draft and each e-fold of context or width add their variances."""
     c = load_bundled("h200-sxm-141gb.vllm")
     long, kind = c.longest_tokens, c.unseen_draft.deviation  # type: ignore[union-attr]
-    assert c.unseen_log_error("eagle", long) == 0
-    assert c.unseen_log_error("dflash", 100.0) == pytest.approx(kind)
+    assert c.unseen_log_error("eagle", long, c.widest_tokens) == 0
+    assert c.unseen_log_error("dflash", 100.0, 1.0) == pytest.approx(kind)
     each = c.unseen_context.deviation  # type: ignore[union-attr]
-    assert c.unseen_log_error("dflash", long * math.e**2) == pytest.approx(math.hypot(kind, 2 * each))
-    assert load_bundled("a100-sxm-80gb.magicdec").unseen_log_error("self", 1e6) == 0
+    assert c.unseen_log_error("dflash", long * math.e**2, 1.0) == pytest.approx(math.hypot(kind, 2 * each))
+    wide = c.unseen_width.deviation  # type: ignore[union-attr]
+    assert c.unseen_log_error("eagle", 100.0, c.widest_tokens * math.e**3) == pytest.approx(3 * wide)
+    assert load_bundled("a100-sxm-80gb.magicdec").unseen_log_error("self", 1e6, 1e6) == 0
 
 
 def test_every_engine_says_what_an_error_rests_on() -> None:

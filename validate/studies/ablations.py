@@ -30,10 +30,11 @@ WITHOUT = {
 }
 """What is changed -> the constants that are not fitted and not there."""
 RATIOS_WITHOUT = {
-    "a draft's pass costs no more than a target's of its size": "all.draft_pass_s",
     "no time outside the passes": "all.iteration_fixed_s",
     "drafted tokens route independently": "all.routing_independence",
     "verification reads the cache once": "all.kv_reread_per_query",
+    "verification reads a latent cache as any other": "blackwell.latent_reread_per_query",
+    "TensorRT-LLM's drafted tokens route as others'": "trtllm.hopper.routing_independence",
     "SGLang's time outside the passes as vLLM's": "sglang.iteration_fixed_s",
     "no time of each drafted token": "all.drafted_token_s",
     "computing at the rate of the tables": "h100-sxm-94gb.gemm_flops_factor",

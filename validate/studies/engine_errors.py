@@ -26,6 +26,7 @@ RATIOS: dict[RatioFold, str] = {
     "model": "study",
     "draft": "kind of draft",
     "context": "context",
+    "width": "tokens verified at once",
     "transferred": "engine",
 }
 
@@ -105,7 +106,7 @@ def sides(errors: HeldOutReplay) -> dict[str, Any]:
     rows = errors.rows
     counts: dict[str, Any] = {}
     for by in RATIOS:
-        _, width = covered(errors.ratios[by])
+        width = errors.widened(by, covered(errors.ratios[by])[1])
         counts[by] = {}
         for engine in ("all", *ENGINES):
             chosen = [i for i, r in enumerate(rows) if r.gained and engine in ("all", r.engine)]

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 
 from perfmodel.errors import InputError
+from perfmodel.specs.calibration import beyond
 from perfmodel.specs.engines import VERSION, release
-from perfmodel.specs.fits import Relation, Scatter
+from perfmodel.specs.fits import Relation, Scatter, Z
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
@@ -35,23 +36,26 @@ from perfmodel.validate.studies.held_out import (
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_speculation, served
-from perfmodel.validate.studies.robust import FittedValues, Values
+from perfmodel.validate.studies.robust import Array, FittedValues, Values
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 SCHEMA_VERSION = 2
 LONG_CONTEXT = 1024.0
 """From here on a row is one of long context."""
-RatioFold = Literal["seen", "version", "model", "draft", "context", "transferred"]
+WIDE = 256.0
+"""Tokens from which on a verification is wide."""
+RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
 RATIO_KEYS: dict[RatioFold, Callable[[Iteration], str]] = {
     "seen": lambda row: row.group,
     "version": lambda row: f"{row.engine} {release(row.version)[:2]}",
     "model": lambda row: row.study,
     "draft": lambda row: row.kind,
     "context": lambda row: "long" if row.context > LONG_CONTEXT else "short",
+    "width": lambda row: "wide" if row.tokens > WIDE else "narrow",
     "transferred": lambda row: row.engine,
 }
 """What is held out together of ratios: another draft length or task of a study, all of a version, a study, a kind of
-draft, a range of contexts, or an engine."""
+draft, a range of contexts or of tokens verified at once, or an engine."""
 RATIO_OF: dict[Relation, RatioFold] = {
     "seen": "seen", "version": "version", "model": "model", "gpu": "model", "transferred": "transferred",
     "maker": "transferred",
@@ -139,12 +143,30 @@ class HeldOutReplay:
 
     def unseen_context(self) -> Scatter:
         """How far ratios of long contexts are off with all of them held out, for each e-fold beyond the others."""
-        longest = max(row.context for row in self.rows if row.context <= LONG_CONTEXT)
-        long = [i for i, row in enumerate(self.rows) if row.context > LONG_CONTEXT]
-        errors = self.ratios["context"].part(long)
-        folds = np.log([self.rows[i].context / longest for i in long])
-        each = HeldOutErrors(errors.off / folds, errors.engines, errors.groups)
-        return each.scatter("", f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole", borrowed=1.0)
+        source = f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole"
+        return self._for_each_fold("context", [row.context for row in self.rows], LONG_CONTEXT, LONG_CONTEXT, source)
+
+    def unseen_width(self) -> Scatter:
+        """The same of verifications of twice `WIDE` tokens and more, with all above `WIDE` held out."""
+        source = f"ratios of verifications of more than {WIDE:g} tokens left out whole"
+        return self._for_each_fold("width", [row.tokens for row in self.rows], WIDE, 2 * WIDE, source)
+
+    def _for_each_fold(self, by: RatioFold, values: Sequence[float], most: float, above: float, source: str) -> Scatter:
+        """Errors of the rows `above`, for each e-fold beyond the largest of those up to `most`."""
+        largest = max(value for value in values if value <= most)
+        judged = [i for i, value in enumerate(values) if value > above]
+        errors, folds = self.ratios[by].part(judged), np.log([values[i] / largest for i in judged])
+        return HeldOutErrors(errors.off / folds, errors.engines, errors.groups).scatter("", source, borrowed=1.0)
+
+    def widened(self, by: RatioFold, width: Array) -> Array:
+        """Half-widths of `covered`, as of answers to questions wider than what the other rows of an engine verified."""
+        keys, each = [RATIO_KEYS[by](row) for row in self.rows], Z * self.unseen_width().deviation
+        tokens, engines = np.array([row.tokens for row in self.rows]), np.array([row.engine for row in self.rows])
+        widest = [
+            max(tokens[(engines == engine) & (np.array(keys) != key)], default=np.inf)
+            for engine, key in zip(engines, keys, strict=True)
+        ]
+        return np.hypot(width, beyond(tokens, np.array(widest)) * each)
 
 
 def _first(order: Iterable[Any], relation: str, errors: Mapping[Any, HeldOutErrors], engine: str) -> Any:
@@ -228,6 +250,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
             ),
             drafts=sorted({r.kind for r in rows if r.engine == engine}),
             longest_tokens=max((r.context for r in rows if r.engine == engine), default=0.0),
+            widest_tokens=max((r.tokens for r in rows if r.engine == engine), default=0.0),
         )
         for engine in ENGINES
     }
@@ -235,6 +258,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
         "acceptance": acceptance(),
         "unseen_draft": errors.unseen_draft(),
         "unseen_context": errors.unseen_context(),
+        "unseen_width": errors.unseen_width(),
     }
     yaml = render(fits.steps, fits.iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
     recorded = {

@@ -34,6 +34,7 @@ class FittedEngine:
     speculating: Mapping[str, Sequence[str]]
     drafts: Sequence[str]
     longest_tokens: float
+    widest_tokens: float
 
 
 def path() -> Path:

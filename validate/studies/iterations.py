@@ -67,6 +67,11 @@ class Iteration:
     gained: float | None = None
 
     @property
+    def tokens(self) -> float:
+        """That a pass verifies, of all sequences."""
+        return self.batch * self.verified
+
+    @property
     def kind(self) -> str:
         """Of its draft."""
         word = (self.query.draft or "self").partition(":")[0]
@@ -114,8 +119,9 @@ class Iterations(FittedRows[Iteration]):
         kinds: dict[tuple[object, ...], list[int]] = {}
         for i, r in enumerate(self.rows):
             q = r.query
-            key = (r.engine, r.version, q.model, q.hardware, q.tp, q.draft, q.weights, q.kv_dtype, r.steps, r.width)
-            kinds.setdefault((*key, r.verified), []).append(i)
+            served = q.model, q.hardware, q.tp, q.ep, q.weights, q.kv_dtype
+            key = r.engine, r.version, served, q.draft, r.steps, r.width, r.verified
+            kinds.setdefault(key, []).append(i)
         self.groups = [self._group(index) for index in kinds.values()]
 
     def _group(self, index: list[int]) -> IterationGroup:
@@ -194,6 +200,8 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
         context=max(round(context), 1),
         gamma=row.steps,
         tp=row.tensor_parallel,
+        ep=row.expert_parallel,
+        dp=row.data_parallel,
         draft=row.draft,
         alpha=0.7,
         weights=row.weights,

@@ -63,12 +63,12 @@ DECODING = (
     *(Parameter(f"{a}.multiprocessor_bandwidth", 1.5, 0.2) for a in ARCHITECTURES),
 )
 SPECULATING = (
-    Parameter("all.draft_pass_s", 2e-4, 0.5),
     Parameter("all.iteration_fixed_s", 4e-4, 0.5),
     Parameter("all.routing_independence", 0.6, 0.6),
+    Parameter("trtllm.hopper.routing_independence", 0.6, 0.6),  # DeepSeek-R1, of 256 experts
     Parameter("all.kv_reread_per_query", 0.03, 0.2),
+    Parameter("blackwell.latent_reread_per_query", 0.7, 0.5),  # trtllm-gen's kernels read once a query token
     Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
-    drift("sglang", "0.5.9", "iteration_fixed_s", 1.0),
     Parameter("all.drafted_token_s", 1.5e-5, 1.0),
     drift("vllm", "0.22", "drafted_token_s", 0.8),
     Parameter("h100-sxm-94gb.gemm_flops_factor", 1.0, 0.15),

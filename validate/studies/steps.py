@@ -23,23 +23,23 @@ GRAPH_TOKENS = (8, 512)
 """CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
 REMEMBERED = 64
 DATED = {
-    ("trtllm", "2025-11"): "1.1.0rc2",
-    ("trtllm", "2025-12"): "1.1.0rc2",
-    ("trtllm", "2026-01"): "1.2.0rc6",
-    ("trtllm", "2026-02"): "1.2.0rc6",
-    ("sglang", "2026-01"): "0.5.7",
-    ("sglang", "2026-02"): "0.5.9",
-    ("sglang", "2026-03"): "0.5.9",
-    ("sglang", "2026-05"): "0.5.12",
+    "trtllm": {"2025-10-29": "1.1.0rc2", "2026-01-29": "1.2.0rc6", "2026-05-18": "1.3.0rc14"},
+    "sglang": {"2026-01-13": "0.5.7", "2026-02-06": "0.5.9", "2026-05-15": "0.5.12"},
 }
-"""Engine and month of a run whose source states no version -> the version that runs of that month state."""
+"""Engine -> days from which on runs state a version; a run that states none has that of its day."""
+
+
+def dated(engine: str, day: str) -> str:
+    """The version that an engine's runs had on a day (YYYY-MM-DD); empty where none is known."""
+    since = [start for start in DATED.get(engine, {}) if start <= day]
+    return DATED[engine][max(since)] if since else ""
 
 
 def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
     """The version that ran a row: stated, or of its month; TensorRT-LLM's gpt-oss branch is of 1.2.0rc0."""
     if row.engine_version == "gpt-oss-dev":
         return "1.2.0rc0"
-    return DATED.get((row.engine, row.date[:7]), "") if row.engine_version == "not stated" else row.engine_version
+    return dated(row.engine, row.date) if row.engine_version == "not stated" else row.engine_version
 
 
 def group_of(row: DecodeRow) -> tuple[str, str, str, int]:

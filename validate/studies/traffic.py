@@ -30,7 +30,7 @@ from perfmodel.speculation.uncertainty import log_error, step_log_error, with_ca
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
-from perfmodel.validate.studies.steps import DATED, FittedConstants
+from perfmodel.validate.studies.steps import FittedConstants, dated
 
 FRACTION = 0.9
 """Of memory: vLLM's default in the releases that were measured, and near the others'."""
@@ -69,7 +69,7 @@ class ServedRun:
         stated = str(self.engine_version or "")
         if "dev13107" in stated:
             return MAIN_OF_2026_01
-        return stated.rpartition(":")[2] or DATED.get((self.engine, self.date[:7]), "")
+        return stated.rpartition(":")[2] or dated(self.engine, self.date)
 
     @property
     def gained(self) -> float | None:
