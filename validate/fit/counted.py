@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.costs.roofline import Machine, PassTime
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
