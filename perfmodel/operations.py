@@ -83,6 +83,8 @@ class Op:
 
 def onto(fresh: Floats, more: Floats) -> Floats:
     """The sum; into `fresh`, which nobody else holds, where that saves a large array."""
+    if isinstance(more, float) and more == 0.0:
+        return fresh
     place = into(fresh, more)
     return fresh + more if place is None else np.add(fresh, more, out=place)
 

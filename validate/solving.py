@@ -1,13 +1,18 @@
-"""The one least-squares solver and the one rounding of everything that is fitted here; scipy is imported on use."""
+"""What everything shares that is fitted or compared here: the least-squares solver, roundings, groups of rows.
 
-from collections.abc import Callable
+scipy is imported on use.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Row = TypeVar("Row")
+Key = TypeVar("Key")
 AT_BOUND = 1e-6
 """Distance from a bound, in the solver's own units, that counts as being at it."""
 
@@ -57,6 +62,14 @@ def nonnegative(matrix: Array, wanted: Array) -> tuple[Array, Array]:
     freedom = max(1, len(wanted) - matrix.shape[1])
     spread = float(np.sum((matrix @ x - wanted) ** 2) / freedom)
     return x, np.sqrt(np.diag(np.linalg.pinv(matrix.T @ matrix)) * spread)
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Rows by their key, both in the order of appearance."""
+    groups: dict[Key, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def significant(value: float, digits: int) -> float:

@@ -7,7 +7,8 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import Argument, asks, value
 from perfmodel.answers.query import UNUSED, Query, resolve
 from perfmodel.answers.text import devices, limiter, seconds
-from perfmodel.costs.roofline import Machine, PassTime
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.costs.roofline import Machine
 from perfmodel.errors import unknown_name
 from perfmodel.operations import Op
 from perfmodel.speculation.chain import predict

@@ -1,6 +1,6 @@
 """Numbers for people: three or four digits and a unit."""
 
-from perfmodel.costs.roofline import LIMITERS
+from perfmodel.costs.pass_time import LIMITERS
 
 NONE, UNKNOWN = "none", "unknown"
 

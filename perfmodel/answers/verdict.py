@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.text import seconds
-from perfmodel.costs.roofline import LIMITERS
+from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.fits import Relation

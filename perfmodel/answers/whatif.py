@@ -17,7 +17,7 @@ from perfmodel.answers.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resol
 from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import SENTENCES, Calibrated, Verdict, does_not_fit, reason, verdict, warnings
-from perfmodel.costs.roofline import PassTime
+from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.engines import DRIFT

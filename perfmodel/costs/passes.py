@@ -46,7 +46,8 @@ def forward(
         return gathered if op.gathered else tokens
 
     ops = [_small(part.smalls[0], ran(part.smalls[0]))]
-    ops += [_dense(op, ran(op), not part.itemised) for op in part.projections(np.ndim(tokens))]
+    every = head_query is None
+    ops += [_dense(op, ran(op), not part.itemised) for op in part.projections(np.ndim(tokens), every)]
     if part.experts:
         routed = part.rows(batch) * part.groups * (query if independent_query is None else independent_query)
         ops.append(_routed(part.experts, gathered, routed))
@@ -57,8 +58,10 @@ def forward(
         ops.append(_recurrent(part, part.states, batch, query, kept_states))
     ops += [_small(s, ran(s)) for s in part.smalls[1:]]
     ops += _messages(part, tokens, gathered)
-    head_tokens = gathered if head_query is None else part.rows(batch * head_query) * part.groups
-    ops.append(_dense(part.lm_head, head_tokens))
+    if head_query is not None:
+        ops.append(_dense(part.lm_head, part.rows(batch * head_query) * part.groups))
+    elif part.itemised:
+        ops.append(_dense(part.lm_head, gathered))
     ops.append(cache_upkeep(part, batch, context, kv))
     return ops
 

@@ -6,13 +6,14 @@ calibration is described and worked through in docs/model.md. Where calibration 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from perfmodel.costs.monotone import monotone_shares
+from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op, larger, onto
 from perfmodel.specs.calibration import Calibration, over_host
@@ -20,83 +21,17 @@ from perfmodel.specs.constants import Term, interpolated
 from perfmodel.specs.engine_constants import ExpertKernel
 from perfmodel.specs.gpu import GPUSpec
 
-LIMITERS: dict[str, str] = {
-    "param_load": "weights",
-    "kv_load": "KV",
-    "flops": "compute",
-    "activations": "activations",
-    "comm": "all-reduce",
-    "fixed": "launches",
-}
-"""Name of each term of a pass -> the word for it."""
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
 MEASURED_HOST_LINK = 32e9
 """Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
 Curve = TypeVar("Curve")
-Number = TypeVar("Number", bound=Floats)
 _TINY = float(np.finfo(float).tiny)
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
 """What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p + computed^p)^(1/p)."""
 Split = tuple[tuple[Part, ...], Overlap | None]
 """Calibrated seconds of one op by term: what adds up, and what overlaps. Plain tuples: this is the inner loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassTime(Generic[Number]):
-    """One pass over ``[batch, context, ...]``, or a single one, in seconds of the whole tensor-parallel group.
-
-    serial_s: no overlap, at peak rates; at most twice lower_s, and no bound of predicted_s. param_load_s, kv_load_s,
-    activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and add up to none of the others.
-    terms_s: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates; they add up to predicted_s.
-    """
-
-    lower_s: Number
-    serial_s: Number
-    predicted_s: Number
-    param_load_s: Number
-    kv_load_s: Number
-    flop_s: Number
-    activation_s: Number
-    terms_s: dict[str, Number]
-
-    @property
-    def comm_s(self) -> Number:
-        """All-reduces, as calibrated."""
-        return self.terms_s["comm"]
-
-    @property
-    def fixed_s(self) -> Number:
-        """What costs time whatever is loaded or computed, as calibrated."""
-        return self.terms_s["fixed"]
-
-    @property
-    def limiter(self) -> Any:
-        """The largest of the terms, by name: an array, or a string of a single pass."""
-        terms = np.broadcast_arrays(*self.terms_s.values())
-        largest = np.argmax(np.stack(terms), axis=0)
-        return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
-
-    def at(self, index: int = 0) -> "PassTime[float]":
-        """The pass at one place of its only axis, in plain numbers."""
-
-        def one(values: Any) -> float:
-            flat = np.ravel(values)
-            return float(flat[index if flat.size > 1 else 0])
-
-        single = {f.name: one(getattr(self, f.name)) for f in fields(self) if f.name != "terms_s"}
-        return PassTime(**single, terms_s={name: one(seconds) for name, seconds in self.terms_s.items()})
-
-    def as_dict(self) -> dict[str, object]:
-        """As answers write it: all of it, and the terms of most interest by name."""
-        sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
-        return sums | {
-            "comm_s": self.comm_s,
-            "fixed_s": self.fixed_s,
-            "terms_s": self.terms_s,
-            "limiter": self.limiter,
-        }
 
 
 @dataclass(frozen=True)
@@ -173,14 +108,14 @@ class Machine:
         if op.expert_layers and c.expert_kernels:
             return self._experts(op, kernel_of(c.expert_kernels.kernels, op))
         byte_s, flop_s = self._gemm_rates(op)
-        weights = cost.weight_bytes * byte_s + op.packed_weights * c.weight_unpack_s.value
-        columns = op.columns * c.gemm_column_s.value
+        weights = onto(cost.weight_bytes * byte_s, op.packed_weights * c.weight_unpack_s.value)
+        columns = op.columns * c.gemm_column_s.value if c.gemm_column_s.value else 0.0
         loaded: tuple[Part, ...] = (
             ("param_load", weights),
             ("fixed", columns),
             ("activations", cost.activation_bytes * byte_s),
         )
-        start = op.kernels * c.gemm_fixed_s.value + op.quantisations * c.quantise_s.value
+        start = onto(op.kernels * c.gemm_fixed_s.value, op.quantisations * c.quantise_s.value)
         power = c.gemm_blend_power.value if c.gemm_efficiency is None else np.inf
         return (("fixed", start),), (loaded, cost.flops * flop_s, power)
 
@@ -405,9 +340,10 @@ def _by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
 
 
 def _total(parts: tuple[Part, ...]) -> Floats:
-    total = parts[0][1]
-    for _, seconds in parts[1:]:
-        total = total + seconds
+    (_, total), *more = parts
+    for _, seconds in more:
+        if isinstance(seconds, np.ndarray) or seconds:
+            total = total + seconds
     return total
 
 

@@ -110,7 +110,7 @@ class Shard:
     graph_sizes: tuple[int, ...]
     groups: int = 1
     itemised: bool = True
-    _stacks: dict[int, tuple[Linear, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _stacks: dict[tuple[int, bool], tuple[Linear, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def summed(self) -> "Shard":
         """For the time of a pass alone: projections of one format stacked, element-wise kernels added up."""
@@ -121,13 +121,13 @@ class Shard:
             lumps.append(Small("element-wise", kernels, per_token, expert_layers, gathered))
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
-    def projections(self, ndim: int) -> tuple[Linear, ...]:
-        """All but the LM head; `summed` has them stacked before the `ndim` axes of the tokens."""
+    def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
+        """All but the LM head, unless asked; `summed` has them stacked before the `ndim` axes of the tokens."""
         if self.itemised:
             return self.linears
-        if ndim not in self._stacks:
-            self._stacks[ndim] = stacks(self.linears, ndim)
-        return self._stacks[ndim]
+        if (key := (ndim, with_head)) not in self._stacks:
+            self._stacks[key] = stacks((*self.linears, self.lm_head) if with_head else self.linears, ndim)
+        return self._stacks[key]
 
     def sequences(self, batch: Floats) -> Floats:
         """Of a batch, those that the fullest group of devices attends for."""
@@ -234,6 +234,7 @@ def shard(
     check_tensor_parallel(model, attends)
     n, act, hidden = tensor_parallel, precision.activation_bytes, model.hidden_size
     head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
+    head = replace(head, gathered=groups > 1)
     gemms, routed = tuple(linears(model, n, precision, groups)), experts(model, n, precision, popularity, expert_groups)
     attentions = _attentions(model, attends, precision)
     embedding = precision.weights.of("embedding").bytes_per_value

@@ -23,7 +23,7 @@ from perfmodel.answers.measured import measured_speedups
 from perfmodel.answers.query import Query
 from perfmodel.answers.sweep import Grid
 from perfmodel.answers.verdict import SENTENCES, Calibrated
-from perfmodel.costs.roofline import LIMITERS, PassTime
+from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance_rows import find_acceptance

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfmodel.answers.query import Query
-from perfmodel.costs.roofline import LIMITERS, Machine
+from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Op
 from perfmodel.plots.theme import (
     DARK,

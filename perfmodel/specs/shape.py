@@ -17,12 +17,23 @@ from perfmodel.specs.parts import (
     Projection,
     Published,
     RopeScaling,
+    Shape,
     Size,
     Tokens,
 )
 
 
-class ModelSpec(AttentionHeads):
+class ModelName(Shape):
+    """What a model is called, and of which family it is."""
+
+    name: str
+    title: str
+    hf_id: str | None = None
+    aliases: tuple[str, ...] = ()
+    model_type: str
+
+
+class ModelSpec(AttentionHeads, ModelName):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
     Its own heads are those of the full layers.
@@ -36,11 +47,6 @@ class ModelSpec(AttentionHeads):
     num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None: not said.
     """
 
-    name: str
-    title: str
-    hf_id: str | None = None
-    aliases: tuple[str, ...] = ()
-    model_type: str
     num_hidden_layers: Annotated[Layers, Constrained(ge=1)]
     hidden_size: Size
     intermediate_size: Size

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.costs.roofline import PassTime
+from perfmodel.costs.pass_time import PassTime
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats, Op, into, onto

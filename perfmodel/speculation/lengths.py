@@ -52,11 +52,12 @@ def context_lengths(
     for _ in range(ROUNDS):
         contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
         passes = Passes(scenario, sequences, contexts, gammas)
-        load, compute = (
-            np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, 0]
-            for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
-        )
-        loading.narrow(np.less(load, compute))
+        if not loading.settled:
+            load, compute = (
+                np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, 0]
+                for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
+            )
+            loading.narrow(np.less(load, compute))
         gains = passes.speedups(smooth, gained)[0]
         breaking.narrow(gains[1] >= 1.0)
         turning.narrow(falls(gains[2:]))

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from perfmodel import costs
 from perfmodel.costs.graphs import graph_sizes
-from perfmodel.costs.roofline import Machine, PassTime
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Op

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.costs.roofline import PassTime
+from perfmodel.costs.pass_time import PassTime
 from perfmodel.operations import Floats
 from perfmodel.specs.calibration import CONSTANTS, Calibration, over_host
 from perfmodel.specs.constants import Constant

@@ -64,6 +64,9 @@ def test_speculation_peaks_at_a_middle_batch_unlike_a_dense_model() -> None:
     assert peak.iteration_to_target == pytest.approx(gained / peak.speedup)
     (at_peak,) = answer(batch=peak.batch).rows
     assert (at_peak.speedup, at_peak.target_efficiency) == pytest.approx((peak.speedup, peak.target_efficiency))
+    assert (at_peak.fits, one.fits, many.fits) == (peak.batch <= peak.max_batch, True, False)
+    assert peak.fits == at_peak.fits
+    assert one.experts_decoding == pytest.approx(8.0)
 
 
 def test_the_cost_of_an_iteration_rises_with_gamma_as_published() -> None:

@@ -69,6 +69,21 @@ def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind:
     assert found.mean_speedup == pytest.approx(exact, rel=1e-12)
 
 
+def test_a_mixture_goes_through_every_context_and_acceptance() -> None:
+    given = {"context": (2048, 16384, 65536), "alpha": (0.85, 0.5), "gamma": 3, "draft_kv": "streamingllm:512"}
+    found = serving("llama-3.1-8b", "h100", 24, **given)
+    contexts, alphas = [2048.0, 16384.0, 65536.0] * 4, [0.85] * 3 + [0.5] * 3
+    assert found.speedup == pytest.approx(mixed_speedup(scenario(), contexts * 2, alphas * 4, 3), rel=1e-12)
+    kinds = [Acceptance.from_alpha(alpha) for alpha in (0.85, 0.5)]
+    assert found.tokens == pytest.approx(tokens_per_slot_iteration(kinds, [1, 1], 3), rel=1e-12)
+    assert found.tokens_as_admitted == pytest.approx(np.mean([kind.tokens_per_iteration(3) for kind in kinds]))
+    assert found.steady_speedup == pytest.approx(found.speedup * found.tokens / found.tokens_as_admitted)
+    assert found.tokens_static is None
+    assert found.interleaved_s is not None
+    with pytest.raises(InputError, match="dp: must be 1 here"):
+        serving("deepseek-r1", "h200", 2, 4096, 0.8, 2, 8, dp=8)
+
+
 def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
     s = scenario(draft="llama-3.2-1b")
     alike, one = mixed_memory(s, [8192.0] * 16, 3, 0.9), memory_of(s, 16.0, 8192.0, 3, 0.9)

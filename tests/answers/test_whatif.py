@@ -9,7 +9,7 @@ import pytest
 from perfmodel.answers.inverse import inverse
 from perfmodel.answers.query import Query
 from perfmodel.answers.whatif import whatif
-from perfmodel.costs.roofline import LIMITERS
+from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
 
 README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)

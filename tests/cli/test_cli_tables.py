@@ -107,8 +107,18 @@ def test_an_answer_in_short_at_80_columns(capsys: pytest.CaptureFixture[str], mo
     )
     assert [line.rstrip() for line in text.splitlines()] == SHORT
     assert len(text.splitlines()) <= 20
-    full = run(capsys, *shlex.split(f"whatif {A100} --batch 64 --context 32k --gamma 2 --alpha 0.8 --verbose"))
-    assert "no overlap" in full
+
+
+def test_verbose_adds_what_there_is_of_the_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = f"whatif {A100} --batch 64 --context 32k --draft-kv streamingllm:512 --verbose --gamma"
+    rows = {gamma: run(capsys, *shlex.split(f"{asked} {gamma}")) for gamma in ("0", "2", "2 --engine magicdec")}
+    named = {gamma: {re.split("  +", line.strip())[0] for line in text.splitlines()} for gamma, text in rows.items()}
+    always = {"one pass", "baseline step", "baseline", "memory-bound context", "a device holds", "largest batch"}
+    drafting = {"draft step", "verification", "cost ratios", "break-even context", "inflection context", "draft set-up"}
+    assert always <= named["0"]
+    assert not drafting & named["0"]
+    assert always | drafting | {"tokens"} <= named["2"]
+    assert named["2 --engine magicdec"] - named["2"] >= {"fitted on"}
 
 
 def test_what_does_not_fit_says_so_first_and_never_in_green(

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.costs.roofline import LIMITERS, Machine
+from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
 from perfmodel.specs import files

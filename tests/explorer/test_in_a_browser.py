@@ -15,7 +15,7 @@ import pytest
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.text import seconds
 from perfmodel.answers.whatif import whatif
-from perfmodel.costs.roofline import LIMITERS
+from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.plots import theme
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload

@@ -18,7 +18,7 @@ from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records.code_version import version
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import grouped, significant
 from perfmodel.writing import destination
 from perfmodel.writing import write as write_file
 
@@ -84,10 +84,7 @@ class CheckedPart:
 
 def parts(found: list[Figure]) -> list[CheckedPart]:
     """Figures by the part that they count under."""
-    cut: dict[str, list[Figure]] = {}
-    for figure in found:
-        cut.setdefault(figure.part, []).append(figure)
-    return [CheckedPart(name, tuple(of), error(of)) for name, of in cut.items()]
+    return [CheckedPart(name, tuple(of), error(of)) for name, of in grouped(found, lambda f: f.part).items()]
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.records.store import BUNDLED, RESULTS, Record, records
 from perfmodel.validate.records.summary import points as own_points
+from perfmodel.validate.solving import grouped
 
 Mode = Literal["shipped", "held-out"]
 SETS = ("magicdec", "gptfast_decode", "speculation_other")
@@ -167,7 +168,8 @@ def compare(
     cells: list[Cell] = []
     own = own_records(results)
     for name in sets:
-        for points in _by_stack(own_points(own[name]) if name in own else published_points(name)):
+        measured = own_points(own[name]) if name in own else published_points(name)
+        for points in grouped(measured, lambda p: (p.hardware, p.stack)).values():
             used = named or (calibration_of(own[name]) if name in own else calibration_for(points[0]))
             if mode == "held-out" and used.name == f"{points[0].hardware}.{points[0].stack}":
                 out = held_out(RECIPES[used.name])
@@ -249,13 +251,6 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
             for place, i in enumerate(group.index):
                 found[int(i), quantity] = float(lower[place]), bool(bytes_read[place] > cache_bytes)
     return found
-
-
-def _by_stack(points: tuple[MeasuredPoint, ...]) -> list[tuple[MeasuredPoint, ...]]:
-    groups: dict[tuple[str, str], list[MeasuredPoint]] = {}
-    for p in points:
-        groups.setdefault((p.hardware, p.stack), []).append(p)
-    return [tuple(group) for group in groups.values()]
 
 
 def band(context: int) -> str:

@@ -68,7 +68,9 @@ def figures(
     calibration: for all of them, by name or path; else, of an engine's, the one in `pinned` (`served_by`), or what a
     record's run made or was given, else the device's own.
     """
-    found = [figure for path, kind in _records(folder) for figure in _of(path, kind, calibration, pinned or {})]
+    found: list[Figure] = []
+    for path, kind in _records(folder):
+        found += _engine(path, calibration, pinned or {}) if kind == "engine" else _own(path, calibration)
     if not found:
         raise InputError(one_line(f"--results: {folder} must hold records of measurements, and it holds none"))
     return found
@@ -97,10 +99,6 @@ def engine_calibrations(folder: Path) -> dict[str, Calibration]:
 def served_by(record: EngineRecord) -> str:
     """Machine, engine and model of a record: later runs of the same come under the same name."""
     return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
-
-
-def _of(path: Path, kind: str, calibration: str | None, pinned: Mapping[str, Calibration]) -> list[Figure]:
-    return _engine(path, calibration, pinned) if kind == "engine" else _own(path, calibration)
 
 
 def _own(path: Path, calibration: str | None) -> list[Figure]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from perfmodel.validate.accuracy.compare import Cell
+from perfmodel.validate.solving import grouped
 
 Case = tuple[str, str, str, int, int]
 """Target, draft, KV method, batch, context."""
@@ -11,13 +12,13 @@ Pair = tuple[str, str, str, int]
 """Target, draft, KV method, gamma."""
 
 
+def _pair(c: Cell) -> tuple[str, str, str]:
+    return c.point.target, c.point.draft or "", c.point.draft_kv or ""
+
+
 def best_gammas(speedups: Sequence[Cell]) -> dict[Case, tuple[int, int]]:
     """The gamma with the best speedup, measured and predicted, where more than one was measured."""
-    groups: dict[Case, list[Cell]] = {}
-    for c in speedups:
-        p = c.point
-        key = (p.target, p.draft or "", p.draft_kv or "", p.batch, p.asked_context or p.context)
-        groups.setdefault(key, []).append(c)
+    groups = grouped(speedups, lambda c: (*_pair(c), c.point.batch, c.point.asked_context or c.point.context))
     return {
         key: (
             max(group, key=lambda c: c.measured).point.gamma or 0,
@@ -34,12 +35,8 @@ def inflections(speedups: Sequence[Cell], tolerance: float) -> dict[Pair, tuple[
     Both by the same rule on the same grid; None where it falls at the longest context. A fall within `tolerance`
     (relative) counts as none. Pairs that were not measured at two batches of one context have no entry.
     """
-    groups: dict[Pair, list[Cell]] = {}
-    for c in speedups:
-        p = c.point
-        groups.setdefault((p.target, p.draft or "", p.draft_kv or "", p.gamma or 0), []).append(c)
     found = {}
-    for key, group in groups.items():
+    for key, group in grouped(speedups, lambda c: (*_pair(c), c.point.gamma or 0)).items():
         at = [(c.point.asked_context or c.point.context, c.point.batch, c) for c in group]
         measured = inflection_of([(s, b, c.measured) for s, b, c in at], tolerance)
         predicted = inflection_of([(s, b, c.predicted) for s, b, c in at], tolerance)

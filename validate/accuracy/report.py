@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.costs.roofline import LIMITERS
+from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint

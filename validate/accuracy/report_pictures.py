@@ -11,6 +11,7 @@ from perfmodel.plots.theme import above, canvas, caption, label, shades, sign, s
 from perfmodel.specs.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.fit.counted import scenario_of
+from perfmodel.validate.solving import grouped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,17 +26,10 @@ def draw(cells: Sequence[Cell], calibration: Calibration, stem: Path) -> list[Pa
     """``<stem>-errors.png``; of the chains with the most points ``-passes.png`` and ``-speedup.png``."""
     drawn = {"errors": plots.residuals(cells)}
     if chains := [c for c in cells if c.point.gamma is not None]:
-        mine = _largest(chains)
+        groups = grouped(chains, lambda c: (c.point.target, c.point.draft, c.point.draft_kv, c.point.gamma))
+        mine = max(groups.values(), key=len)
         drawn |= {"passes": passes(mine, calibration), "speedup": speedup(mine, calibration)}
     return [plots.save(figure, stem.with_name(f"{stem.name}-{name}.png")) for name, figure in drawn.items()]
-
-
-def _largest(cells: Sequence[Cell]) -> list[Cell]:
-    groups: dict[object, list[Cell]] = {}
-    for c in cells:
-        p = c.point
-        groups.setdefault((p.target, p.draft, p.draft_kv, p.gamma), []).append(c)
-    return max(groups.values(), key=len)
 
 
 def _at(c: Cell) -> Place:

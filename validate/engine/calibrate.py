@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.answers.query import Query
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.calibration import CONSTANTS, Calibration
+from perfmodel.specs.constants import Constant
 from perfmodel.specs.fits import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
@@ -18,7 +19,7 @@ from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.harness.journal import as_record, encode
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import grouped, significant
 
 UNREACHABLE = 0.5
 """Held-out error (median of absolute logs) beyond which the rows are of something else than what was asked about."""
@@ -69,10 +70,8 @@ def calibrate(
             f"times off when held out; other than --model {subject.model}, --draft {subject.draft} on --hardware "
             f"{subject.hardware} was served, or try ideal"
         )
-    name = f"{load_gpu(subject.hardware).name}.{subject.engine}-{subject.engine_version}"
-    return EngineCalibration(
-        _stated(fitted, rows, best, name, subject, seen), rows, fitted, tuple(aside), subject, best, tried
-    )
+    made = _stated(fitted, rows, best, subject, seen)
+    return EngineCalibration(made, rows, fitted, tuple(aside), subject, best, tried)
 
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
@@ -84,10 +83,7 @@ def differences(timings: list[Timing]) -> list[Timing]:
     """Whole runs replaced by the steps between two that differ in output length alone. Raises InputError."""
     totals = [t for t in timings if t.kind == "total"]
     made = [t for t in timings if t.kind != "total"]
-    by_place: dict[tuple[float, ...], list[Timing]] = {}
-    for t in totals:
-        by_place.setdefault((t.batch, t.prompt or 0.0, float(t.gamma)), []).append(t)
-    for runs in by_place.values():
+    for runs in grouped(totals, lambda t: (t.batch, t.prompt, t.gamma)).values():
         runs.sort(key=lambda t: t.output or 0.0)
         if len(runs) < 2 or runs[0].output == runs[-1].output:
             raise refuse(
@@ -111,44 +107,37 @@ def _step_between(one: Timing, two: Timing) -> Timing:
 
 
 def _stated(
-    fitted: EngineFit, rows: EngineRows, base: str, name: str, subject: EngineSubject, seen: tuple[str, ...]
+    fitted: EngineFit, rows: EngineRows, base: str, subject: EngineSubject, seen: tuple[str, ...]
 ) -> Calibration:
-    count = len(rows.timings)
-    source = f"fitted to {count} timed steps of {subject.engine} {subject.engine_version}"
-    values = {
-        n: getattr(fitted.calibration, n).model_copy(
-            update={"stderr": min(significant(e, 3), CONSTANTS[n].widest), "source": source}
+    served, device = f"{subject.engine} {subject.engine_version}", load_gpu(subject.hardware).name
+    source = f"fitted to {len(rows.timings)} timed steps of {served}"
+    constants = {
+        n: Constant(
+            value=significant(getattr(fitted.calibration, n).value, 6),
+            stderr=min(significant(e, 3), CONSTANTS[n].widest),
+            source=source,
         )
         for n, e in zip(fitted.free, fitted.stderr, strict=True)
     }
-    values = {n: v.model_copy(update={"value": significant(v.value, 6)}) for n, v in values.items()}
-    pinned = ", ".join(fitted.pinned) or "none"
-    correlation = tuple(
-        tuple(round(float(v), 3) if j < i else 1.0 for j, v in enumerate(row[: i + 1]))
-        for i, row in enumerate(fitted.correlation)
-    )
-    return fitted.calibration.model_copy(
-        update={
-            **values,
-            "name": name,
-            "gpu": load_gpu(subject.hardware).name,
-            "stack": f"{subject.engine}-{subject.engine_version}",
-            "kind": "fitted",
-            "fitted_on": seen,
-            "measured": range_of(rows),
-            "date": datetime.datetime.now(datetime.UTC).date(),
-            "notes": (
-                f"{subject.engine} {subject.engine_version} serving {Path(subject.model).stem} on {subject.tp} x "
-                f"{load_gpu(subject.hardware).name}; all else from {base}. Not determined by these rows: {pinned}."
-            ),
-            "fit": StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None,
-            "observed_error": _errors(fitted, rows),
-            "transfer_error": None,
-            "errors": {},
-            "measured_models": (),
-            "speculating_models": (),
-        }
-    )
+    correlation = tuple((*(round(float(v), 3) for v in row[:i]), 1.0) for i, row in enumerate(fitted.correlation))
+    stated = {
+        "name": f"{device}.{served.replace(' ', '-')}",
+        "gpu": device,
+        "stack": served.replace(" ", "-"),
+        "kind": "fitted",
+        "fitted_on": seen,
+        "measured": range_of(rows),
+        "date": datetime.datetime.now(datetime.UTC).date(),
+        "notes": f"{served} serving {Path(subject.model).stem} on {subject.tp} x {device}; all else from {base}. "
+        f"Not determined by these rows: {', '.join(fitted.pinned) or 'none'}.",
+        "fit": StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None,
+        "observed_error": _errors(fitted, rows),
+        "transfer_error": None,
+        "errors": {},
+        "measured_models": (),
+        "speculating_models": (),
+    }
+    return fitted.calibration.model_copy(update=constants | stated)
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:

@@ -125,33 +125,30 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     """Free what the rows determine, fit it, and judge it on rows held out."""
     candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
     base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
-    everything = np.ones(len(rows.timings), bool)
-    free = tuple(candidates)
-    solved = _solve(rows, base, candidates, free, None, everything)
-    while pinned := _least_determined(candidates, free, solved, len(rows.timings)):
-        free = tuple(name for name in free if name != pinned)
-        solved = _solve(rows, base, candidates, free, None, everything)
-    held_out = np.empty(len(rows.timings))
-    for i in range(len(rows.timings)):
-        kept = everything.copy()
-        kept[i] = False
-        left = _solve(rows, base, candidates, free, solved.x, kept)
-        held_out[i] = rows.predict(with_values(base, dict(zip(free, left.x, strict=True))))[i]
-    calibration = with_values(base, dict(zip(free, solved.x, strict=True)))
+    count, free = len(rows.timings), dict(candidates)
+    solved = _solve(rows, base, free, {}, np.ones(count, bool))
+    while pinned := _least_determined(free, solved, count):
+        del free[pinned]
+        solved = _solve(rows, base, free, {}, np.ones(count, bool))
+    held_out = np.empty(count)
+    for i in range(count):
+        left = _solve(rows, base, free, solved.values, np.arange(count) != i)
+        held_out[i] = rows.predict(with_values(base, left.values))[i]
     shape = np.where(solved.stderr > 0, solved.stderr, 1.0)
     correlation = np.clip(solved.covariance / np.outer(shape, shape), -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)
     left_as_was = tuple(name for name in candidates if name not in free)
-    return EngineFit(calibration, free, tuple(solved.stderr.tolist()), correlation, held_out, left_as_was)
+    calibration = with_values(base, solved.values)
+    return EngineFit(calibration, tuple(free), tuple(solved.stderr.tolist()), correlation, held_out, left_as_was)
 
 
 @dataclass(frozen=True)
 class _Solution:
-    """Values of the free constants and the covariance of their estimates."""
+    """Values of the free constants, the covariance of their estimates, and those at a bound."""
 
-    x: tuple[float, ...]
+    values: dict[str, float]
     covariance: Array
-    at_bound: tuple[bool, ...]
+    at_bound: tuple[str, ...]
 
     @property
     def stderr(self) -> Array:
@@ -160,49 +157,38 @@ class _Solution:
 
 
 def _solve(
-    rows: EngineRows,
-    base: Calibration,
-    candidates: dict[str, SoughtConstant],
-    free: tuple[str, ...],
-    start: tuple[float, ...] | None,
-    kept: Array,
+    rows: EngineRows, base: Calibration, free: dict[str, SoughtConstant], start: dict[str, float], kept: Array
 ) -> _Solution:
+    """The free constants by the rows that are kept; the search begins at `start`, or at each prior."""
     if not free:
-        return _Solution((), np.zeros((0, 0)), ())
-    logs = np.log(rows.measured)
-    places = [candidates[name] for name in free]
-    prior, spread = np.array([p.start for p in places]), np.array([p.spread for p in places])
-    low, high = (
-        (np.array([p.low for p in places]) - prior) / spread,
-        (np.array([p.high for p in places]) - prior) / spread,
+        return _Solution({}, np.zeros((0, 0)), ())
+    logs, noise = np.log(rows.measured)[kept], rows.noise[kept]
+    prior, spread, lowest, highest = (
+        np.array([getattr(place, name) for place in free.values()]) for name in ("start", "spread", "low", "high")
     )
+    low, high = (lowest - prior) / spread, (highest - prior) / spread
     inside = np.minimum(INSIDE, (high - low) / 4)  # a search that begins on its bounds may not get off them
-    first = np.clip((np.array(start) - prior) / spread if start else np.zeros(len(free)), low + inside, high - inside)
+    first = (np.array([start.get(name, place.start) for name, place in free.items()]) - prior) / spread
 
     def residuals(x: Array) -> Array:
         values = dict(zip(free, np.clip(prior + x * spread, 0.0, None).tolist(), strict=True))
-        return (np.log(rows.predict(with_values(base, values))) - logs)[kept] / rows.noise[kept]
+        off = (np.log(rows.predict(with_values(base, values)))[kept] - logs) / noise
+        soft = np.sign(off) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1))
+        return np.concatenate([soft, x])  # the prior is a row too
 
-    def with_prior(x: Array) -> Array:
-        found = residuals(x)
-        soft = np.sign(found) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (found / SOFT) ** 2) - 1))
-        return np.concatenate([soft, x])
-
-    found = least_squares(with_prior, first, low, high, xtol=1e-6, ftol=1e-6)
-    covariance = found.covariance * np.outer(spread, spread)
-    x = tuple(float(v) for v in np.clip(found.x, low, high) * spread + prior)
-    return _Solution(x, covariance, tuple(found.at_bound.tolist()))
+    begin = np.clip(first, low + inside, high - inside)
+    found = least_squares(residuals, begin, low, high, xtol=1e-6, ftol=1e-6)
+    x = np.clip(found.x, low, high) * spread + prior
+    at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
+    return _Solution(dict(zip(free, x.tolist(), strict=True)), found.covariance * np.outer(spread, spread), at_bound)
 
 
-def _least_determined(
-    candidates: dict[str, SoughtConstant], free: tuple[str, ...], solved: _Solution, rows: int
-) -> str | None:
+def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: int) -> str | None:
     """The constant to pin next: one at its bound, or the one that the rows say least of; None where all are known."""
-    share = {n: e / candidates[n].spread for n, e in zip(free, solved.stderr.tolist(), strict=True)}
-    for name, edge in zip(free, solved.at_bound, strict=True):
-        if edge:
-            return name
-    worst = max(share, key=lambda n: share[n], default=None)
+    if solved.at_bound:
+        return solved.at_bound[0]
+    share = {name: e / free[name].spread for name, e in zip(free, solved.stderr.tolist(), strict=True)}
+    worst = max(share, key=lambda name: share[name], default=None)
     return worst if worst and (share[worst] > DETERMINED or len(free) >= rows) else None
 
 

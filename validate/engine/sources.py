@@ -76,12 +76,12 @@ def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing]
     """
     engine = version = None
     for source in sources:
-        if source.path.suffix == ".json" and all(
-            map(is_record, parse_objects(str(source.path), read_text(source.path)))
-        ):
+        text = read_text(source.path)
+        if source.path.suffix == ".json" and all(map(is_record, parse_objects(str(source.path), text))):
             subject = read_engine_record(source.path).subject
             engine, version = subject.engine, subject.engine_version
-            if max(t.gamma for t in timings) and draft not in (None, subject.draft) and not _same(draft, subject.draft):
+            other = draft is not None and Path(draft).name != Path(subject.draft).name
+            if other and any(t.gamma for t in timings):
                 raise refuse("--draft", None, f"{subject.draft}, which {source.path} was served with", draft)
             draft = draft or subject.draft
     drafting = next((t for t in timings if t.gamma), None)
@@ -90,25 +90,20 @@ def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing]
     return EngineSubject.of(replace(query, draft=draft or "ngram"), engine or "vllm", version or "unknown")
 
 
-def _same(one: str | None, other: str) -> bool:
-    return Path(one or "").name == Path(other).name
-
-
 def bases_of(query: Query) -> list[Calibration]:
     """The one that the question names; else the device's own, all bundled ones of the device, and ``ideal``."""
     if query.calibration is not None:
         return [resolve(query).machine.calibration]
     resolve(replace(query, calibration="ideal"))  # whatever else is wrong with the question is told first
-    names = [load_gpu(query.hardware).calibration, *files.bundled_names("calibrations"), "ideal"]
-    device = load_gpu(query.hardware).name
+    device = load_gpu(query.hardware)
+    bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]
     bases: dict[str, Calibration] = {}
-    for name in names:
-        if name == names[0] or name == "ideal" or name.startswith(f"{device}."):
-            try:
-                base = load_calibration(name)
-            except InputError:  # a device file of one's own may name what was made elsewhere
-                continue
-            bases.setdefault(base.name, base)
+    for name in (device.calibration, *bundled, "ideal"):
+        try:
+            base = load_calibration(name)
+        except InputError:  # a device file of one's own may name what was made elsewhere
+            continue
+        bases.setdefault(base.name, base)
     return list(bases.values())
 
 

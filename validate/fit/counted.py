@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.costs.roofline import Machine, PassTime
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
@@ -138,7 +139,8 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
 def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: Calibration) -> Group:
     first = points[index[0]]
     drafting = scenario_of(first, layout)
-    scenario = drafting if first.gammas is None else scenario_of(middle_of(first), layout)
+    upper = replace(first, draft="self", draft_kv=first.middle_kv)  # of two levels: the target drafting for itself
+    scenario = drafting if first.gammas is None else scenario_of(upper, layout)
     batch = np.array([points[i].batch for i in index], dtype=float)
     context = np.array([points[i].context for i in index], dtype=float)
     query = np.array([points[i].query for i in index])
@@ -151,11 +153,6 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
     if first.gamma is not None or first.widths or first.gammas:
         passes["verify_s"] = [PassPart(scenario.machine, scenario.target_ops(batch, context, query), batch * query)]
     return Group(scenario, index, batch, context, passes)
-
-
-def middle_of(p: MeasuredPoint) -> MeasuredPoint:
-    """The upper of two levels alone: the target drafting for itself."""
-    return replace(p, draft="self", draft_kv=p.middle_kv)
 
 
 def _draft_passes(p: MeasuredPoint, drafting: Scenario, middle: Scenario) -> list[tuple[Scenario, float, float]]:

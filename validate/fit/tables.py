@@ -6,7 +6,9 @@
 import io
 import re
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,14 +28,17 @@ class Tables:
 
     path: str
     device: str
-    files: dict[str, Any]
+    files: dict[str, Callable[[], bytes]]
     package: str
 
     @classmethod
     def of(cls, path: str, gpu: str) -> "Tables":
         """Raises InputError where the path holds no such tables, or none of this device."""
-        found, package = _wheel(path) if path.endswith((".whl", ".zip")) else _folder(path)
-        device = device_of(gpu)
+        named, device = _named(path), device_of(gpu)
+        places = {name.partition("systems/data/")[2]: read for name, read in named.items() if name.endswith(".parquet")}
+        found = {place: read for place, read in places.items() if place}  # what follows the folder of all devices
+        versions = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", name) for name in named)
+        package = next((f"aiconfigurator-core {hit[1]}" for hit in versions if hit), "aiconfigurator-core")
         devices = {name.split("/")[0] for name in found}
         if not found:
             raise InputError(f"{path}: must be the package aiconfigurator-core (a wheel, or a folder that holds it)")
@@ -81,28 +86,11 @@ def _release(version: str) -> list[int]:
     return [*numbers[:3], numbers[3] if "rc" in version and len(numbers) > 3 else 10**6]
 
 
-def _folder(path: str) -> tuple[dict[str, Any], str]:
-    root = Path(path)
-    hits = sorted(root.rglob("*.parquet")) if root.is_dir() else []
-    return {_place(f.as_posix()): f.read_bytes for f in hits if _place(f.as_posix())}, _version_of(
-        map(str, root.rglob("*.dist-info"))
-    )
-
-
-def _wheel(path: str) -> tuple[dict[str, Any], str]:
+def _named(path: str) -> dict[str, Callable[[], bytes]]:
+    """What a wheel or a folder holds: name -> how to read it; nothing where there is no folder."""
+    if not path.endswith((".whl", ".zip")):
+        return {found.as_posix(): found.read_bytes for found in sorted(Path(path).rglob("*"))}
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path}: must be a wheel or a folder")
     archive = zipfile.ZipFile(path)
-    names = archive.namelist()
-    found = {_place(n): lambda n=n: archive.read(n) for n in names if n.endswith(".parquet") and _place(n)}
-    return found, _version_of(names)
-
-
-def _place(name: str) -> str:
-    """What follows the folder of all devices; empty for a table of anything else."""
-    return name.partition("systems/data/")[2]
-
-
-def _version_of(names: Any) -> str:
-    hits = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", name) for name in names)
-    return next((f"aiconfigurator-core {hit[1]}" for hit in hits if hit), "aiconfigurator-core")
+    return {name: partial(archive.read, name) for name in archive.namelist()}

@@ -15,7 +15,7 @@ from perfmodel.specs.fits import COVERAGE, Relation, Scatter
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.validate.engine.fit import small_sample
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.parameters import DECODING, Parameter
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values, fit
@@ -105,9 +105,7 @@ class HeldOutErrors:
         A group counts as many as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling, 5.4):
         rho is the share of the engine's squared errors that the rows of a group have in common.
         """
-        members: dict[Hashable, list[int]] = {}
-        for i, group in enumerate(self.groups):
-            members.setdefault(group, []).append(i)
+        members = grouped(range(len(self.groups)), lambda i: self.groups[i])
         own = {name: [i for i in members.values() if self.engines[i[0]] == name] for name in set(self.engines)}
         common = {name: self._common(groups) for name, groups in own.items()}
         weights = np.empty(len(self.off))

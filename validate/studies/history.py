@@ -12,6 +12,7 @@ from perfmodel.reading import read_rows
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import code_version
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.golden import as_csv
 
 if TYPE_CHECKING:
@@ -81,11 +82,8 @@ def commit() -> str:
 
 def summary(lines: list[Line]) -> str:
     """Markdown: the latest figures of every partition, and how far each moved since the time before."""
-    latest: dict[tuple[str, str], list[Line]] = {}
-    for line in lines:
-        latest.setdefault((line.set, line.partition), []).append(line)
     rows = []
-    for name, seen in latest.items():
+    for name, seen in grouped(lines, lambda line: (line.set, line.partition)).items():
         last = seen[-1]
         change = f"{100 * (last.mape - seen[-2].mape):+.2f}" if len(seen) > 1 else "-"
         figures = (f"{100 * last.mape:.2f}", change, f"{100 * last.bias:+.2f}", f"{100 * last.worst:+.1f}")
@@ -98,11 +96,10 @@ def summary(lines: list[Line]) -> str:
 @styled
 def plot(lines: list[Line]) -> "Figure":
     """The mean error of each partition over the records that changed it."""
-    series: dict[str, list[float]] = {}
-    for line in lines:
-        series.setdefault(f"{line.set} {line.partition}", []).append(100 * line.mape)
+    series = grouped(lines, lambda line: f"{line.set} {line.partition}")
     axes, _ = canvas(None, (10, 5))
-    for colour, (name, errors) in zip(cycle(BRIGHT), series.items(), strict=False):
+    for colour, (name, seen) in zip(cycle(BRIGHT), series.items(), strict=False):
+        errors = [100 * line.mape for line in seen]
         axes.plot(range(1, len(errors) + 1), errors, marker="o", markersize=3, color=colour, label=name)
     axes.set(xlabel="record", ylabel="mean error, %", title="Accuracy on held-out rows")
     axes.set_ylim(bottom=0)

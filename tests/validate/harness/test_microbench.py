@@ -119,7 +119,9 @@ def fitted(record: Record, gpu: GPUSpec) -> Calibration:
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_the_fit_finds_the_constants_that_made_the_times(fitted: Calibration, name: str) -> None:
-    assert getattr(fitted, name).value == pytest.approx(TRUTH[name], rel=0.02)
+    found = getattr(fitted, name)
+    assert found.value == pytest.approx(TRUTH[name], rel=0.02)
+    assert found.stderr <= 0.01 * found.value, "times without noise determine it"
 
 
 def test_a_pass_never_seen_is_predicted_from_kernels(fitted: Calibration, gpu: GPUSpec, plan: Plan) -> None:

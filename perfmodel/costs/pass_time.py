@@ -1,0 +1,75 @@
+"""The time of one pass: its bounds, what is predicted, and what that is spent on."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from perfmodel.operations import Floats
+
+LIMITERS: dict[str, str] = {
+    "param_load": "weights",
+    "kv_load": "KV",
+    "flops": "compute",
+    "activations": "activations",
+    "comm": "all-reduce",
+    "fixed": "launches",
+}
+"""Name of each term of a pass -> the word for it."""
+Number = TypeVar("Number", bound=Floats)
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime(Generic[Number]):
+    """One pass over ``[batch, context, ...]``, or a single one, in seconds of the whole tensor-parallel group.
+
+    serial_s: no overlap, at peak rates; at most twice lower_s, and no bound of predicted_s. param_load_s, kv_load_s,
+    activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and add up to none of the others.
+    terms_s: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates; they add up to predicted_s.
+    """
+
+    lower_s: Number
+    serial_s: Number
+    predicted_s: Number
+    param_load_s: Number
+    kv_load_s: Number
+    flop_s: Number
+    activation_s: Number
+    terms_s: dict[str, Number]
+
+    @property
+    def comm_s(self) -> Number:
+        """All-reduces, as calibrated."""
+        return self.terms_s["comm"]
+
+    @property
+    def fixed_s(self) -> Number:
+        """What costs time whatever is loaded or computed, as calibrated."""
+        return self.terms_s["fixed"]
+
+    @property
+    def limiter(self) -> Any:
+        """The largest of the terms, by name: an array, or a string of a single pass."""
+        terms = np.broadcast_arrays(*self.terms_s.values())
+        largest = np.argmax(np.stack(terms), axis=0)
+        return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
+
+    def at(self, index: int = 0) -> "PassTime[float]":
+        """The pass at one place of its only axis, in plain numbers."""
+
+        def one(values: Any) -> float:
+            flat = np.ravel(values)
+            return float(flat[index if flat.size > 1 else 0])
+
+        single = {f.name: one(getattr(self, f.name)) for f in fields(self) if f.name != "terms_s"}
+        return PassTime(**single, terms_s={name: one(seconds) for name, seconds in self.terms_s.items()})
+
+    def as_dict(self) -> dict[str, object]:
+        """As answers write it: all of it, and the terms of most interest by name."""
+        sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
+        return sums | {
+            "comm_s": self.comm_s,
+            "fixed_s": self.fixed_s,
+            "terms_s": self.terms_s,
+            "limiter": self.limiter,
+        }
