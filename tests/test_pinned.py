@@ -42,21 +42,23 @@ NAMED = {
 }
 LISTS = ("inverse", "tree", "traffic", "sweep")
 MUST = {
+    "schedule": {"--tp": "8"},
     "moe": {"--model": "qwen3-30b-a3b", "--gamma": "3"},
     "compare": {"--gamma": "3"},
     "serving": {"--gamma": "4"},
     "sweep": {"--output": "out.csv"},
 }
+EITHER = (
+    {"--alpha", "--acceptance-rate", "--tokens-per-iteration", "--rate", "--task"},
+    {"--request-rate", "--max-concurrency"},
+)
+"""Of these one is asked."""
 OTHER = {
     "--model": (
         *("llama-3.1-8b", "gpt-oss-120b", "deepseek-r1", "qwen3-32b", "gemma-3-27b", "deepseek-v3.2"),
         "qwen3-next-80b-a3b",
     ),
-    "--engine": ("vllm", "sglang", "trtllm"),
     "--draft": ("self", "llama-3.2-1b", "eagle", "ngram", "mtp", "medusa", "self", "dflash"),
-    "--request-rate": ("1", "0.5,2"),
-    "--input-len": ("8k", "1k"),
-    "--output-len": ("500", "64"),
 }
 
 
@@ -82,12 +84,13 @@ def _question(rng: Random, verb: verbs.Verb, number: int) -> Iterator[str]:
     )
     asked = {flag: rng.choice(known[flag]) for flag in needed if flag in verb.options} | MUST.get(verb.name, {})
     free = [flag for flag in verb.options if flag not in UNASKED]
-    for flag in rng.sample(free, min(len(free), rng.choice((0, 1, 2, 3)))):
+    for flag in rng.sample(free, min(len(free), rng.choice((0, 1, 2, 3, 4)))):
         values = [*known.get(flag, ()), *filter(_one, verbs.EDGES.get(flag, ()))]
         if not verb.options[flag]:
             asked[flag] = ""
         elif values:
-            asked[flag] = rng.choice(values)
+            asked = {other: text for other, text in asked.items() if not any({flag, other} <= one for one in EITHER)}
+            asked |= {flag: rng.choice(values)} | ({"--tp": "8"} if flag in ("--ep", "--dp") else {})
     yield from verb.words
     yield from (part for item in asked.items() for part in item if part)
     yield from NAMED.get(verb.name, ())[number : number + 1]
