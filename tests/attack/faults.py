@@ -50,22 +50,7 @@ def kill(job: Job, folder: Path, rng: Random, reference: Ending, expected: bytes
         killed += ended.status == -9
         if job.results(folder):
             break
-    if not job.results(folder):
-        again = job.arguments(folder, True)
-        ended = run(again)
-        if ended.status and "delete the file" in ended.said:  # cut off before its first line: it says what to do
-            for path in folder.glob("t-1/*.journal"):
-                path.unlink()
-            ended = run(job.arguments(folder, True))
-        if ended.status:
-            return killed, f"could not go on: {ended.status}: {ended.said[-300:]!r}"
-    fault = _after(job, folder, kept)
-    finished = job.results(folder)
-    if fault or not finished:
-        return killed, fault or "no result"
-    if job.same and finished[0].read_bytes() != expected:
-        return killed, "the result differs from that of an undisturbed run"
-    return killed, None
+    return killed, _goes_on(job, folder, expected, kept)
 
 
 def _after(job: Job, folder: Path, kept: set[str]) -> str | None:
@@ -91,16 +76,17 @@ def full_disk(job: Job, folder: Path, rng: Random, expected: bytes) -> str | Non
     return _refused(job, folder, run(job.arguments(folder, False), before=limit)) or _goes_on(job, folder, expected)
 
 
+def unprivileged() -> None:
+    """Become a user who may write to no folder of the tree."""
+    if os.getuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
 def read_only(job: Job, folder: Path, rng: Random, expected: bytes) -> str | None:
     """Nothing may be made in the folder: one line, and nothing is."""
     arguments = job.arguments(folder, False)
     folder.chmod(0o555)
-
-    def unprivileged() -> None:
-        if os.getuid() == 0:
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-
     try:
         ended = run(arguments, before=unprivileged)
     finally:
@@ -117,12 +103,7 @@ def two_writers(job: Job, folder: Path, rng: Random, expected: bytes) -> str | N
             return fault
     if all(one.status for one in ended):
         return "neither of two finished"
-    kept: set[str] = set()
-    if fault := _after(job, folder, kept):
-        return fault
-    if job.same and job.results(folder)[0].read_bytes() != expected:
-        return "the file is not that of an undisturbed run"
-    return None
+    return _goes_on(job, folder, expected)
 
 
 def _refused(job: Job, folder: Path, ended: Ending, empty: bool = True) -> str | None:
@@ -136,20 +117,22 @@ def _refused(job: Job, folder: Path, ended: Ending, empty: bool = True) -> str |
     return None
 
 
-def _goes_on(job: Job, folder: Path, expected: bytes) -> str | None:
-    if not job.results(folder):
-        ended = run(job.arguments(folder, True))
-        if ended.status and "delete the file" in ended.said:
+def _goes_on(job: Job, folder: Path, expected: bytes, kept: set[str] | None = None) -> str | None:
+    """What is wrong with a job that is begun again, and again where it says which file to delete."""
+    for attempt in range(2):
+        ended = None if job.results(folder) else run(job.arguments(folder, True))
+        if ended and ended.status and (attempt or "delete the file" not in ended.said):
+            return f"could not go on: {ended.status}: {ended.said[-300:]!r}"
+        if ended and ended.status:  # cut off before its first line
             for path in folder.glob("t-1/*.journal"):
                 path.unlink()
-            ended = run(job.arguments(folder, True))
-        if ended.status:
-            return f"could not go on: {ended.status}: {ended.said[-300:]!r}"
-    kept: set[str] = set()
-    fault = _after(job, folder, kept)
-    if fault is None and job.same and job.results(folder)[0].read_bytes() != expected:
-        fault = "the result differs from that of an undisturbed run"
-    return fault
+    fault = _after(job, folder, set() if kept is None else kept)
+    finished = job.results(folder)
+    if fault or not finished:
+        return fault or "no result"
+    if job.same and finished[0].read_bytes() != expected:
+        return "the result differs from that of an undisturbed run"
+    return None
 
 
 FAULTS: dict[str, Callable[[Job, Path, Random, bytes], str | None]] = {
@@ -200,10 +183,8 @@ def attack(folder: Path, seed: int, kills: int, others: int) -> Toll:
                 shutil.rmtree(place)
             for name, fault in FAULTS.items():
                 for number in range(others):
-                    place, rng = (
-                        _folder(folder, f"{job.name} {name} {number}"),
-                        Random(f"{seed}:{job.name}:{name}:{number}"),
-                    )
+                    place = _folder(folder, f"{job.name} {name} {number}")
+                    rng = Random(f"{seed}:{job.name}:{name}:{number}")
                     toll.add(job, name, fault(job, place, rng, expected))
                     shutil.rmtree(place)
     return toll

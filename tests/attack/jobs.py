@@ -80,29 +80,19 @@ def _runs() -> str:
     scenario = resolve(query)
     points = [
         EnginePoint(
-            key=f"{batch}-{context}-{gamma}",
-            seconds=4 / 3 * float(scenario.target_pass_s(float(batch), float(context), gamma + 1.0)),
-            batch=batch,
-            context=context,
-            gamma=gamma,
-            tokens_per_iteration=1 + gamma / 4,
+            **dict(zip(("batch", "context", "gamma"), at, strict=True)),
+            key="-".join(map(str, at)),
+            seconds=4 / 3 * float(scenario.target_pass_s(float(at[0]), float(at[1]), at[2] + 1.0)),
+            tokens_per_iteration=1 + at[2] / 4,
         )
-        for batch, context, gamma in product((1, 64), (512, 65536), (0, 3))
+        for at in product((1, 64), (512, 65536), (0, 3))
     ]
     made = header("t-1", EngineSubject.of(query, "vllm", "9.9"))
     return as_record(encode(made), [point.model_dump_json(exclude_defaults=True) for point in points])
 
 
 def _check(folder: Path, again: bool) -> list[str]:
-    return [
-        "validate",
-        "check",
-        "--results",
-        str(ROOT / "results/cpu-1"),
-        "--baseline",
-        str(folder / "out.json"),
-        "--write",
-    ]
+    return ["validate", "check", "--results", f"{ROOT}/results/cpu-1", "--baseline", f"{folder}/out.json", "--write"]
 
 
 def _read_by(read: Callable[[Path], object]) -> Check:
@@ -132,9 +122,8 @@ def _journalled(folder: Path) -> set[str]:
     for path in folder.glob("t-1/*.journal"):
         found |= {line.partition(b" ")[2].decode() for line in path.read_bytes().split(b"\n")[1:-1]}
     for path in folder.glob("t-1/*.json"):
-        found |= {
-            line.rstrip(",") for line in path.read_text(encoding="utf-8").split("\n") if line.startswith('{"key"')
-        }
+        lines = path.read_text(encoding="utf-8").split("\n")
+        found |= {line.rstrip(",") for line in lines if line.startswith('{"key"')}
     return found
 
 

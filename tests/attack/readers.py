@@ -3,7 +3,9 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import tempfile
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published import PublishedRow
+from perfmodel.validate.accuracy.check import check
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
@@ -31,7 +34,10 @@ from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_given=False)
-ASK = "--model llama-3.1-8b --hardware h100 --batch 8 --context 16k --gamma 3 --alpha 0.7"
+WHATIF = "whatif --json --batch 8 --context 16k --gamma 3"
+NAMED = f"{WHATIF} --model llama-3.1-8b"
+ENGINE_ASK = "validate engine --model llama-3.1-8b --hardware h100 --draft ngram"
+RECORD = "cpu-1/20260101T000000Z-x.json"
 ACCEPTANCE = """schema_version: 1
 source: measured here
 rows:
@@ -68,6 +74,15 @@ def configs() -> list[tuple[str, str]]:
 
 
 @cache
+def baselines() -> list[tuple[str, str]]:
+    """What ``validate check --write`` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "baseline.json"
+        check(ROOT / "results/cpu-1", baseline=path, write=True)
+        return [(path.read_text(encoding="utf-8"), ".json")]
+
+
+@cache
 def records() -> list[tuple[str, str]]:
     """Own records, cut down to a few points."""
     cut = []
@@ -79,8 +94,6 @@ def records() -> list[tuple[str, str]]:
 
 def journals() -> list[tuple[str, str]]:
     """A journal of two rows."""
-    import zlib
-
     lines = ('{"schema_version":1}', '{"key":"a","seconds":1.5}', '{"key":"b"}')
     return [("".join(f"{zlib.crc32(line.encode()):08x} {line}\n" for line in lines), ".journal")]
 
@@ -104,22 +117,22 @@ def given(*texts: tuple[str, str]) -> Callable[[], list[tuple[str, str]]]:
     return lambda: list(texts)
 
 
-def _asked(flag: str, without: str = "") -> Callable[[Path], object]:
-    """Ask a question of a file: what it answers must be finite."""
+def _typed(line: str, place: str = "") -> Callable[[Path], object]:
+    """Give a file to a command: ``{}`` is its path, or that of a folder in which it lies at `place`.
 
-    def ask(path: Path) -> object:
-        question = [
-            part
-            for name, value in zip(ASK.split()[::2], ASK.split()[1::2], strict=True)
-            if name not in (flag, without)
-            for part in (name, value)
-        ]
-        refused, fault = watch.run(["whatif", *question, flag, str(path), "--json"])
+    What the command answers must be finite, and what it refuses must be told with the name of the file or folder.
+    """
+
+    def ask(path: Path) -> None:
+        if place:
+            (target := path.with_suffix("") / place).parent.mkdir(parents=True)
+            path.rename(target)
+            path = path.with_suffix("")
+        refused, fault = watch.run([part.replace("{}", str(path)) for part in line.split()], path.stem)
         if fault:
             raise AssertionError(fault)
         if refused:
-            raise InputError("refused")
-        return None
+            raise InputError(f"{path}: refused")
 
     return ask
 
@@ -128,29 +141,22 @@ def _resume(path: Path) -> None:
     Journal.resume(path).close()
 
 
-def _index(path: Path) -> None:
-    import torch
+def _checkpoint(name: str) -> Callable[[Path], object]:
+    """Read a folder in which the file has a name."""
 
-    from perfmodel.validate.decoder.weights import Checkpoint
+    def read(path: Path) -> None:
+        import torch
 
-    folder = path.with_suffix("")
-    folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "llama"}')
-    (folder / "a.safetensors").write_bytes(_tensors())
-    path.rename(folder / "model.safetensors.index.json")
-    Checkpoint(folder, torch.device("cpu"), torch.float32)
+        from perfmodel.validate.decoder.weights import Checkpoint
 
+        folder = path.with_suffix("")
+        folder.mkdir()
+        (folder / "config.json").write_text('{"model_type": "llama"}')
+        (folder / "a.safetensors").write_bytes(_tensors())
+        path.rename(folder / name)
+        Checkpoint(folder, torch.device("cpu"), torch.float32)
 
-def _weights(path: Path) -> None:
-    import torch
-
-    from perfmodel.validate.decoder.weights import Checkpoint
-
-    folder = path.with_suffix("")
-    folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "llama"}')
-    path.rename(folder / "model.safetensors")
-    Checkpoint(folder, torch.device("cpu"), torch.float32)
+    return read
 
 
 @cache
@@ -177,15 +183,22 @@ def _engine(path: Path) -> None:
 ENGINE = tuple(f"tests/validate/engine/files/{name}" for name in ("*.json", "*.jsonl", "*.csv"))
 READERS: dict[str, Reader] = {
     "device": Reader(files("hardware/gpus/*.yaml"), lambda p: load_gpu(str(p))),
-    "device, asked": Reader(files("hardware/gpus/h100-sxm*.yaml", "hardware/gpus/a100*.yaml"), _asked("--hardware")),
+    "device, asked": Reader(
+        files("hardware/gpus/h100-sxm*.yaml", "hardware/gpus/a100*.yaml"),
+        _typed(f"{NAMED} --alpha 0.7 --hardware {{}}"),
+    ),
     "calibration": Reader(files("hardware/calibrations/*.yaml"), lambda p: load_calibration(str(p))),
-    "calibration, asked": Reader(files("hardware/calibrations/[ah]*.yaml"), _asked("--calibration")),
+    "calibration, asked": Reader(
+        files("hardware/calibrations/[ah]*.yaml"), _typed(f"{NAMED} --alpha 0.7 --hardware h100 --calibration {{}}")
+    ),
     "model": Reader(files("perfmodel/models/*.yaml"), lambda p: load_model(str(p))),
     "config.json": Reader(configs, lambda p: load_model(str(p))),
-    "config.json, asked": Reader(configs, _asked("--model")),
+    "config.json, asked": Reader(configs, _typed(f"{WHATIF} --alpha 0.7 --hardware h100 --model {{}}")),
     "draft head": Reader(files("tests/validate/engine/files/*config.json"), lambda p: load_head(str(p))),
     "acceptance file": Reader(given((ACCEPTANCE, ".yaml")), read_acceptance),
-    "acceptance file, asked": Reader(given((ACCEPTANCE, ".yaml")), _asked("--acceptance", "--alpha")),
+    "acceptance file, asked": Reader(
+        given((ACCEPTANCE, ".yaml")), _typed(f"{NAMED} --hardware h100 --acceptance {{}}")
+    ),
     "rates of a tree": Reader(given((RATES, ".yaml")), lambda p: parse_tree_rates(str(p), "--rates")),
     **{
         f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: read_rows(p, t))  # type: ignore[misc]
@@ -204,10 +217,29 @@ READERS: dict[str, Reader] = {
         files("tests/validate/engine/files/*.txt", "tests/validate/engine/files/sglang*.json*"),
         lambda p: import_file(p, None, SUBJECT),
     ),
-    "safetensors index": Reader(given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _index),
+    "record, checked": Reader(records, _typed("validate check --results {} --json", RECORD)),
+    "engine's record, checked": Reader(engine_records, _typed("validate check --results {}", RECORD)),
+    "baseline, checked": Reader(baselines, _typed(f"validate check --results {ROOT}/results/cpu-1 --baseline {{}}")),
+    "record, reported": Reader(records, _typed("validate report cpu-1 --results {}", RECORD)),
+    "record, compared": Reader(records, _typed("validate compare --set cpu-1 --results {} --json", RECORD)),
+    "record, fitted": Reader(
+        records, _typed(f"validate calibrate x.y --from-microbench {ROOT}/results/cpu-1 --stack {{}}")
+    ),
+    "journal, finished": Reader(journals, _typed("validate finish {}")),
+    "benchmark, fitted": Reader(
+        files(*ENGINE, most=30), _typed(f"{ENGINE_ASK} --from {{}},batch=4,input=512,output=9")
+    ),
+    "engine's record, fitted": Reader(engine_records, _typed(f"{ENGINE_ASK} --from {{}}")),
+    "prompts": Reader(
+        given(('{"text": "a b"}\n[1, 2]\n', ".jsonl")),
+        _typed("validate generate --prompts {} --new-tokens 2 --gamma 1"),
+    ),
+    "safetensors index": Reader(
+        given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _checkpoint("model.safetensors.index.json")
+    ),
 }
 BINARY: dict[str, tuple[Callable[[], bytes], str, Callable[[Path], object]]] = {
-    "safetensors": (_tensors, ".safetensors", _weights)
+    "safetensors": (_tensors, ".safetensors", _checkpoint("model.safetensors"))
 }
 NO_FILES: dict[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
@@ -233,9 +265,9 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             _try(tally, name, folder, hostile.spoiled(rng, text, suffix), suffix, reader.read, f"seed {seed}, {number}")
     for name, reader in READERS.items():
         for kind, place in NO_FILES.items() if name not in MOVED else ():
-            path = folder / f"{name.replace(' ', '-')}-{kind.split()[-1].replace('/', '')}.json"
+            path = folder / (re.sub(r"\W", "-", f"{name} {kind}") + ".json")
             place(path)
-            refused, fault = watch.read(lambda: reader.read(path))  # noqa: B023
+            refused, fault = watch.read(lambda: reader.read(path), path.stem)  # noqa: B023
             tally.count(kind, refused, fault and f"{name}: {fault}")
     for name, (make, suffix, read) in BINARY.items():
         for number in range(round(each)):
@@ -248,16 +280,10 @@ def _try(
 ) -> None:
     path = folder / f"{sum(tally.tried.values()):06d}{suffix}"
     path.write_bytes(data)
-    refused, fault = watch.read(lambda: read(path))
+    refused, fault = watch.read(lambda: read(path), path.stem)
     tally.count(name, refused, fault and f"{fault} ({which})")
 
 
 def _spoiled_bytes(rng: Random, data: bytes) -> bytes:
     at, length = rng.randrange(len(data)), rng.choice((1, 2, 8, 100))
     return rng.choice((data[:at], data[:at] + rng.randbytes(length) + data[at + length :], data[at:], data + data, b""))
-
-
-def names() -> Iterator[str]:
-    """All readers."""
-    yield from READERS
-    yield from BINARY

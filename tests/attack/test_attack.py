@@ -13,7 +13,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, tampered, verbs, watch
+from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, surroundings, tampered, verbs, watch
 from tests.attack.__main__ import ROOT
 
 pytestmark = pytest.mark.slow
@@ -34,6 +34,14 @@ def test_every_command_refuses_or_answers(tmp_path: Path) -> None:
     assert tally.faults == []
     answered = sum(tally.tried.values()) - sum(tally.refused.values())
     assert answered > 50
+
+
+def test_surroundings_make_no_difference(tmp_path: Path) -> None:
+    tally = watch.Tally()
+    with contextlib.chdir(tmp_path):
+        surroundings.attack(tally, tmp_path)
+    assert tally.faults == []
+    assert sum(tally.tried.values()) >= 18
 
 
 def test_a_changed_number_of_the_shipped_data_is_seen(tmp_path: Path) -> None:
@@ -125,18 +133,25 @@ def test_a_mutant_is_in_memory_alone_and_its_tests_notice() -> None:
     assert len(every) > 1000
     chosen = next(m for m in every if m.path.name == "quest.py" and m.what == "Div -> Mult")
     before = chosen.path.read_text(encoding="utf-8")
-    assert _survive([every.index(chosen), None]) == [False, True]
+    assert _survive(every.index(chosen)) == [False]
     assert chosen.path.read_text(encoding="utf-8") == before
 
 
-def _survive(places: list[int | None]) -> list[bool]:
-    """Which of the mutants survive tests/kv, asked in a fresh interpreter: here the code is loaded already."""
+def _survive(place: int) -> list[bool]:
+    """Whether a mutant survives its folder's tests, asked in a fresh interpreter: here the code is loaded already."""
     code = f"""
 import json
 from tests.attack import mutants
-every = mutants.mutants()
-found = [mutants.survives(None if i is None else every[i], "tests/kv") for i in {places}]
-print(json.dumps(found))
+known = mutants.reached(mutants.folders()["perfmodel/kv"])
+print(json.dumps([alive for _, alive in mutants.survive([mutants.mutants()[{place}]], known)]))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return [bool(survived) for survived in json.loads(done.stdout.splitlines()[-1])]
+
+
+def test_a_run_that_never_ends_is_ended() -> None:
+    def endless() -> int:
+        while True:
+            pass
+
+    assert list(mutants.in_forks([(endless, 1.0), (lambda: 5, 1.0)])) == [(1, 5), (0, -signal.SIGXCPU)]

@@ -16,68 +16,58 @@ from perfmodel import cli
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
-GOOD: dict[str, tuple[str, ...]] = {
-    "--model": ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite", "qwen3-next-80b-a3b"),
-    "--hardware": ("h100", "a100-sxm-80gb", "h200", "mi300x"),
-    "--batch": ("4", "64", "1,8,64"),
-    "--context": ("16k", "1000,32k"),
-    "--gamma": ("3", "auto", "1..4"),
-    "--tp": ("1", "8"),
-    "--alpha": ("0.8",),
-    "--draft": ("self", "llama-3.2-1b", "eagle", "ngram", "mtp", "medusa"),
-    "--draft-kv": ("streamingllm:512", "quest:1024,page=32", "snapkv:2k", "full"),
-    "--small": ("llama-68m",),
-    "--rates": ("0.7,0.1,0.05",),
-    "--rate": ("0.8/0.7/0.6", "self@snapkv:2k=0.8"),
-    "--small-rate": ("0.7",),
-    "--output": ("out.csv", "out.parquet"),
-    "--from": (f"{ROOT}/tests/validate/engine/files/vllm-forward.json",),
-    "--out": ("out.yaml",),
-    "--plot": ("out.svg",),
-    "--weights": ("fp8", "int4-g128"),
-    "--kv-dtype": ("fp8",),
-    "--calibration": ("ideal", "h100-sxm-80gb.magicdec"),
-    "--target": ("1.5",),
-    "--batch-range": ("32..64",),
-    "--max-batch": ("64",),
-    "--plot-engines": ("out.svg",),
-    "--markdown": ("out.md",),
-    "--baseline": ("out.json",),
-    "--results": (f"{ROOT}/results/cpu-1", "."),
-    "--from-microbench": (f"{ROOT}/results/cpu-1",),
-    "--url": ("http://127.0.0.1:9",),
-    "--machine": ("t-1",),
-    "--tree": ("2x1", "auto"),
-    "--dtype": ("fp32", "fp64"),
-    "--device": ("cpu",),
-}  # fmt: skip
-EDGES: dict[str, tuple[str, ...]] = {
-    "--batch": ("1", "1000000", "1..256", "1..1000000", "1,2,3,5,8"),
-    "--context": ("1", "1000000000", "1..1000", "128k"),
-    "--gamma": ("0", "1", "64", "512", "0..20"),
-    "--alpha": ("0", "1", "1e-12", "0.999999", "0,0.5,1"),
-    "--tp": ("2", "4", "1,2,4,8"),
-    "--kv-reread": ("1", "1.5", "4"),
-    "--memory-fraction": ("1e-9", "0.01", "1"),
-    "--topk-reuse": ("0", "1"),
-    "--max-gamma": ("0", "1", "1000"),
-    "--new-tokens": ("1", "100000", "1000000000"),
-    "--tokens-per-iteration": ("1", "2.5", "4"),
-    "--draft-kv": ("full", "streamingllm:1e9", "quest:1,page=1", "tova:1", "pqcache:64", "retrieval:1000000", "topk:1"),
-    "--kv-page": ("1", "1000000"),
-    "--price": ("0", "1e300", "2.5"),
-    "--max-tpot-ms": ("1e-9", "1e9"),
-    "--objective": ("latency", "cost"),
-    "--size": ("1", "2", "4096"),
-    "--levels": ("1", "2", "64"),
-    "--rates": ("1", "0", "1e-9,1e-10", "0.5,0.5"),
-    "--target": ("1", "1e-9", "100", "1e9"),
-    "--batch-range": ("1..1", "1..1000000"),
-    "--state-rollback": ("keep", "replay"),
-    "--max-batch": ("1", "100000"),
-    "--weights": ("nvfp4", "bf16,experts=mxfp4", "int8-wo"),
-}
-"""Allowed, at the ends of what is."""
+_VALUES = f"""
+--model llama-3.1-8b qwen3-30b-a3b deepseek-v2-lite qwen3-next-80b-a3b
+--hardware h100 a100-sxm-80gb h200 mi300x
+--batch 4 64 1,8,64 | 1 1000000 1..256 1..1000000 1,2,3,5,8
+--context 16k 1000,32k | 1 1000000000 1..1000 128k
+--gamma 3 auto 1..4 | 0 1 64 512 0..20
+--tp 1 8 | 2 4 1,2,4,8
+--alpha 0.8 | 0 1 1e-12 0.999999 0,0.5,1
+--draft self llama-3.2-1b eagle ngram mtp medusa
+--draft-kv streamingllm:512 quest:1024,page=32 snapkv:2k full | full streamingllm:1e9 quest:1,page=1 topk:1
+--small llama-68m
+--rates 0.7,0.1,0.05 | 1 0 1e-9,1e-10 0.5,0.5
+--rate 0.8/0.7/0.6 self@snapkv:2k=0.8
+--small-rate 0.7
+--output out.csv out.parquet
+--from {ROOT}/tests/validate/engine/files/vllm-forward.json
+--out out.yaml
+--plot out.svg
+--weights fp8 int4-g128 | nvfp4 bf16,experts=mxfp4 int8-wo
+--kv-dtype fp8
+--calibration ideal h100-sxm-80gb.magicdec
+--target 1.5 | 1 1e-9 100 1e9
+--batch-range 32..64 | 1..1 1..1000000
+--max-batch 64 | 1 100000
+--plot-engines out.svg
+--markdown out.md
+--baseline out.json
+--results {ROOT}/results/cpu-1 .
+--from-microbench {ROOT}/results/cpu-1
+--url http://127.0.0.1:9
+--machine t-1
+--tree 2x1 auto
+--dtype fp32 fp64
+--device cpu
+--kv-reread | 1 1.5 4
+--memory-fraction | 1e-9 0.01 1
+--topk-reuse | 0 1
+--max-gamma | 0 1 1000
+--new-tokens | 1 100000 1000000000
+--tokens-per-iteration | 1 2.5 4
+--kv-page | 1 1000000
+--price | 0 1e300 2.5
+--max-tpot-ms | 1e-9 1e9
+--objective | latency cost
+--size | 1 2 4096
+--levels | 1 2 64
+--state-rollback | keep replay
+"""
+_PARTS = [line.partition(" | ")[::2] for line in _VALUES.strip().splitlines()]
+GOOD = {good.split()[0]: tuple(good.split()[1:]) for good, _ in _PARTS if len(good.split()) > 1}
+EDGES = {good.split()[0]: tuple(edges.split()) for good, edges in _PARTS if edges}
+"""Flag -> good values, and such as are allowed at the ends of what is."""
 OWN: dict[str, dict[str, str]] = {
     "explore": {"--output": "out.html"},
     "plot": {"--output": "out.svg"},
@@ -92,9 +82,7 @@ OWN: dict[str, dict[str, str]] = {
 """What a command or a group of them takes that others do not."""
 NAMES = ("h100", "llama-3.1-8b", "ideal", "quest:512", "snapkv")
 STANDING = {
-    "validate measure": "cpu-quick",
-    "validate microbench": "cpu-quick",
-    "validate run": "cpu-quick",
+    **dict.fromkeys(("validate measure", "validate microbench", "validate run"), "cpu-quick"),
     "validate report": "cpu-1",
     "validate calibrate": "h100-sxm-80gb.magicdec",
 }
@@ -116,15 +104,9 @@ WORK = (
 """Calls of perfmodel.validate with which minutes of work begin, or which write into the source tree: a command that
 gets as far has accepted all its options, and ends there. What such work leaves behind the suite of faults attacks."""
 SLOW = {
-    "validate accuracy": 0.2,
-    "validate calibrate": 0.2,
-    "validate check": 0.2,
-    "explore": 0.1,
-    "plot": 0.15,
-    "sweep": 0.7,
-    "compare": 0.5,
-    "inflection": 0.5,
-    "validate compare": 0.1,
+    **dict.fromkeys(("validate accuracy", "validate calibrate", "validate check", "plot"), 0.2),
+    **dict.fromkeys(("explore", "validate compare"), 0.1),
+    **dict.fromkeys(("sweep", "compare", "inflection"), 0.5),
 }
 """Commands that draw or answer a grid get fewer inputs."""
 
@@ -169,20 +151,14 @@ def command(rng: Random, verb: Verb) -> list[str]:
     flags = [flag for flag in verb.options if flag not in NEVER]
     switches: list[str] = []
     for flag in rng.sample(flags, min(len(flags), rng.choice((1, 1, 1, 2, 3)))):
+        known, edges = GOOD.get(flag, ("4", "0.5", "self")), EDGES.get(flag, ())
         if not verb.options[flag]:
             switches.append(flag)
         elif flag in PLACES:
-            given[flag] = rng.choice(
-                (*GOOD.get(flag, ("x",)), "", "out.txt", "no/out.csv", "a\x00.csv", "x" * 300 + ".csv", ".")
-            )
+            given[flag] = rng.choice((*known, "", "out.txt", "no/out.csv", "a\x00.csv", "x" * 300 + ".csv", "."))
         else:
-            known, edges = (
-                GOOD.get(flag, ("4", "0.5", "self")),
-                rng.sample(EDGES.get(flag, ()), min(2, len(EDGES.get(flag, ())))),
-            )
-            given[flag] = rng.choice(
-                (hostile.value(rng), hostile.near(rng, rng.choice(known)), rng.choice(known), *edges)
-            )
+            some = (*rng.sample(edges, min(2, len(edges))), rng.choice(known))
+            given[flag] = rng.choice((hostile.value(rng), hostile.near(rng, rng.choice(known)), *some))
     if rng.random() < 0.03 and given:
         given.pop(rng.choice(list(given)))
     if "--json" in verb.options and rng.random() < 0.7:

@@ -63,15 +63,16 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def read(call: Callable[[], object]) -> tuple[bool, str | None]:
-    """(refused, fault) of a reader: it returns, or raises InputError with one printable line."""
+def read(call: Callable[[], object], names: str = "") -> tuple[bool, str | None]:
+    """(refused, fault) of a reader: it returns, or raises InputError with one printable line that names the file."""
     before = peak_bytes()
     try:
         with bounded():
             call()
     except InputError as error:
         text = str(error)
-        return True, None if text.isprintable() and len(text) < 3000 else f"not one line: {text[:200]!r}"
+        fine = text.isprintable() and len(text) < 3000 and names in text
+        return True, None if fine else f"not one line that names {names}: {text[:200]!r}"
     except OverrunError:
         return False, f"took more than {CPU_S:g} s"
     except BaseException as error:
@@ -79,8 +80,8 @@ def read(call: Callable[[], object]) -> tuple[bool, str | None]:
     return False, _memory(before)
 
 
-def run(arguments: Sequence[str]) -> tuple[bool, str | None]:
-    """(refused, fault) of a command: status 0 or 1 with finite numbers, or status 2 with one line."""
+def run(arguments: Sequence[str], names: str = "") -> tuple[bool, str | None]:
+    """(refused, fault) of a command: status 0 or 1 with finite numbers, or status 2 with one line that names a file."""
     out, err, before = io.StringIO(), io.StringIO(), peak_bytes()
     try:
         with bounded(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -90,6 +91,8 @@ def run(arguments: Sequence[str]) -> tuple[bool, str | None]:
     except BaseException as error:
         return False, f"{_named(error)}: {shown(arguments)}"
     fault = _memory(before) or _printed(status, out.getvalue(), err.getvalue())
+    if status == 2 and names not in err.getvalue():
+        fault = fault or f"{names} is not named: {err.getvalue()[-200:]!r}"
     return status == 2, fault and f"{fault}: {shown(arguments)}"
 
 

@@ -98,7 +98,7 @@ def test_a_tree_leaves_about_a_step_for_its_verification() -> None:
 
 
 def test_engine_tables_are_whole_and_possible() -> None:
-    assert (len(engine_decode()), len(engine_speculation()), len(served())) == (570, 243, 52)
+    assert (len(engine_decode()), len(engine_speculation()), len(served())) == (570, 249, 52)
     assert sum(row.measured_as == "step" for row in engine_decode()) == 323
     assert {row.engine for row in (*engine_decode(), *engine_speculation())} == {"vllm", "trtllm", "sglang"}
     for row in engine_decode():
