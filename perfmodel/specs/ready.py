@@ -37,7 +37,7 @@ def made(kind: Any, stated: Any) -> Any:
     """A value of an annotation from its JSON form, unchecked."""
     if kind is datetime.date:
         return datetime.date.fromisoformat(stated)
-    if not isinstance(stated, dict | list):
+    if isinstance(stated, str | float | int | None):
         return stated
     arguments = get_args(kind)
     if isinstance(kind, type) and issubclass(kind, Frozen):
