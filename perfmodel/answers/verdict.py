@@ -4,7 +4,7 @@ The only place where verdicts are worded: the command line, the explorer and the
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -184,24 +184,27 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
 def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
     """That a CUDA graph is much larger than its batch, or a pass much longer than of a sequence or a token less."""
     runs, tokens = float(scenario.target_shard.rows(batch)), batch * (gamma + 1)
-    climbs = (
-        _climb(scenario.target_pass_s, batch, context, 1),
-        gamma and _climb(scenario.draft_pass_s, batch, context, 1),
-    )
-    if runs >= TOLD_PADDING * batch or (runs > batch and any(climbs)):
+    batches, queries = np.array([[batch], [max(batch - 1.0, 1.0)]]), np.array([gamma + 1.0, max(gamma, 1.0), 1.0])
+    target_s = np.broadcast_to(scenario.target_pass_s(batches, context, queries), (2, 3))
+    climbs = runs > batch and _climb(target_s[0, 2], (target_s[1, 2], batch)) > 0
+    if runs > batch and gamma and not climbs:
+        draft_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1))
+        climbs = _climb(draft_s[0, 0], (draft_s[1, 0], batch)) > 0
+    if runs >= TOLD_PADDING * batch or climbs:
         yield f"batch {batch:.0f} pads to {runs:.0f} (CUDA graphs): up to {runs:.0f} sequences share what it costs"
-    if gamma and (longer := _climb(scenario.target_pass_s, batch, context, gamma + 1)):
+    longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
+    if gamma and longer:
         padded = f" (CUDA graphs: {runs:.0f})" if (runs := float(scenario.target_shard.rows(tokens))) > tokens else ""
         yield f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than for one sequence or token less"
 
 
-def _climb(pass_s: Callable[..., Floats], batch: float, context: float, query: int) -> float:
-    """By what share a pass takes longer than for one sequence or query less; 0 where little, or in proportion."""
-    here, found = float(pass_s(batch, context, query)), 0.0
-    for less, of in (((batch - 1, context, query), batch), ((batch, context, query - 1), query)):
-        if of > 1 and here > max(CLIFF, of / (of - 1)) * (before := float(pass_s(*less))) > 0:
-            found = max(found, here / before - 1)
-    return found
+def _climb(here_s: float, *fewer: tuple[float, float]) -> float:
+    """By what share a pass takes longer than one of a sequence or query less; 0 where little, or in proportion.
+
+    fewer: seconds of a pass over one less, and of how many that is one.
+    """
+    more = (here_s / s - 1 for s, of in fewer if of > 1 and here_s > max(CLIFF, of / (of - 1)) * s > 0)
+    return float(max(more, default=0.0))
 
 
 def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterator[str]:

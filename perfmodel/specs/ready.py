@@ -35,14 +35,14 @@ def ready(spec: type[Spec], index: Path, name: str, text: bytes) -> Spec | None:
 
 def made(kind: Any, stated: Any) -> Any:
     """A value of an annotation from its JSON form, unchecked."""
-    arguments = get_args(kind)
-    if stated is None or kind in (str, float, int, bool):
+    if kind is datetime.date:
+        return datetime.date.fromisoformat(stated)
+    if isinstance(stated, str | float | int | None):
         return stated
+    arguments = get_args(kind)
     if isinstance(kind, type) and issubclass(kind, Frozen):
         fields = annotations(kind)
         return kind.model_construct(**{name: made(fields[name], value) for name, value in stated.items()})
-    if kind is datetime.date:
-        return datetime.date.fromisoformat(stated)
     if get_origin(kind) is tuple:
         members = arguments[:1] * len(stated) if arguments[1:] == (...,) else arguments
         return tuple(made(member, value) for member, value in zip(members, stated, strict=True))
@@ -50,7 +50,7 @@ def made(kind: Any, stated: Any) -> Any:
         key, value = arguments
         return {int(name) if key is int else name: made(value, inner) for name, inner in stated.items()}
     chosen = [argument for argument in arguments if isinstance(argument, type) or get_args(argument)]
-    return made(chosen[0], stated) if chosen else stated  # what is annotated or may be None, or a literal
+    return made(chosen[0], stated)  # what is annotated, or may be None
 
 
 def _start(name: str) -> str:

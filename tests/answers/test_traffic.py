@@ -167,7 +167,7 @@ def test_a_picture_of_latency_over_the_rate():
         ({"request_rate": "1,-2"}, "request_rate"),
         ({"max_concurrency": 0}, "max_concurrency"),
         ({"request_rate": 1, "output_len": 1}, "output_len: must be a whole number from 2"),
-        ({"request_rate": 1, "input_len": "1m"}, "131072 positions"),
+        ({"request_rate": 1, "input_len": 131_000, "output_len": 100}, "131072 positions"),
         ({"request_rate": 1, "slo": "latency:3"}, "slo: must be ttft:MS"),
         ({"request_rate": 1, "slo": "tpot:0"}, "slo"),
         ({"request_rate": 1, "gamma": "two"}, "gamma"),
