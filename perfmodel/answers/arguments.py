@@ -5,39 +5,36 @@ in Python they read the same text: ``context="32k"``. `asks` turns a function of
 What only measuring takes is declared in `validate/cli/arguments.py`, what only one verb takes in its question.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, overload
 
-from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
-from perfmodel.parse import (
-    items,
-    parse_count,
-    parse_counts,
-    parse_gamma,
-    parse_gammas,
-    parse_methods,
-    parse_names,
-    parse_number,
-    parse_numbers,
-    parse_span,
-    parse_switch,
-    parse_text,
+from perfmodel.answers.readers import (
+    READERS,
+    Number,
+    Read,
+    as_given,
+    count,
+    counts,
+    gamma,
+    gammas,
+    methods,
+    names,
+    number,
+    numbers,
+    span,
+    whole,
 )
+from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
+from perfmodel.parse import items, parse_text
 from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.stacks import ENGINES, parse_engine
 from perfmodel.speculation.scenario import Rollback
 from perfmodel.speculation.workload import MAX_GAMMA
 
-Number = float | str
-"""A number, or text such as ``32k``."""
-Numbers = Number | Sequence[Number]
-Names = str | Sequence[str]
-Read = Callable[[Any, str], Any]
 COUNTS, TOKENS = "COUNTS", "TOKENS"
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
@@ -46,70 +43,6 @@ SELF_DRAFT_KV = "streamingllm:512"
 the method and budget of most acceptances in ``results/published``."""
 
 
-def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
-    """Reads one value, text with commas and ranges, or a sequence of either, into a tuple."""
-
-    def read(given: Any, flag: str) -> tuple[Any, ...]:
-        values = [value for item in items(given) for value in parse(item, flag)]
-        if not values:
-            raise refuse(flag, None, "one value or more", "none")
-        return tuple(values)
-
-    return read
-
-
-def as_given(given: Any, flag: str) -> Any:
-    """What an answer reads itself."""
-    return given
-
-
-def _whole(given: object, flag: str) -> int:
-    return parse_count(given, flag, least=0)
-
-
-def _span(given: Any, flag: str) -> tuple[float, float]:
-    if isinstance(given, str):
-        return parse_span(given, flag)
-    ends = [float(parse_count(end, flag)) for end in items(given)]
-    if len(ends) != 2:
-        raise refuse(flag, None, "two numbers such as 32..256", given)
-    return ends[0], ends[1]
-
-
-def texts(given: Any, flag: str) -> tuple[str, ...]:
-    """Texts that may hold commas; none is fine."""
-    return tuple(parse_text(item, flag) for item in items(given))
-
-
-def path(given: object, flag: str) -> Path:
-    """A file or folder."""
-    if "\0" in (text := parse_text(given, flag)):
-        raise refuse(flag, None, "a path without null characters", text)
-    return Path(text)
-
-
-def value(given: Number) -> float:
-    """A number of a question that was made, which has been read."""
-    assert not isinstance(given, str)
-    return given
-
-
-count, counts = parse_count, several(parse_counts)
-whole, gamma, gammas = _whole, parse_gamma, several(parse_gammas)
-number, numbers = parse_number, several(parse_numbers)
-names, methods = several(parse_names), several(parse_methods)
-
-
-READERS: dict[Any, Read] = {
-    int: parse_count,
-    float: parse_number,
-    bool: parse_switch,
-    Path: path,
-    tuple[str, ...]: texts,
-    tuple[int, ...]: counts,
-    tuple[float, ...]: numbers,
-}
-"""Type of an argument -> how it is read where its declaration does not say; text for all others."""
 TINY, HUGE = 5e-324, 1.7976931348623157e308
 POSITIVE, SHARE = (TINY, HUGE), (0.0, 1.0)
 """Limits of an argument: the least and the largest number, both allowed."""
@@ -168,9 +101,9 @@ class Argument:
 
 def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
     """Refuse (InputError) a number, or one of several, outside low ... high, both included; None is fine."""
-    for number in items(given):
-        if number is not None and not low <= number <= high:
-            raise refuse(shown, None, allowed, number)
+    for each in items(given):
+        if each is not None and not low <= each <= high:
+            raise refuse(shown, None, allowed, each)
 
 
 def listed(alias: Any) -> Argument:
@@ -208,8 +141,7 @@ Gamma = Annotated[
 ]
 TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
 EP = Annotated[
-    Number,
-    Argument("Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", count),
+    Number, Argument("Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", count)
 ]
 DP = Annotated[
     Number,
@@ -245,14 +177,7 @@ DraftKV = Annotated[
 ]
 Alpha = Annotated[
     Number | None,
-    Argument(
-        "P(a drafted token is accepted, given all before it are).",
-        "RATE",
-        "",
-        number,
-        numbers,
-        limits=SHARE,
-    ),
+    Argument("P(a drafted token is accepted, given all before it are).", "RATE", "", number, numbers, limits=SHARE),
 ]
 ChainRate = Annotated[
     str | float | None,
@@ -335,7 +260,7 @@ MaxGamma = Annotated[
 BatchRange = Annotated[
     tuple[float, float] | str,
     Argument(
-        "Batches over which speedup must not fall at inflection_context.", "LOW..HIGH", read=_span, default="32..256"
+        "Batches over which speedup must not fall at inflection_context.", "LOW..HIGH", read=span, default="32..256"
     ),
 ]
 MemoryFraction = Annotated[

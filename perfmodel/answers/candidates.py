@@ -11,9 +11,9 @@ import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
-from perfmodel.answers.arguments import counts, methods, number
 from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
+from perfmodel.answers.readers import Names, Number, Numbers, counts, methods, number
 from perfmodel.answers.runs_in import RunsIn, runs_in
 from perfmodel.drafts import kinds, make_draft
 from perfmodel.drafts.base import Draft
@@ -69,24 +69,24 @@ class AdviseQuery(CommonOptions):
     model: arg.Model
     hardware: arg.Hardware
     context: arg.Context
-    batch: Annotated[
-        arg.Numbers, arg.Argument("Batch sizes to choose from.", arg.COUNTS, "--batch-size -b", counts)
-    ] = "1..256"
+    batch: Annotated[Numbers, arg.Argument("Batch sizes to choose from.", arg.COUNTS, "--batch-size -b", counts)] = (
+        "1..256"
+    )
     tp: Annotated[
-        arg.Numbers, arg.Argument("Degrees of the target to choose from.", arg.COUNTS, "--tensor-parallel", counts)
+        Numbers, arg.Argument("Degrees of the target to choose from.", arg.COUNTS, "--tensor-parallel", counts)
     ] = 1
     draft: Annotated[
-        arg.Names | None,
+        Names | None,
         arg.Argument(
             "A draft to search; may be repeated.", "self|KIND|NAME|PATH", "--draft-model", _drafts, repeated=True
         ),
     ] = None
     draft_kv: Annotated[
-        arg.Names | None,
+        Names | None,
         arg.Argument("KV methods to search.", "METHOD[:BUDGET],...", read=methods, default="all that are known"),
     ] = None
     draft_tp: Annotated[
-        arg.Numbers | None,
+        Numbers | None,
         arg.Argument("Degrees of the draft to choose from.", arg.COUNTS, read=counts, default="as --tp"),
     ] = None
     rate: Annotated[
@@ -103,12 +103,12 @@ class AdviseQuery(CommonOptions):
     any_draft: Annotated[bool, arg.Argument("Choose also among drafts that the engine does not run.")] = False
     objective: Annotated[str, arg.Argument("What to look for.", choices=OBJECTIVES)] = "throughput"
     max_tpot_ms: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument("Bound on the time per output token.", "MS", read=number, limits=arg.POSITIVE),
     ] = None
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
     price: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument("Price of a device and hour.", "DOLLARS", read=number, limits=arg.POSITIVE),
     ] = None
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks, count
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.batching import (
     BothWays,
     Chunked,
@@ -17,6 +17,7 @@ from perfmodel.answers.batching import (
     disaggregate,
 )
 from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.answers.readers import Number, count
 from perfmodel.answers.text import devices, tokens
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.scenario import Scenario
@@ -31,7 +32,8 @@ class CompareQuery(Options):
     context: arg.Context
     gamma: arg.Gamma
     batch: Annotated[
-        arg.Number, arg.Argument("Sequences of the decode pool and of a shared pass.", "N", "--batch-size -b", count)
+        Number,
+        arg.Argument("Sequences of the decode pool and of a shared pass.", "N", "--batch-size -b", count),
     ] = 1
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks, gammas, value
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.query import CommonOptions, Query, resolve
 from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.readers import as_given, gammas, value
 from perfmodel.answers.text import times
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -32,7 +33,9 @@ class HierarchyQuery(CommonOptions):
     small_rate: Annotated[
         str | float,
         arg.Argument(
-            "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.", "RATE", read=arg.as_given
+            "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.",
+            "RATE",
+            read=as_given,
         ),
     ]
     small_kv: Annotated[str, arg.Argument("What the small model reads of its cache.", "METHOD[:BUDGET]")] = (

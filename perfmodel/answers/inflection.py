@@ -4,9 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from perfmodel.answers import arguments as arg
+from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks, count, value
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.query import Options, Query, resolve, with_draft
+from perfmodel.answers.readers import Number, count, value
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_switch
@@ -31,13 +33,13 @@ class InflectionQuery(Options):
             f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
             "N|auto",
             "-g",
-            arg.gamma,
-            arg.gammas,
+            readers.gamma,
+            readers.gammas,
             default="auto",
         ),
     ] = None
     context: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument(
             "Context at which the acceptance is looked up; not needed with --alpha.",
             arg.TOKENS,

@@ -7,9 +7,10 @@ from typing import Annotated
 import numpy as np
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import POSITIVE, Argument, Number, asks, number, value
+from perfmodel.answers.arguments import POSITIVE, Argument, asks
 from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha, turn
 from perfmodel.answers.query import UNUSED, Query, resolve, with_draft
+from perfmodel.answers.readers import Number, number, value
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.answers.verdict import beyond, once
 from perfmodel.errors import refuse

@@ -13,9 +13,10 @@ import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks, count, counts, number, value
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.break_even import turn
 from perfmodel.answers.query import Options, assumed, resolve
+from perfmodel.answers.readers import Number, Numbers, count, counts, number, value
 from perfmodel.answers.text import devices, times
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
@@ -36,26 +37,26 @@ class MoEQuery(Options):
     context: arg.Context
     gamma: arg.Gamma
     batch: Annotated[
-        arg.Numbers,
+        Numbers,
         arg.Argument("Batch sizes to look at.", arg.COUNTS, "--batch-size -b", counts, limits=(1, MAX_BATCH)),
     ] = "1..512x2"
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
     routing_independence: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument(
             "1: tokens of a sequence route independently; 0: all alike.", "SHARE", read=number, limits=arg.SHARE
         ),
     ] = None
     fewer_experts: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument(
             "Instead: by how much fewer distinct experts a verification was seen to touch.", "SHARE", read=number
         ),
     ] = None
     fewer_experts_at: Annotated[
-        arg.Number, arg.Argument("The batch size at which that was seen.", "N", read=count, limits=(1, MAX_BATCH))
+        Number, arg.Argument("The batch size at which that was seen.", "N", read=count, limits=(1, MAX_BATCH))
     ] = 1
 
     def check(self) -> None:

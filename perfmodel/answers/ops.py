@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import Argument, asks, value
+from perfmodel.answers.arguments import Argument, asks
 from perfmodel.answers.query import UNUSED, Query, resolve
+from perfmodel.answers.readers import value
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine

@@ -6,6 +6,7 @@ from typing import Any
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.answers.placement import check_engine, check_groups
+from perfmodel.answers.readers import value
 from perfmodel.answers.usual_draft import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
@@ -118,7 +119,7 @@ class Query(Options):
         """See `Question.check`."""
         super().check()
         if self.context_std:
-            most = arg.value(self.context) / 3**0.5
+            most = value(self.context) / 3**0.5
             widest = f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)"
             self.within("context_std", 0, most, widest)
         if isinstance(self.gamma, int):

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from perfmodel.answers import arguments as arg
+from perfmodel.answers import readers
 from perfmodel.answers.acceptance_of import acceptance_by_context
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks, count, counts, number, numbers, whole
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.draft_lengths import (
     DEFAULT_HYSTERESIS,
     MAX_BATCH,
@@ -23,6 +24,7 @@ from perfmodel.answers.draft_lengths import (
 from perfmodel.answers.engine_lines import LOOKUP, Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, assumed, resolve
 from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.readers import Number, Numbers, count, counts, number, numbers, whole
 from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
@@ -66,17 +68,17 @@ class ScheduleQuery(Options):
     model: arg.Model
     hardware: arg.Hardware
     context: Annotated[
-        arg.Numbers,
+        Numbers,
         arg.Argument("One context, or the rising ends of context ranges.", arg.COUNTS, "--context-length -c", counts),
     ]
     max_batch: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument("Largest batch size of the table.", "N", read=count, default=f"what fits, at most {MAX_BATCHES}"),
     ] = None
     gamma: Annotated[
         int | str | None,
         arg.Argument(
-            "Only with --tokens-per-iteration: the length it was measured at.", "N", "-g", arg.gamma, default="auto"
+            "Only with --tokens-per-iteration: the length it was measured at.", "N", "-g", readers.gamma, default="auto"
         ),
     ] = None
     tp: arg.TP = 1
@@ -84,14 +86,14 @@ class ScheduleQuery(Options):
     alpha: arg.Alpha = None
     rate: arg.ChainRate = None
     hysteresis: Annotated[
-        arg.Number, arg.Argument("Share of time that every border between ranges must earn.", "SHARE", read=number)
+        Number, arg.Argument("Share of time that every border between ranges must earn.", "SHARE", read=number)
     ] = DEFAULT_HYSTERESIS
     shares: Annotated[
         str | Sequence[float],
         arg.Argument("Time by batch size: every doubling alike, or every size alike.", "octaves|equal", read=_shares),
     ] = "octaves"
     request_rate: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument(
             "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
             "RATE",
@@ -100,14 +102,15 @@ class ScheduleQuery(Options):
         ),
     ] = None
     output_len: Annotated[
-        arg.Number, arg.Argument("Output tokens of such a request, of a context's last ones.", arg.TOKENS, read=count)
+        Number,
+        arg.Argument("Output tokens of such a request, of a context's last ones.", arg.TOKENS, read=count),
     ] = 256
     missed: Annotated[
-        arg.Number,
+        Number,
         arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
     ] = 256
     dynamic_price: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument(
             "Share of time that a length by batch size costs in the engine.",
             "SHARE",
@@ -274,7 +277,7 @@ def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, mo
     output = float(question.output_len)
     limits = Limits(max_num_seqs=most, memory_fraction=float(question.memory_fraction))
     steps = step_times(scenario, Lengths(context - output / 2.0, output), limits, [0])[0]
-    rate = np.array([arg.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
+    rate = np.array([readers.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
     share = serve(steps, Load(Lengths(context - output / 2.0, output), rate=rate), limits).share[0, 1:]
     return np.pad(share, (0, most - share.size))
 
@@ -297,7 +300,7 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
     return f"a length by batch size would gain {gain}, which is not more than {needed}"
 
 
-def _fitting(scenario: Scenario, context: int, query: Query, asked: arg.Number | None) -> int:
+def _fitting(scenario: Scenario, context: int, query: Query, asked: Number | None) -> int:
     """The largest batch of the table: what fits speculating at the longest context, and no more than was asked for.
 
     Where not one sequence fits it is what was asked for, which a warning says. Raises InputError where nothing was.

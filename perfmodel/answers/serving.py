@@ -6,8 +6,9 @@ from typing import Annotated
 import numpy as np
 
 from perfmodel.answers import arguments as arg
+from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks, count, counts, numbers
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.mixed import (
     alternating_s,
     best_gamma,
@@ -19,6 +20,7 @@ from perfmodel.answers.mixed import (
     tokens_per_slot_iteration,
 )
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
+from perfmodel.answers.readers import Number, Numbers, count, counts, numbers
 from perfmodel.answers.text import times
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.errors import refuse
@@ -34,21 +36,21 @@ class ServingQuery(CommonOptions):
 
     model: arg.Model
     hardware: arg.Hardware
-    batch: Annotated[arg.Number, arg.Argument("Sequences decoded together.", "N", "--batch-size -b", count)]
+    batch: Annotated[Number, arg.Argument("Sequences decoded together.", "N", "--batch-size -b", count)]
     context: Annotated[
-        arg.Numbers,
+        Numbers,
         arg.Argument(
             "Contexts that the sequences have, in turn; 32k is 32768.", arg.COUNTS, "--context-length -c", counts
         ),
     ]
     alpha: Annotated[
-        arg.Numbers,
+        Numbers,
         arg.Argument("Acceptances that the sequences have, in turn, every context alike.", "RATES", read=numbers),
     ]
     gamma: Annotated[
         int | str | None,
         arg.Argument(
-            "Drafted tokens per iteration; auto is the best from 1 on.", "N|auto", "-g", arg.gamma, default="auto"
+            "Drafted tokens per iteration; auto is the best from 1 on.", "N|auto", "-g", readers.gamma, default="auto"
         ),
     ] = None
     tp: arg.TP = 1
@@ -58,7 +60,7 @@ class ServingQuery(CommonOptions):
     new_tokens: arg.NewTokens = 128
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
     graph_sizes: Annotated[
-        arg.Numbers | None,
+        Numbers | None,
         arg.Argument("Token counts of captured CUDA graphs.", arg.COUNTS, read=counts, default="vLLM's, to 512"),
     ] = None
 

@@ -13,6 +13,7 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.arguments import asks, listed
 from perfmodel.answers.query import Options, Query, resolve
+from perfmodel.answers.readers import Names, Numbers
 from perfmodel.answers.verdict import verdicts
 from perfmodel.errors import InputError, not_installed, refuse
 from perfmodel.speculation import capacity
@@ -59,14 +60,14 @@ class Block:
 class Grid(Options):
     """Every combination of the lists; the rest does not vary. A gamma of None is the best one of its point."""
 
-    model: Annotated[arg.Names, listed(arg.Model)]
-    hardware: Annotated[arg.Names, listed(arg.Hardware)]
-    batch: Annotated[arg.Numbers, listed(arg.Batch)]
-    context: Annotated[arg.Numbers, listed(arg.Context)]
+    model: Annotated[Names, listed(arg.Model)]
+    hardware: Annotated[Names, listed(arg.Hardware)]
+    batch: Annotated[Numbers, listed(arg.Batch)]
+    context: Annotated[Numbers, listed(arg.Context)]
     gamma: Annotated[str | int | Sequence[str | int | None] | None, listed(arg.Gamma)] = "auto"
-    tp: Annotated[arg.Numbers, listed(arg.TP)] = 1
-    draft_kv: Annotated[arg.Names | None, listed(arg.DraftKV)] = None
-    alpha: Annotated[arg.Numbers | None, listed(arg.Alpha)] = None
+    tp: Annotated[Numbers, listed(arg.TP)] = 1
+    draft_kv: Annotated[Names | None, listed(arg.DraftKV)] = None
+    alpha: Annotated[Numbers | None, listed(arg.Alpha)] = None
 
     def check(self) -> None:
         """See `Question.check`."""

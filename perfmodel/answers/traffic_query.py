@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from perfmodel.answers import arguments as arg
+from perfmodel.answers import readers
 from perfmodel.answers.query import CommonOptions
+from perfmodel.answers.readers import Number, Numbers, whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_switch, parse_text
@@ -28,7 +30,7 @@ def parse_lengths(given: Any, flag: str) -> tuple[int | str | None, ...]:
         if isinstance(part, str) and part.strip().lower() == TABLE:
             values.append(TABLE)
         else:
-            values += arg.gammas(part, flag)
+            values += readers.gammas(part, flag)
     if not values:
         raise refuse(flag, None, "one draft length or more, auto or table", "none")
     return tuple(dict.fromkeys(values))
@@ -51,14 +53,14 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
 
 
 Rates = Annotated[
-    arg.Numbers | None,
+    Numbers | None,
     arg.Argument(
-        "Requests per second of all clients together (open loop).", "RATES", read=arg.numbers, limits=arg.POSITIVE
+        "Requests per second of all clients together (open loop).", "RATES", read=readers.numbers, limits=arg.POSITIVE
     ),
 ]
 Clients = Annotated[
-    arg.Numbers | None,
-    arg.Argument("Clients that each wait for their answer (closed loop).", arg.COUNTS, read=arg.counts),
+    Numbers | None,
+    arg.Argument("Clients that each wait for their answer (closed loop).", arg.COUNTS, read=readers.counts),
 ]
 
 
@@ -68,13 +70,13 @@ class TrafficQuery(CommonOptions):
 
     model: arg.Model
     hardware: arg.Hardware
-    input_len: Annotated[arg.Number, arg.Argument("Prompt tokens of a request, mean.", arg.TOKENS, read=arg.count)]
+    input_len: Annotated[Number, arg.Argument("Prompt tokens of a request, mean.", arg.TOKENS, read=readers.count)]
     output_len: Annotated[
-        arg.Number,
+        Number,
         arg.Argument(
             "Output tokens of a request, mean.",
             arg.TOKENS,
-            read=arg.count,
+            read=readers.count,
             limits=(2, 2**40),
         ),
     ]
@@ -113,37 +115,37 @@ class TrafficQuery(CommonOptions):
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
     acceptance_std: Annotated[
-        arg.Number,
+        Number,
         arg.Argument(
             "Standard deviation of the acceptance between requests.",
             "SHARE",
-            read=arg.number,
+            read=readers.number,
             limits=(0, 0.5),
         ),
     ] = DEFAULT_STD
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
     input_std: Annotated[
-        arg.Number, arg.Argument("Standard deviation of --input-len.", arg.TOKENS, read=arg.number)
+        Number, arg.Argument("Standard deviation of --input-len.", arg.TOKENS, read=readers.number)
     ] = 0.0
     output_std: Annotated[
-        arg.Number, arg.Argument("Standard deviation of --output-len.", arg.TOKENS, read=arg.number)
+        Number, arg.Argument("Standard deviation of --output-len.", arg.TOKENS, read=readers.number)
     ] = 0.0
     burstiness: Annotated[
-        arg.Number,
+        Number,
         arg.Argument(
             "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
             "SHAPE",
-            read=arg.number,
+            read=readers.number,
             limits=(0.01, 1000),
         ),
     ] = 1.0
     max_num_seqs: Annotated[
-        arg.Number,
-        arg.Argument("Requests that run at once.", "N", read=arg.count, limits=(1, 4096)),
+        Number,
+        arg.Argument("Requests that run at once.", "N", read=readers.count, limits=(1, 4096)),
     ] = 256
     max_num_batched_tokens: Annotated[
-        arg.Number,
-        arg.Argument("Tokens of one pass.", arg.TOKENS, read=arg.count, limits=(2, 2**24)),
+        Number,
+        arg.Argument("Tokens of one pass.", arg.TOKENS, read=readers.count, limits=(2, 2**24)),
     ] = 8192
     replay: Annotated[
         bool, arg.Argument("Also serve drawn requests one by one, and show what they met.", read=parse_switch)
@@ -153,13 +155,13 @@ class TrafficQuery(CommonOptions):
         arg.Argument("Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE"),
     ] = None
     num_prompts: Annotated[
-        arg.Number,
-        arg.Argument("Requests that are drawn for --replay.", "N", read=arg.count, limits=(10, 1_000_000)),
+        Number,
+        arg.Argument("Requests that are drawn for --replay.", "N", read=readers.count, limits=(10, 1_000_000)),
     ] = 2000
-    seed: Annotated[arg.Number, arg.Argument("Of what is drawn for --replay.", "N", read=arg.whole)] = 0
+    seed: Annotated[Number, arg.Argument("Of what is drawn for --replay.", "N", read=whole)] = 0
     price: Annotated[
-        arg.Number | None,
-        arg.Argument("Price of a device and hour.", "DOLLARS", read=arg.number, limits=arg.POSITIVE),
+        Number | None,
+        arg.Argument("Price of a device and hour.", "DOLLARS", read=readers.number, limits=arg.POSITIVE),
     ] = None
 
     def check(self) -> None:

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks, value, whole
+from perfmodel.answers.arguments import asks
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.rates import parse_tree_rates
+from perfmodel.answers.readers import Number, as_given, value, whole
 from perfmodel.answers.text import times
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth, levels_within
@@ -31,14 +32,14 @@ class TreeQuery(CommonOptions):
             "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
             "RATES|FILE",
             "--rate",
-            arg.as_given,
+            as_given,
         ),
     ]
     size: Annotated[
-        arg.Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
+        Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
     ] = DEFAULT_SIZE
     levels: Annotated[
-        arg.Number | None,
+        Number | None,
         arg.Argument(
             "Most levels, the root's included.",
             "N",

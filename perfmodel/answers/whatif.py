@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers import arguments as arg
+from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.best import Best, best_batch
@@ -202,7 +202,7 @@ def _longest(query: Query, scenario: Scenario) -> int:
     most = int(query.max_gamma)
     if scenario.target_shard.states is None or not most:
         return most
-    batch, context = float(arg.value(query.batch)), float(arg.value(query.context))
+    batch, context = float(readers.value(query.batch)), float(readers.value(query.context))
     fits = memory_of(scenario, batch, context, np.arange(1.0, most + 1.0), float(query.memory_fraction)).fits
     return int(np.sum(fits)) or most
 

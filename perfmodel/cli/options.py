@@ -9,7 +9,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from perfmodel.answers.arguments import Argument, Question, Read, arguments, declared_by
+from perfmodel.answers.arguments import Argument, Question, arguments, declared_by
+from perfmodel.answers.readers import Read
 from perfmodel.cli.help import GroupedCommand
 from perfmodel.errors import InputError
 

@@ -10,9 +10,10 @@ import typer
 
 from perfmodel import plots
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.arguments import COUNTS, Argument, Numbers, counts, listed
+from perfmodel.answers.arguments import COUNTS, Argument, listed
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.query import UNUSED, Options, Query, resolve
+from perfmodel.answers.readers import Numbers, counts
 from perfmodel.answers.traffic import traffic
 from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.cli.catalogue import Verbs

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
-from perfmodel.answers.arguments import COUNTS, Argument, Names, Numbers, counts, gammas, methods, names, numbers
+from perfmodel.answers.arguments import COUNTS, Argument
 from perfmodel.answers.measured import measured_speedups
 from perfmodel.answers.query import Query
+from perfmodel.answers.readers import Names, Numbers, counts, gammas, methods, names, numbers
 from perfmodel.answers.sweep import Grid
 from perfmodel.answers.verdict import SENTENCES, Calibrated
 from perfmodel.costs.pass_time import LIMITERS, PassTime

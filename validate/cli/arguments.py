@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from perfmodel.answers.arguments import POSITIVE, Argument, Question, whole
+from perfmodel.answers.arguments import POSITIVE, Argument, Question
+from perfmodel.answers.readers import whole
 
 SHOWN_FOLDER = "results/ of the checkout, else of this folder"
 

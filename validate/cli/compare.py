@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.answers.arguments import Argument, whole
+from perfmodel.answers.arguments import Argument
+from perfmodel.answers.readers import whole
 from perfmodel.answers.text import seconds
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table

@@ -9,6 +9,7 @@ import typer
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import Argument, Question
+from perfmodel.answers.readers import whole
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
@@ -44,7 +45,7 @@ class EngineQuestion(Question):
     draft_kv: Annotated[str, Argument("What the draft reads of the cache.", "METHOD[:BUDGET]")] = "full"
     gamma: Annotated[
         int | None,
-        Argument("Draft length where neither file nor server says; 0 is the baseline.", "N", "-g", arg.whole),
+        Argument("Draft length where neither file nor server says; 0 is the baseline.", "N", "-g", whole),
     ] = None
     weights: arg.Weights = None
     kv_dtype: arg.KVType = None
