@@ -82,7 +82,8 @@ class Mutant:
 
 def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
     """(node, what changes, how) of everything that may be changed; words, types and refusals are left alone."""
-    for node in (node for part in ast.iter_child_nodes(tree) if not isinstance(part, _CHOICES) for node in _code(part)):
+    parts = (part for part in ast.iter_child_nodes(tree) if not isinstance(part, _CHOICES) and not _for_types(part))
+    for node in (node for part in parts for node in _code(part)):
         if isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPS:
             new = SWAPS[type(node.op)]
             yield node, f"{type(node.op).__name__} -> {new.__name__}", lambda n, new=new: setattr(n, "op", new())
@@ -100,6 +101,11 @@ def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
             yield node, f"{node.attr} -> {CALLS[node.attr]}", lambda n: setattr(n, "attr", CALLS[n.attr])
         if isinstance(node, ast.Name) and node.id in CALLS:
             yield node, f"{node.id} -> {CALLS[node.id]}", lambda n: setattr(n, "id", CALLS[n.id])
+
+
+def _for_types(part: ast.AST) -> bool:
+    """Imports that only a type checker makes."""
+    return isinstance(part, ast.If) and getattr(part.test, "id", "") == "TYPE_CHECKING"
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 def test_every_reader_refuses_or_reads(tmp_path: Path) -> None:
     tally = watch.Tally()
-    readers.attack(tally, tmp_path, seed=1, count=800)
+    readers.attack(tally, tmp_path, seed=1, count=500)
     assert tally.faults == []
     assert set(tally.tried) == {*readers.READERS, *readers.NO_FILES, *readers.BINARY}
     assert sum(tally.refused.values()) > 0.5 * sum(tally.tried.values())
@@ -30,7 +30,7 @@ def test_every_reader_refuses_or_reads(tmp_path: Path) -> None:
 def test_every_command_refuses_or_answers(tmp_path: Path) -> None:
     tally = watch.Tally()
     with contextlib.chdir(tmp_path):
-        verbs.attack(tally, seed=1, count=600)
+        verbs.attack(tally, seed=1, count=400)
     assert tally.faults == []
     answered = sum(tally.tried.values()) - sum(tally.refused.values())
     assert answered > 50

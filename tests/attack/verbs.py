@@ -47,6 +47,41 @@ _VALUES = f"""
 --from-microbench {ROOT}/results/cpu-1
 --url http://127.0.0.1:9
 --machine t-1
+--draft-tp 1 | 2 8
+--acceptance-rate 0.5 | 0 1
+--task code chat | none
+--draft-weights fp8 int4-g128
+--draft-kv-dtype fp8 int8
+--ep 2 8 | 1
+--dp 2 | 1 4
+--context-std 1000 4k | 0
+--stage target draft verify
+--speedup 1.5 | 1 0.5 5
+--hysteresis 0.01 | 0 0.2
+--shares octaves equal
+--missed 64 | 0
+--lookup 2..4 | 1..1
+--dynamic-price 0.02 | 0
+--small-kv streamingllm:256 full
+--gamma-1 2 auto
+--gamma-2 4 auto
+--routing-independence 0.5 | 0 1
+--fewer-experts 0.2 | 0
+--fewer-experts-at 8
+--request-rate 1 0.5,2
+--max-concurrency 8,64 | 1 1000
+--input-len 8k 1k
+--output-len 500 64
+--slo tpot:30 ttft:2000,tpot:30
+--acceptance-std 0.1 | 0
+--input-std 500 | 0
+--output-std 100 | 0
+--burstiness 0.5 | 4
+--max-num-seqs 32 | 1
+--max-num-batched-tokens 2048
+--num-prompts 200
+--seed 1
+--engine vllm sglang trtllm
 --tree 2x1 auto
 --dtype fp32 fp64
 --device cpu
