@@ -202,8 +202,10 @@ class Machine:
             self._known_rates[key] = rates
         return rates
 
-    def predicted_s(self, ops: Sequence[Op], tokens: Floats) -> Floats:
-        """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds."""
+    def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
+        """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds. known: those of its ops."""
+        if known is not None:
+            return sum(known, start=self._pass_s(tokens))
         times: list[Floats] = []
         for op in ops:
             alone, overlap = self.split(op)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.costs.pass_time import PassTime
+from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats, Op, into, onto
@@ -25,6 +26,8 @@ from perfmodel.speculation.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**18
+OpSeconds = tuple[list[Floats], list[Floats]]
+"""Of the ops of a target's passes, and of a draft's."""
 FIGURES = ("target_s", "draft_s", "verify_s", "overhead_s", "tokens_per_iteration", "speedup_at_gamma_optimal")
 """Of a prediction, those that are worked out."""
 
@@ -115,14 +118,31 @@ class Passes:
         if self.share is not None:
             self.draft_ops = scenario.draft_ops(batch, context, self.draft_query, scenario.summed_draft)
 
-    def times(self, scenario: Scenario) -> tuple[Array, Array, Array, Floats]:
-        """Target, draft per token and verification on the axis of gammas, of length 1 or left out where it can be;
-        overhead. scenario: the one that was counted, perhaps with a calibration that changes no count.
+    def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
+        """Calibrated seconds of each op of the target's passes and of the draft's.
+
+        known: those before a constant moved that is a cost of `work`; they hold for all ops of other work.
         """
-        passes = np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query))
+
+        def of(ops: list[Op], machine: Machine, before: list[Floats]) -> list[Floats]:
+            works = ("pass" if op.kind == "upkeep" else op.kind for op in ops)
+            moved = [known is None or each == work for each in works]
+            return [machine.op_predicted_s(op) if m else s for op, m, s in zip(ops, moved, before, strict=True)]
+
+        target, draft = known or ([0.0] * len(self.target_ops), [0.0] * len(self.draft_ops))
+        return of(self.target_ops, scenario.machine, target), of(self.draft_ops, scenario.draft_machine, draft)
+
+    def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> tuple[Array, Array, Array, Floats]:
+        """Target, draft per token and verification on the axis of gammas, of length 1 or left out where it can be;
+        overhead. scenario: the one that was counted, perhaps with a calibration that changes no count. seconds: of
+        the ops (`op_seconds`), where they are known.
+        """
+        target_s, draft_s = seconds or (None, None)
+        passes = np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, target_s))
         draft: Floats = 0.0
         if self.share is not None:
-            draft = scenario.draft_machine.predicted_s(self.draft_ops, self.batch * self.draft_query) * self.share
+            drafted = self.batch * self.draft_query
+            draft = scenario.draft_machine.predicted_s(self.draft_ops, drafted, draft_s) * self.share
         overhead = scenario.overhead_s(self.batch, self.context)
         return passes[:1], np.asarray(draft), passes[self._baseline :], overhead
 
@@ -133,9 +153,9 @@ class Passes:
             return target, scenario.draft_machine.time(self.draft_ops, self.batch * self.draft_query)
         return target, scenario.draft_step(self.batch, self.context, scenario.draft.query(np.maximum(self.drafted, 1)))
 
-    def speedups(self, scenario: Scenario, gained: Array) -> Array:
-        """Over ``[gamma, batch, context]``, from tokens per iteration on the same axes."""
-        return speedup(gained, *self.times(scenario), self.gammas)
+    def speedups(self, scenario: Scenario, gained: Array, seconds: OpSeconds | None = None) -> Array:
+        """Over ``[gamma, batch, context]``, from tokens per iteration on the same axes. seconds: see `times`."""
+        return speedup(gained, *self.times(scenario, seconds), self.gammas)
 
 
 def gained_tokens(scenario: Scenario, batch: Array, gammas: NDArray[np.int64]) -> Array:

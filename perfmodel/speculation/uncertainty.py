@@ -190,17 +190,17 @@ def parameter_variance(scenario: Scenario, batch: Array, context: Array, gammas:
 def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
     """`parameter_variance` of passes that were counted, with the gammas on the leading axis."""
     c = scenario.machine.calibration
-    base = np.log(passes.speedups(scenario, gained))
+    known = passes.op_seconds(scenario)
+    base = np.log(passes.speedups(scenario, gained, known))
 
     def slope(name: str, step: float) -> Array:
         """Change of log speedup by a change of a constant."""
         moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
-        again = (
-            Passes(moved, passes.batch, passes.context, passes.gammas)
-            if name in OF_EXPERTS and scenario.target.moe
-            else passes
-        )
-        return np.asarray(np.log(again.speedups(moved, gained)) - base)
+        if name in OF_EXPERTS and scenario.target.moe:
+            again = Passes(moved, passes.batch, passes.context, passes.gammas).speedups(moved, gained)
+        else:
+            again = passes.speedups(moved, gained, passes.op_seconds(moved, known, CONSTANTS[name].work))
+        return np.asarray(np.log(again) - base)
 
     variance = np.zeros_like(base)
     if c.fit is not None:
