@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.errors import InputError, one_line
+from perfmodel.errors import InputError, as_names, one_line
 from perfmodel.reading import read_head
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration, load_calibration
@@ -146,7 +146,11 @@ def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibra
     asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
     longest = max(timing.gamma for timing in timings)
     query = Query(batch=1, context=1, alpha=0.5, calibration="ideal", **asked)  # only seconds are predicted
-    return EngineRows(tuple(timings), with_calibration(resolve(replace(query, gamma=longest or None)), used))
+    try:
+        scenario = resolve(replace(query, gamma=longest or None))
+    except InputError as error:
+        raise InputError(f"{path}: subject: {as_names(error.as_flags)}") from None
+    return EngineRows(tuple(timings), with_calibration(scenario, used))
 
 
 def _made_from(path: Path, record: EngineRecord) -> Calibration:

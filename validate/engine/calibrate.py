@@ -66,8 +66,8 @@ def calibrate(
     off = float(np.exp(np.median(np.abs(np.log(fitted.held_out / rows.measured)))))
     if off > np.exp(UNREACHABLE):
         raise InputError(
-            f"--calibration: must be a base from which these steps can be reached: from {best} they stay {off:.1f} "
-            f"times off when held out; other than --model {subject.model}, --draft {subject.draft} on --hardware "
+            f"--from: {', '.join(seen)}: --calibration must be a base from which these steps can be reached: from {best} "
+            f"they stay {off:.1f} times off when held out; other than --model {subject.model}, --draft {subject.draft} on --hardware "
             f"{subject.hardware} was served, or try ideal"
         )
     made = _stated(fitted, rows, best, subject, seen)
