@@ -109,7 +109,8 @@ def answer(question: tuple[str, ...]) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = cli.run(question)
-        tables = {path.name: [_cells(line) for line in path.open(encoding="utf-8")] for path in Path().glob("*.csv")}
+        written = {path.name: path.read_text(encoding="utf-8").splitlines() for path in Path().glob("*.csv")}
+    tables = {name: [_cells(line) for line in lines] for name, lines in written.items()}
     found = {"status": [float(status), zlib.crc32(err.getvalue().encode())]}
     parts = json.loads(out.getvalue()) if out.getvalue().startswith(("{", "[")) else {"text": out.getvalue()}
     for name, part in (parts | tables).items() if isinstance(parts, dict) else enumerate(parts):

@@ -88,9 +88,9 @@ def rows_of(
 ) -> list[TrafficRow]:
     """A draft length at several loads; log_off: standard deviation of the logarithm of its mean TPOT."""
     spread, limits, load = float(question.acceptance_std), question.limits, question.load(loads)
-    short = steps.seats > 0 and steps.alone_s(load.lengths) < SHORT * steps.prompt_s[0]
     if not steps.seats:
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
+    short = steps.alone_s(load.lengths) < SHORT * steps.prompt_s[0]
     served = serve(steps, load, limits, spread)
     low, high = _interval(question, log_off, steps, served, load)
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
