@@ -66,9 +66,9 @@ def calibrate(
     off = float(np.exp(np.median(np.abs(np.log(fitted.held_out / rows.measured)))))
     if off > np.exp(UNREACHABLE):
         raise InputError(
-            f"--from: {', '.join(seen)}: --calibration must be a base from which these steps can be reached: from {best} "
-            f"they stay {off:.1f} times off when held out; other than --model {subject.model}, --draft {subject.draft} on --hardware "
-            f"{subject.hardware} was served, or try ideal"
+            f"--from: {', '.join(seen)}: --calibration must be a base from which these steps can be reached: from "
+            f"{best} they stay {off:.1f} times off when held out; other than --model {subject.model}, --draft "
+            f"{subject.draft} on --hardware {subject.hardware} was served, or try ideal"
         )
     made = _stated(fitted, rows, best, subject, seen)
     return EngineCalibration(made, rows, fitted, tuple(aside), subject, best, tried)
