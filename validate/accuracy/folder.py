@@ -159,4 +159,4 @@ def _made_from(path: Path, record: EngineRecord) -> Calibration:
         fitted_on = files.read_mapping(made).get("fitted_on") or ()
         if fitted_on and (made.stem == path.stem or path.name in fitted_on):
             return load_calibration(str(made))
-    return load_calibration(load_gpu(beside(path, record.hardware)).calibration)
+    return load_calibration(load_gpu(beside(path, record.hardware), f"{path}: hardware").calibration)
