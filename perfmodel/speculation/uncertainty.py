@@ -27,7 +27,7 @@ STEP_STDERR = 0.25
 """Finite-difference step in standard errors: small against the curvature, large against rounding."""
 WIDER, NEAR = 0.5, 0.35
 """Of an engine's own rows: how much wider an error is for each doubling beyond them (steps at batch 8 from those at 1
-and 4 are off by 5.4 %, at 4 from 1 and 8 by 3.6 %: results/cpu-engine), and doublings that still count as within."""
+and 4 were off by 5.4 %, at 4 from 1 and 8 by 3.6 %: vLLM on a CPU), and doublings that still count as within."""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """What of a calibration decides one device's share of a model."""
 OF_EXPERTS = ("expert_popularity", "routing_independence")

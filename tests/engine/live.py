@@ -83,7 +83,7 @@ def bench(engine: Path, url: str, path: Path, new_tokens: int, load: list[str]) 
 
 
 def device(folder: Path) -> None:
-    """A device file with the peaks of this CPU, as `perfmodel validate run` makes it."""
+    """A device file with the peaks of this CPU and a calibration of its kernels, as of `perfmodel validate run`."""
     if (folder / "device.yaml").exists():
         return
     from perfmodel.validate.harness.micro.host import host_spec
@@ -93,7 +93,12 @@ def device(folder: Path) -> None:
     if perfmodel(["validate", "microbench", "cpu-quick", "--machine", folder.name, "--results", str(folder.parent)]):
         raise SystemExit("the microbenchmark failed")
     record = newest(folder, "microbench", "microbench")
-    write_yaml(host_spec(record, folder.name), folder / "device.yaml", f"Measured: {record.path.name}")
+    path, note = folder / "device.yaml", f"Measured: {record.path.name}"
+    write_yaml(host_spec(record, folder.name, "ideal"), path, note)
+    asked = ["validate", "calibrate", f"{folder.name}.micro", "--hardware", str(path)]
+    if perfmodel([*asked, "--from-microbench", str(record.path), "--out", str(folder / "kernels.yaml")]):
+        raise SystemExit("the kernels' calibration failed")
+    write_yaml(host_spec(record, folder.name, "./kernels.yaml"), path, note)
 
 
 def is_held_out(t: Timing) -> bool:

@@ -34,8 +34,8 @@ no baseline step is there to tell the two apart."""
 FIRST_TOKEN = 0.2
 """The step from no drafting to one drafted token (a draft's own pass over what was accepted, sampling, rejecting), as a
 share of the shortest iteration (`iteration_fixed_s`) and of the shortest by sequence (`iteration_sequence_s`): prior
-width beside a baseline and, on a CPU that nothing is known of (`ideal`), the middle of it. vLLM 0.32 on a CPU spends 21
-to 26 % of an iteration at K = 5 there (results/cpu-engine), vLLM 0.22 with EAGLE-3 on H200 a tenth of one at K = 1, and
+width beside a baseline and, on a CPU that nothing is known of (`ideal`), the middle of it. vLLM 0.32 on a CPU spent 21
+to 26 % of an iteration at K = 5 there, vLLM 0.22 with EAGLE-3 on H200 a tenth of one at K = 1, and
 nothing of it by sequence.
 """
 ON_GPU = 0.1

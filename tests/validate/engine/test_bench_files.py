@@ -13,6 +13,7 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.engine.calibrate import speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
+from tests.engine.rates import FIGURES, errors
 
 FOLDER = Path(__file__).parents[3] / "results" / "cpu-engine"
 QUERY = Query(str(FOLDER / "target.json"), str(FOLDER / "device.yaml"), 1, 1, alpha=0.5)
@@ -26,9 +27,9 @@ def files(gammas: str, batches: str) -> list[str]:
 @pytest.mark.parametrize(
     ("seen", "asked", "iteration", "speedup"),
     [  # mean errors, as docs/engine.md prints them
-        (files("025", "148"), files("3", "148"), 0.057, 0.061),
-        (files("05", "148"), files("23", "148"), 0.043, 0.043),
-        (files("0235", "18"), files("235", "4"), 0.036, 0.026),
+        (files("025", "148"), files("3", "148"), 0.054, 0.063),
+        (files("05", "148"), files("23", "148"), 0.083, 0.098),
+        (files("0235", "18"), files("235", "4"), 0.069, 0.106),
     ],
     ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"],
 )
@@ -42,6 +43,14 @@ def test_what_no_fit_has_seen(seen: list[str], asked: list[str], iteration: floa
     errors = (seconds / rows.measured - 1)[: len(wanted)]
     assert np.abs(errors).mean() == pytest.approx(iteration, abs=0.001)
     assert np.abs(np.expm1(speedup_logs(rows, seconds))).mean() == pytest.approx(speedup, abs=0.001)
+
+
+def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> None:
+    made = calibrate_engine(files("0235", "148"), QUERY, draft=DRAFT)
+    off = list(dict(errors(FOLDER, replace(QUERY, draft=DRAFT), made.calibration)).values())
+    assert len(off) == 6
+    means = [float(np.mean([abs(run[figure]) for run in off])) for figure in FIGURES]
+    assert means == pytest.approx([0.060, 0.073, 0.007], abs=0.001), "as docs/traffic.md says"
 
 
 def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path: Path) -> None:
