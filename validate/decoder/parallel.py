@@ -37,6 +37,7 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Rank
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield RankShard(dist.get_rank(), size, dist.group.WORLD)
+        dist.barrier()  # gloo may abort a rank that leaves while another still talks to it
     finally:
         drop_all()
         dist.destroy_process_group()

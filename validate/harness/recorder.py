@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError
 from perfmodel.validate.harness.environment import fingerprint
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SCHEMA_VERSION
@@ -35,7 +35,7 @@ def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) 
 def finish_journal(path: Path) -> Path:
     """Make a record of what an interrupted run has finished. Raises InputError for a journal without a row."""
     if path.suffix != ".journal" or not path.is_file():
-        raise refuse("JOURNAL", None, "a .journal file that an interrupted run left behind", str(path))
+        raise InputError(f"{path}: must be a .journal file that an interrupted run left behind")
     with Journal.resume(path) as journal:
         if journal.row_texts:
             return journal.finish()
