@@ -163,8 +163,8 @@ class Calibration(EngineConstants):
                 raise ValueError(f"{name} must be {constant.ideal:g} where kind is ideal")
             if getattr(stated, "stderr", None):
                 raise ValueError(f"{name} must have no stderr where kind is ideal")
-        if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error or self.allreduce):
-            raise ValueError("fit, errors and allreduce must be left out where kind is ideal")
+        if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error):
+            raise ValueError("fit and errors must be left out where kind is ideal")
         for name in self.fit.parameters if self.fit else ():
             fitted = getattr(self, name, None)
             if not isinstance(fitted, Constant) or fitted.stderr is None:

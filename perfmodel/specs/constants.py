@@ -105,8 +105,6 @@ class AllReduce(Frozen):
         """
         knots = self.knots[devices]
         measured = interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
-        if faster == 1.0:
-            return measured
         start = np.minimum(measured, knots[0][1])
         return start + (measured - start) / faster
 

@@ -1,6 +1,9 @@
 """The library of published acceptance: what every row must hold, and how a question finds its figures."""
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import stdev
 
 import numpy as np
 import pytest
@@ -10,8 +13,15 @@ from perfmodel.answers.arguments import TASKS
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
-from perfmodel.specs import files
-from perfmodel.specs.acceptance_library import find_published, library, short_name
+from perfmodel.specs import acceptance_library, files
+from perfmodel.specs.acceptance_library import (
+    LibraryEntry,
+    LibraryRow,
+    find_published,
+    library,
+    published_drafts,
+    short_name,
+)
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import Acceptance
 
@@ -61,6 +71,68 @@ def test_the_task_is_the_asked_one_else_mixed_text_else_all_of_one_head() -> Non
     assert unasked is not None
     assert {row.task for row in unasked.rows} == {"chat", "code"}
     assert find_published("qwen3-32b", "mtp") is None
+
+
+def row(target: str, draft: str, task: str, tokens: str, spread: float | None = None, **more: str) -> LibraryRow:
+    lengths = "/".join(str(k + 1) for k in range(len(tokens.split("/"))))
+    stated = {"head": "", "thinking": "", "positions": "", "drafted": lengths, "source": "a page"} | more
+    return LibraryRow(target=target, draft=draft, task=task, tokens_per_iteration=tokens, spread=spread, figures=1,
+                      temperature="0", engine="vllm", **stated)  # fmt: skip
+
+
+BY_HAND = (
+    row("a", "eagle3", "chat", "1.8/2.4/2.8", 0.1, thinking="on"),
+    row("a", "eagle3", "chat", "1.9/2.5", 0.3, source="a page; another"),
+    row("a", "eagle3", "code", "1.5/2.0/4.0", 0.0),
+    row("a", "eagle3", "math", "2.0"),
+    row("a", "eagle3", "chat", "1.1", 0.7, head="other"),
+    row("b", "mtp", "code", "1.9/2.0", 0.5, positions="0.9/0.45"),
+    row("b", "mtp", "mixed", "1.5", positions="0.5"),
+    row("b-2", "mtp", "summary", "1.4"),
+    row("c", "ngram", "chat", "1.2/1.3/1.31"),
+    row("a-0528", "mtp", "chat", "1.4"),
+)
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(acceptance_library, "library", lambda: BY_HAND)
+    cached = (acceptance_library.typical_decay, acceptance_library._typical)
+    for kept in cached:
+        kept.cache_clear()
+    yield
+    for kept in cached:
+        kept.cache_clear()
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
+    """Acceptance 0.8, 0.75, 2/3 of the first row decays by 15/16 and 8/9, 0.5, 1, 4 of the third by 2 and 4; 0.9 and
+    0.5 of one printed by position by 5/9. Of the tasks of a head those of `a` alone are three."""
+    assert acceptance_library.typical_decay() == pytest.approx(15 / 16, rel=1e-12)
+    logs = [math.log(2.5), math.log(4.0), math.log(2.0)]  # chat's later row, code, math
+    assert acceptance_library._typical() == pytest.approx((0.4, stdev(logs)), rel=1e-12)
+    chat, code = find_published("a", "eagle3"), find_published("a", "eagle3", "code")
+    math_text, other = find_published("a", "eagle3", "math"), find_published("b", "mtp", "chat")
+    assert chat is not None
+    assert chat.spread == pytest.approx(math.sqrt((2 * stdev(logs) ** 2 + stdev(logs) ** 2) / 3), rel=1e-12)
+    assert chat.tokens == pytest.approx({1: 1.85, 2: 2.45}, rel=1e-12)
+    assert chat.survival == ()
+    assert chat.source == "chat, thinking on and chat text at short contexts: a page; another"
+    assert code is not None
+    assert (code.spread, code.tokens) == (0.0, {1: 1.5, 2: 2.0, 3: 4.0})
+    assert math_text is not None
+    assert math_text.spread == 0.4  # that of no row is known
+    assert other is not None
+    assert ([r.task for r in other.rows], other.survival) == (["mixed"], (0.5,))
+    both = [math.log(2.0), math.log(1.5)]
+    assert other.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
+    alone = find_published("b-2", "mtp", "chat")
+    assert alone is not None
+    assert alone.spread == pytest.approx(stdev(logs), rel=1e-12)
+    assert find_published("a-0528", "eagle3") == chat
+    assert (published_drafts("a-0528"), published_drafts("a")) == (("eagle3", "mtp"), ("eagle3",))
+    assert LibraryEntry((BY_HAND[3], replace(BY_HAND[3], drafted="2")), 0.0).tokens == {1: 2.0}
 
 
 def test_figures_at_several_lengths_by_hand() -> None:

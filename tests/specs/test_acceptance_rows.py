@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import (
+    AcceptanceRow,
     find_acceptance,
     positions_from_histogram,
     published_rows,
@@ -60,6 +62,34 @@ def test_no_nearest_neighbour_and_no_extrapolation(asked, says):
     assert says in str(refusal.value)
     assert "--acceptance FILE" in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_what_is_known_is_listed_up_to_three() -> None:
+    rows = [AcceptanceRow("s", name, "self", "full", None, 1000.0, 0.5) for name in "abcd"]
+    for count, listed in (
+        (0, "none"),
+        (3, "a with draft self, full; b with draft self, full; c with draft self, full"),
+    ):
+        with pytest.raises(InputError, match=f"FILE .measured: {listed}.$"):
+            find_acceptance("x", "self", "full", None, 1000.0, rows[:count])
+    with pytest.raises(InputError, match=r"c with draft self, full; \.\.\.\)$"):
+        find_acceptance("x", "self", "full", None, 1000.0, rows)
+    with pytest.raises(InputError, match="was measured at 1000 tokens, given 1001"):
+        find_acceptance("a", "self", "full", None, 1001.0, rows)
+
+
+def test_rows_that_differ_in_kind_have_nothing_between_them() -> None:
+    low, high = (
+        AcceptanceRow(source, "a", "self", "full", None, c, None, (0.9,)) for source, c in (("s", 1e3), ("t", 4e3))
+    )
+    middle = find_acceptance("a", "self", "full", None, 2000.0, [high, low])
+    assert (middle.positions, middle.alpha) == ((0.9,), None)
+    assert middle.source == "s; t (interpolated in log context between 1000 and 4000 tokens)"
+    for other in (replace(high, positions=(0.9, 0.8)), replace(high, positions=None, alpha=0.9)):
+        with pytest.raises(InputError, match=r"rows at 1000 and 4000 tokens differ .* from s and t$"):
+            find_acceptance("a", "self", "full", None, 2000.0, [low, other])
+        with pytest.raises(InputError, match=r"they are from t$"):
+            find_acceptance("a", "self", "full", None, 2000.0, [replace(low, source="t"), other])
 
 
 def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
@@ -124,6 +154,7 @@ def test_nan_and_missing_files_are_refused(tmp_path):
 def test_histogram_by_hand_and_its_refusals():
     assert positions_from_histogram([50, 25, 25]) == (0.5, 0.5)
     assert positions_from_histogram([1, 0, 0]) == (0.0, 0.0)
-    for bad in ([], [3], [0, 0], [1, -1], [1, math.nan]):
-        with pytest.raises(InputError):
+    assert positions_from_histogram([0, 4]) == (1.0,)
+    for bad in ([], [3], [0, 0], [1, -1], [2, -1, -1], [1, math.nan], [1, math.inf]):
+        with pytest.raises(InputError, match="2 or more counts, none negative and not all 0"):
             positions_from_histogram(bad)

@@ -12,6 +12,7 @@ from perfmodel.specs import files
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
+from perfmodel.specs.strict_yaml import read_yaml
 
 LOADERS = [load_gpu, load_model, load_calibration]
 BOMB = "a: &a [x, x, x, x]\n" + "".join(
@@ -89,6 +90,39 @@ def test_hostile_text(tmp_path: Path, load: object, suffix: str, text: str) -> N
     path = tmp_path / f"x.{suffix}"
     path.write_text(text)
     assert str(path) in refused(load, str(path))
+
+
+def test_json_may_hold_infinity_where_python_writes_it_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"a": Infinity}')
+    assert files.read_mapping(path, infinity=True) == {"a": float("inf")}
+    for text, infinity in (("Infinity", False), ("NaN", True), ("-Infinity", True)):
+        path.write_text(f'{{"a": {text}}}')
+        with pytest.raises(InputError, match=f"a: {text} is not allowed"):
+            files.read_mapping(path, infinity=infinity)
+
+
+def test_yaml_may_be_fifty_deep() -> None:
+    """The mapping of a file is the first level."""
+    assert read_yaml("a: " + "[" * 49 + "]" * 49)["a"]
+    with pytest.raises(ValueError, match="nested deeper than 50"):
+        read_yaml("a: " + "[" * 50 + "]" * 50)
+    assert read_yaml("".join(f"k{i}: [1]\n" for i in range(60)))["k59"] == [1]
+    for text, line in (("a: 1\na: 2", 2), ("a: 1\n? [1]\n: 2", 2), ("b: !!map [1]", 1)):
+        with pytest.raises(ValueError, match=f"line {line}: "):
+            read_yaml(text)
+
+
+def test_what_was_given_is_shown_where_it_is_short_and_plain(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    many = "1" + "0" * 39
+    for given, shown in ((many, many), (many + "0", "<class 'int'>"), ("[1]", "<class 'list'>")):
+        path.write_text(f"name: x\ntitle: x\nvendor: x\narchitecture: {given}\n")
+        assert f", given {shown}" in refused(load_gpu, str(path))
+    for name in ("2025-a-device.yaml", "2026-a-device.yaml"):
+        source = (files.data_directory("gpus") / "l4-24gb.yaml").read_text()
+        (tmp_path / name).write_text(source.replace("title: ", f"title: {name[:4]} "))
+    assert load_gpu(f"{tmp_path}/").title.startswith("2026")
 
 
 @pytest.mark.parametrize("load", LOADERS)

@@ -1,6 +1,8 @@
 """A constant is declared once, and what is declared of it holds: its bounds, its work, the term that it enters."""
 
+import math
 import re
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -154,13 +156,41 @@ def test_impossible_values_are_refused(name: str, value: float, words: str) -> N
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
+        (
+            {"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}},
+            "fit and errors must be left",
+        ),
+        (
+            {"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
+            "allreduce must be 0 where kind is ideal",
+        ),
         ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
         ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
-        ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit, errors and allreduce"),
+        ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
     ],
 )
 def test_ideal_is_ideal(change: dict[str, object], words: str) -> None:
     assert words in refused(load_calibration("ideal").model_dump() | change)
+
+
+def test_where_fits_look() -> None:
+    """(start, least, most, scale), as the fits of the bundled files were made."""
+    searched = {name: astuple(c.search) for name, c in CONSTANTS.items() if c.search}
+    assert searched == {
+        "gemm_bandwidth_fraction": (0.75, 0.4, 1, 1),
+        "gemm_flops_fraction": (0.6, 0.2, 1, 1),
+        "weight_unpack_s": (1e-13, 0, 1e-11, 1e-13),
+        "attention_bandwidth_fraction": (0.85, 0.5, 1, 1),
+        "kv_reread_per_query": (0.01, 0, 0.5, 0.01),
+        "small_kernel_s": (3e-6, 0, 3e-5, 1e-6),
+        "allreduce_multiplier": (1, 0.3, 6, 1),
+        "pass_fixed_s": (1e-4, 0, 3e-3, 1e-4),
+        "full_cache_pass_s": (5e-4, 0, 5e-3, 1e-4),
+        "sparse_cache_sequence_s": (5e-7, 0, 1e-5, 1e-7),
+        "iteration_fixed_s": (1e-3, 0, 1e-2, 1e-4),
+        "iteration_sequence_s": (2e-6, 0, 1e-4, 1e-6),
+    }
 
 
 @pytest.mark.parametrize("name", [name for name, declared in CONSTANTS.items() if declared.search])
@@ -177,6 +207,37 @@ def test_a_fit_looks_for_possible_values(name: str) -> None:
 # Curves.
 
 
+def test_ends_of_what_a_constant_may_be() -> None:
+    for name, ends in {"gemm_bandwidth_fraction": (1e-300, 1.1), "gemm_fixed_s": (0.0, 0.999), "token_s": (0.0, 0.5),
+                       "kv_reread_per_query": (0.0, 1.0), "allreduce_multiplier": (0.0, 100.0),
+                       "attention_blocks_per_multiprocessor": (0.0, 1024.0),
+                       "gemm_blend_power": (1.0, 16.0, math.inf)}.items():  # fmt: skip
+        for value in ends:
+            CONSTANTS[name].check(name, Constant(value=value, source="a test"))
+    factor = CONSTANTS["allreduce_multiplier"]
+    assert (factor.widest, CONSTANTS["gemm_blend_power"].widest, factor.ideal) == (100.0, 15.0, 1.0)
+    factor.check("x", Constant(value=1, stderr=100.0, source="a test"))
+    with pytest.raises(ValueError, match=r"x: stderr must be from 0 to 100, given 100.5"):
+        factor.check("x", Constant(value=1, stderr=100.5, source="a test"))
+    with pytest.raises(ValueError, match="must be from 0 to 100, given inf"):
+        factor.check("x", Constant(value=math.inf, source="a test"))
+
+
+def test_an_all_reduce_by_hand() -> None:
+    """Level below the first knot, in proportion to the message beyond the last; links of twice the rate halve what
+    is more than the shortest message's time."""
+    curve = AllReduce(knots={2: ((16.0, 2e-6), (64.0, 8e-6)), 65536: ((1.0, 1.0), (2.0, 1.0))}, source="a test")
+    assert curve.seconds(2, np.array([1.0, 16.0, 64.0, 128.0])).tolist() == pytest.approx([2e-6, 2e-6, 8e-6, 16e-6])
+    assert curve.seconds(2, np.array([1.0, 64.0, 128.0]), 2.0).tolist() == pytest.approx([2e-6, 5e-6, 9e-6])
+    assert list(curve.values()) == [2e-6, 8e-6, 1.0, 1.0]
+    assert (curve.link, curve.box_log_rms) == ("device", 0.0)
+    for devices in (1, 65537):
+        with pytest.raises(ValidationError, match="knots must be given for 2 to 65536 devices"):
+            AllReduce(knots={2: ((1.0, 1.0), (2.0, 1.0)), devices: ((1.0, 1.0), (2.0, 1.0))}, source="a test")
+    with pytest.raises(ValidationError, match="knots must be given for 2"):
+        AllReduce(knots={}, source="a test")
+
+
 def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
     knots = ((16.0, 2e-6), (64.0, 8e-6))
     assert interpolated(knots, np.array([1.0, 16.0, 32.0, 64.0, 1e9])).tolist() == pytest.approx(
@@ -189,6 +250,9 @@ def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
     [
         ((1.0, 1.0),),
         ((2.0, 1.0), (1.0, 2.0)),
+        ((1.0, 1.0), (1.0, 2.0)),
+        ((1.0, 1.0), (2.0, float("inf"))),
+        ((0.0, 1.0), (2.0, 1.0)),
         ((1.0, 0.0), (2.0, 1.0)),
         ((1.0, 1e-5), (float("nan"), 1e-4)),
     ],

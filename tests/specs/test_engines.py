@@ -56,6 +56,8 @@ def test_a_device_without_kernels_takes_the_nearest_of_its_architecture() -> Non
     assert calibration_of(load_gpu("h20-sxm-96gb")).gpu == "h100-sxm-80gb"  # 4.0 TB/s: nearer to 3.35 than to 4.8
     assert calibration_of(load_gpu("h100-pcie-80gb"), "sglang").gpu == "h100-sxm-80gb"
     assert calibration_of(load_gpu("a100-pcie-40gb")).gpu == "a100-sxm-80gb"
+    assert calibration_of(load_gpu("gh200-144gb")).gpu == "h200-sxm-141gb"  # 4.9 TB/s
+    assert calibration_of(load_gpu("mi300x-192gb")).gpu == "h200-sxm-141gb"  # none of its architecture: by bandwidth
     assert calibration_of(load_gpu("h200-sxm-141gb"), "magicdec").gpu == "h100-sxm-80gb"
 
 
@@ -126,6 +128,16 @@ def test_a_draft_a_context_or_a_width_that_was_not_fitted_is_less_sure() -> None
     wide = c.unseen_width.deviation  # type: ignore[union-attr]
     assert c.unseen_log_error("eagle", 100.0, c.widest_tokens * math.e**3) == pytest.approx(3 * wide)
     assert load_bundled("a100-sxm-80gb.magicdec").unseen_log_error("self", 1e6, 1e6) == 0
+
+
+def test_a_research_stack_says_how_far_it_is_off_here_and_elsewhere() -> None:
+    c = load_bundled("a100-sxm-80gb.magicdec")
+    assert c.error("speedup", "any", load_gpu("a100-sxm-80gb")) is c.observed_error["speedup"]
+    assert c.error("speedup", "any", load_gpu("h100-sxm-80gb")) is c.transfer_error is not None
+    assert load_bundled("ideal").error("speedup", "any", load_gpu("a100-sxm-80gb")) is None
+    served = load_bundled("h200-sxm-141gb.vllm")
+    for quantity in ("speedup", "ratio"):  # a speedup is off by what the ratio of an iteration to a step is
+        assert served.error(quantity, "none", load_gpu("h200-sxm-141gb")) is served.errors["model"]["ratio"]  # type: ignore[arg-type]
 
 
 def test_every_engine_says_what_an_error_rests_on() -> None:

@@ -27,6 +27,28 @@ def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], 
         StatedFit(parameters=("a", "b", "c"), correlation=rows)
 
 
+def test_a_correlation_may_be_whole() -> None:
+    """1 or -1 beside the diagonal is one parameter told twice: the least eigenvalue is 0."""
+    for beside in (1.0, -1.0):
+        assert StatedFit(parameters=("a", "b"), correlation=((1.0,), (beside, 1.0))).correlation[1] == (beside, 1.0)
+    with pytest.raises(ValidationError, match="one row per parameter"):
+        StatedFit(parameters=("a", "b"), correlation=((1.0, 0.0), (0.0, 1.0)))
+
+
+def test_the_deviation_of_a_scatter_is_that_of_its_interval() -> None:
+    """90 % of a normal distribution lie within 1.645 deviations."""
+    assert Scatter(log_rms=0.2, rows=1, source="a test").deviation == 0.2
+    within = Scatter(log_rms=0.2, log_within=0.3, rows=1, source="a test")
+    assert within.deviation == pytest.approx(0.3 / 1.6448536269514722, rel=1e-15)
+    assert (
+        Scatter(log_rms=0.0, rows=1, source="a test").deviation
+        == 0.0
+        < Scatter(log_rms=10, rows=1, source="xyz").log_rms
+    )
+    with pytest.raises(ValidationError):
+        Scatter(log_rms=0.1, rows=0, source="a test")
+
+
 def test_a_parameter_is_given_once() -> None:
     with pytest.raises(ValidationError, match="once each"):
         StatedFit(parameters=("a", "a"), correlation=((1,), (0.5, 1)))

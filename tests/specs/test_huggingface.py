@@ -49,73 +49,6 @@ def test_no_key_of_the_table_is_idle(name: str) -> None:
 
 SMALL = sizes(2, 64, 8, 8, 40, 100, 512)
 ATTENTION, MLP, ENDS = 4 * 64 * 64, 3 * 64 * 40, 5 * 64 + 2 * 100 * 64
-LLAMA_BLOCK = 2 * 8192 * 8192 + 2 * 8192 * 1024
-BY_HAND: dict[str, tuple[Config, int]] = {
-    # Nemotron-NAS, two blocks: attention in groups of 8 with an MLP of 28672, and an MLP of 5632 alone
-    "nemotron-nas": (
-        {
-            **sizes(2, 8192, 64, 8, 1, 1000, 4096),
-            "num_key_value_heads": None,
-            "block_configs": [
-                {"attention": {"n_heads_in_group": 8, "no_op": False}, "ffn": {"ffn_mult": 5.25}},
-                {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": 1.0}},
-            ],
-        },
-        LLAMA_BLOCK + 3 * 8192 * (28672 + 5632) + 5 * 8192 + 2 * 1000 * 8192,
-    ),
-    # Ling: one dense layer of 40, one of 4 experts and a shared one of 24
-    "bailing_moe": (
-        {**sizes(2, 64, 8, 4, 40, 100, 512), "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
-         "num_shared_experts": 1, "first_k_dense_replace": 1, "use_qk_norm": True},
-        2 * (2 * 64 * 64 + 2 * 64 * 32 + 2 * 8) + 3 * 64 * 40 + 5 * 3 * 64 * 24 + 64 * 4 + 4 + 5 * 64 + 2 * 100 * 64,
-    ),
-    # Step-3.5: full layers of 8 heads and sliding ones of 12, over 4
-    "step3p5": (
-        {**sizes(2, 64, 8, 4, 40, 100, 512), "head_dim": 8, "attention_other_setting": {"num_attention_heads": 12},
-         "layer_types": ["full_attention", "sliding_attention", "full_attention"], "sliding_window": 16,
-         "moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 24, "share_expert_dim": 24,
-         "moe_layers_enum": "1"},
-        64 * 8 * (2 * 8 + 2 * 4) + 64 * 8 * (2 * 12 + 2 * 4) + 2 * 16 + 3 * 64 * 40 + 5 * 3 * 64 * 24 + 64 * 4 + 4
-        + 5 * 64 + 2 * 100 * 64,
-    ),
-    # ChatGLM: two KV heads by names of its own, with biases
-    "chatglm": (
-        {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "multi_query_group_num": 2, "kv_channels": 8,
-         "ffn_hidden_size": 40, "padded_vocab_size": 100, "seq_length": 512},
-        2 * (64 * 64 * 2 + 65 * 32 + 64 + MLP) + ENDS,
-    ),
-    "qwen": (SMALL | {"intermediate_size": 80}, 2 * (ATTENTION + 3 * 64 + MLP) + ENDS),
-    # DeepSeek of 2024: plain attention, one dense layer, one of 4 experts and a shared one of 24
-    "deepseek": (
-        SMALL | {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 1,
-                 "first_k_dense_replace": 1},
-        2 * ATTENTION + MLP + 5 * 3 * 64 * 24 + 64 * 4 + ENDS,
-    ),
-    "dbrx": (
-        {"n_layers": 2, "d_model": 64, "n_heads": 8, "max_seq_len": 512, "vocab_size": 100,
-         "attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2}},
-        2 * (64 * 64 * 2 + 64 * 32 + 4 * 3 * 64 * 24 + 64 * 4) + ENDS,
-    ),
-    "ministral": (SMALL | {"sliding_window": 32}, 2 * (ATTENTION + MLP) + ENDS),
-    "orion": (SMALL, 2 * (ATTENTION + MLP) + ENDS + 5 * 64),
-    "minicpm": (SMALL, 2 * (ATTENTION + MLP) + ENDS - 100 * 64),
-    "paddleocr_vl_text": (
-        SMALL | {"head_dim": 16, "use_bias": False},
-        2 * (2 * ATTENTION + MLP) + ENDS - 100 * 64,
-    ),
-    # Llama-3.2-Vision: of three layers one attends to images
-    "mllama_text_model": (
-        {**sizes(3, 64, 8, 4, 40, 100, 512), "cross_attention_layers": [1]},
-        2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 40) + 5 * 64 + 2 * 100 * 64,
-    ),
-}  # fmt: skip
-"""Families that transformers does not build alone: a small file, and its parameters counted by hand."""
-
-
-@pytest.mark.parametrize("family", BY_HAND)
-def test_a_small_file_by_hand(family: str) -> None:
-    config, count = BY_HAND[family]
-    assert from_config({"model_type": family, **config}, "c.json").total_params == count
 
 
 @pytest.mark.parametrize(
@@ -138,8 +71,10 @@ def test_a_file_whose_outer_type_is_not_known_is_read_by_its_language_model() ->
     text = PUBLISHED["mistral3"][1]["text_config"] | {"model_type": "mistral"}
     for outer in ("new_vl", "mistral"):
         assert from_config({"model_type": outer, "text_config": text}, "c.json").total_params == 23_572_403_200
-    both = {"model_type": "mistral3", "tie_word_embeddings": True, "text_config": text | {"tie_word_embeddings": False}}
-    assert not from_config(both, "c.json").tie_word_embeddings
+    for outer, inner, tied in (("mistral3", {"tie_word_embeddings": False}, False), ("mistral3", {}, True),
+                               ("new_vl", {"tie_word_embeddings": False}, True)):  # fmt: skip
+        both = {"model_type": outer, "tie_word_embeddings": True, "text_config": text | inner}
+        assert from_config(both, "c.json").tie_word_embeddings == tied
 
 
 def test_language_models_under_other_keys() -> None:
@@ -168,8 +103,8 @@ def test_a_size_is_refused_by_the_files_own_name_for_it() -> None:
 def test_every_supported_family_is_tested() -> None:
     inner = {c["config"].get("text_config", {}).get("model_type") for c in TABLE.values()}
     outer = {c["config"]["model_type"] for c in TABLE.values()}
-    built = {tiny["model_type"] for tiny in table("tiny_configs")}
-    tested = {*PUBLISHED, *inner, *outer, *built, *BY_HAND} - {None}
+    built = {*table("small_files"), *(tiny["model_type"] for tiny in table("tiny_configs"))}
+    tested = {*PUBLISHED, *inner, *outer, *built} - {None}
     alike = {name for name in FAMILIES if any(FAMILIES[name] is FAMILIES[t] for t in tested & FAMILIES.keys())}
     wrapped = {name for name, text in WRAPPERS.items() if text in tested | alike}
     assert tested | alike | wrapped == set(SUPPORTED)
@@ -209,22 +144,13 @@ def test_other_scalings_are_held_by_name(scaling: Config | None, expected: tuple
     assert (rope and (rope.rope_type, rope.factor, rope.original_max_position_embeddings)) == expected
 
 
-@pytest.mark.parametrize(
-    ("base", "changes", "expected"),
-    [
-        ("mistral", {"sliding_window": 4096}, (4096, 32)),
-        ("mixtral", {"sliding_window": 4096}, (4096, 32)),
-        ("phi3", {"sliding_window": None}, (None, 0)),
-        ("qwen2", {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 20}, (4096, 8)),
-        ("qwen2", {"use_sliding_window": True, "sliding_window": 4096}, (None, 0)),  # from layer 28 of 28
-        ("gpt_oss", {"layer_types": None}, (128, 12)),
-        ("gpt_oss", {"layer_types": ["full_attention"] * 20 + ["sliding_attention"] * 4}, (128, 4)),
-        ("gemma3_text", {"sliding_window_pattern": 2}, (1024, 31)),
-    ],
-)
-def test_which_layers_slide(base: str, changes: Config, expected: tuple[int | None, int]) -> None:
-    spec = from_config(PUBLISHED[base][1] | changes, "c.json")
-    assert (spec.sliding_window, spec.num_sliding_layers) == expected
+def test_what_a_scaling_states_is_kept_and_zeros_are_not() -> None:
+    given = {"rope_type": "yarn", "factor": 2, "truncate": False, "beta_fast": 16, "mscale": 0, "mscale_all_dim": None}
+    rope = from_config(LLAMA | {"rope_scaling": given}, "c.json").rope_scaling
+    assert rope is not None
+    stated = rope.model_dump(exclude_defaults=True)
+    assert stated == {"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 131072, "beta_fast": 16,
+                      "truncate": False}  # fmt: skip
 
 
 def test_sizes_that_published_gemma_3_files_leave_out_are_named_in_the_notes() -> None:

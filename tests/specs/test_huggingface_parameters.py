@@ -1,4 +1,4 @@
-"""Hugging Face config files: parameters and sliding layers against transformers' own models."""
+"""Small Hugging Face config files: every field, and parameters and sliding layers as transformers' own models."""
 
 import json
 import warnings
@@ -6,11 +6,30 @@ import warnings
 import pytest
 
 from perfmodel.specs.huggingface import from_config
-from tests.specs.configs import Config, sizes, table
+from tests.specs.configs import DESCRIPTIVE, Config, sizes, table
 
 BASE = sizes(7, 64, 8, 4, 96, 101, 512)
 TINY: list[Config] = table("tiny_configs")
-"""Classes of transformers, and the keys with which a tiny model of each is built."""
+"""Classes of transformers, and the keys with which a tiny model of each is built.
+
+file: keys that a file must have and transformers derives. fields: of ModelSpec that are neither as `BASE` nor as usual.
+counts: all parameters, those of a token, cached values a token, blocks; values of a state and FLOPs for each, and
+columns of the keys of an indexer, where there are such.
+"""
+RARE = [{"model_type": family, **row} for family, rows in table("small_files").items() for row in rows]
+"""The same of files that take the rarer ways through the readers."""
+
+
+@pytest.mark.parametrize("row", [*TINY, *RARE])
+def test_every_field_of_a_small_file(row: Config) -> None:
+    own = {"model_type": row["model_type"]} | row.get("keys", {}) | row.get("file", {})
+    spec = from_config(BASE | own, "c.json")
+    assert spec.model_dump(mode="json", exclude=DESCRIPTIVE, exclude_defaults=True) == BASE | row["fields"]
+    state, chosen = spec.linear_attention, spec.indexer
+    counts = [spec.total_params, spec.active_params, spec.kv_bytes_per_token(1.0), spec.num_blocks]
+    counts += [state.state_values, state.flops_per_value] if state else []
+    counts += [chosen.key_columns] if chosen else []
+    assert counts == row["counts"]
 
 
 @pytest.mark.parametrize("tiny", TINY, ids=[tiny["class"] for tiny in TINY])

@@ -5,7 +5,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.model import load_model
-from tests.specs.configs import DEEPSEEK_V3, GEMMA3, LLAMA, PUBLISHED, TABLE, Config, shape
+from tests.specs.configs import DEEPSEEK_V3, GEMMA3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 JUNK = (None, "32", 1.5, True, 0, -1, 10**30, float("nan"), float("inf"), [], {})
@@ -113,6 +113,88 @@ def test_a_key_that_says_nothing_is_no_obstacle(value: object) -> None:
 )  # fmt: skip
 def test_keys_that_move_no_byte_are_left_alone(key: str) -> None:
     assert shape(from_config(DEEPSEEK_V3 | {key: 3}, "m.json")) == shape(load_model("deepseek-v3"))
+
+
+BLOCK = {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 1.0}}
+ERNIE = {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24, "moe_layer_start_index": 1}
+HUNYUAN = {"num_experts": 4, "moe_topk": 2, "moe_intermediate_size": 24}
+LATENT = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 12, "q_lora_rank": None}
+LAYERS = "block_configs: must be a list of 2 mappings"
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "says"),
+    [
+        (
+            "dbrx",
+            {"ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2}},
+            "ffn_config: must be a",
+        ),
+        ("nemotron-nas", {"block_configs": "none"}, LAYERS),
+        ("nemotron-nas", {"block_configs": [BLOCK]}, LAYERS),
+        ("nemotron-nas", {"block_configs": [BLOCK, 3]}, LAYERS),
+        ("nemotron-nas", {"block_configs": [BLOCK, BLOCK | {"attention": None}]}, "block_configs: must be mappings"),
+        ("nemotron-nas", {"block_configs": [BLOCK, BLOCK | {"ffn": None}]}, "block_configs: must be mappings"),
+        (
+            "nemotron-nas",
+            {"block_configs": [BLOCK, BLOCK | {"attention": {"n_heads_in_group": 2, "replace_with_linear": True}}]},
+            "block_configs: must be mappings",
+        ),
+        ("nemotron-nas", {"block_configs": [BLOCK, BLOCK | {"attention": {"n_heads_in_group": 4}}]}, "block_configs: "),
+        ("ernie4_5_moe", ERNIE | {"moe_layer_end_index": -2}, "moe_layer_end_index: must be a whole number from -1"),
+        ("ernie4_5_moe", ERNIE | {"moe_layer_interval": 2}, "moe_layer_interval: must be 1"),
+        ("hunyuan_v1_moe", HUNYUAN | {"moe_topk": [1, 2]}, "moe_topk: must be a whole number, or a list of the same"),
+        ("hunyuan_v1_moe", HUNYUAN | {"num_experts": 0}, "num_experts: must be a whole number from 1"),
+        ("hunyuan_v1_moe", HUNYUAN | {"num_shared_expert": 0}, "num_shared_expert: must be a whole number from 1"),
+        ("hunyuan_v1_dense", {"use_cla": True}, "use_cla: must be false"),
+        ("gpt2", {"word_embed_proj_dim": 32}, "word_embed_proj_dim: must be hidden_size"),
+        (
+            "laguna",
+            {"head_dim": 8, "num_attention_heads_per_layer": [8, 4]},
+            "num_attention_heads_per_layer: must be 8",
+        ),
+        ("gemma3_text", {"layer_types": ["full_attention", "conv"]}, "layer_types: must be a list of 2 entries"),
+        *(
+            (
+                "gemma3_text",
+                {"sliding_window_pattern": step},
+                "sliding_window_pattern: must be a whole number from 1 to",
+            )
+            for step in (True, "", 0, 10_001, [2])
+        ),
+        ("llama", {"rope_theta": 0}, "rope_theta: must be a number above 0"),
+        ("llama", {"rope_theta": 1.1e15}, "rope_theta: must be a number above 0, at most 1e15"),
+        ("llama", {"rope_theta": True}, "rope_theta: must be a number above 0"),
+        ("llama", {"rope_scaling": {"factor": 2}}, "rope_scaling.type: must be one of default, llama3"),
+        ("minimax", {"attn_type_list": [0, 2]}, "attn_type_list: must be a list of 0 "),
+        ("minimax_m2", {"attn_type_list": [True, 1]}, "attn_type_list: must be a list of layer numbers"),
+        ("minimax_m2", {"attn_type_list": "11"}, "attn_type_list: must be a list of layer numbers"),
+        ("kimi_linear", LATENT, "linear_attn_config: must be a mapping"),
+        (
+            "deepseek_v4",
+            {"head_dim": 8, "index_topk": 8, "compress_ratios": [0, 5]},
+            "compress_ratios: must be a list of 2",
+        ),
+        (
+            "deepseek_v32",
+            LATENT | {"q_lora_rank": 20, "indexer_types": ["full", "none"]},
+            "indexer_types: must be a list",
+        ),
+        ("youtu", LATENT | {"attention_bias": True}, "attention_bias: must be false"),
+        ("youtu", LATENT | {"mlp_bias": True}, "mlp_bias: must be false"),
+        (
+            "xverse2",
+            {},
+            "model_type: must be one of the .* listed in docs/models.md, such as xverse(, [a-z0-9_]+){0,2}, given",
+        ),
+    ],
+)
+def test_small_files_that_cannot_be_held_are_refused(family: str, changes: Config, says: str) -> None:
+    small = sizes(2, 64, 8, 4, 96, 101, 512) | (
+        {"sliding_window": 16, "head_dim": 8} if family == "gemma3_text" else {}
+    )
+    with pytest.raises(InputError, match=f"^m.json: {says}"):
+        from_config({"model_type": family, **small, **changes}, "m.json")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files, model
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.model import ModelSpec, RopeScaling, load_model
 
 NAMES = files.bundled_names("models")
 B = 1e9
@@ -84,6 +84,10 @@ def test_a_user_file_by_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(source.read_text())
     assert load_model(str(path)) == load_model("llama-3.1-8b")
+    bare = path.rename(tmp_path / "mine")
+    assert load_model(str(bare)) == load_model("llama-3.1-8b")
+    with pytest.raises(InputError, match="--model: no model named 'mine'"):
+        load_model("mine")
 
 
 @pytest.mark.parametrize(
@@ -110,6 +114,45 @@ def test_a_bad_model_is_one_line_naming_the_key(changes: dict[str, object], name
         files.parse(ModelSpec, good | changes, "mine.yaml")
     assert str(error.value).startswith("mine.yaml: ")
     assert "\n" not in str(error.value)
+
+
+def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
+    llama = files.read_mapping(files.data_directory("models") / "llama-3.1-8b.yaml")
+    moe = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 8}
+    state = {"kind": "conv", "num_key_heads": 1, "num_value_heads": 1, "key_head_dim": 1, "value_head_dim": 1}
+    for good, bad in (
+        ({"sliding_window": 8, "num_sliding_layers": 32}, {"sliding_window": 8, "num_sliding_layers": 33}),
+        ({"moe": moe | {"first_dense_layers": 32}}, {"moe": moe | {"first_dense_layers": 33}}),
+        ({"attention_layers": 32}, {"attention_layers": 33}),
+        ({"mlp_layers": 32}, {"mlp_layers": 33}),
+        ({"attention_layers": 0}, {"attention_layers": -1}),
+        ({"linear_attention": state | {"layers": 32}}, {"linear_attention": state | {"layers": 33}}),
+        ({"linear_attention": state | {"layers": 1}}, {"linear_attention": state | {"layers": 0}}),
+        ({"partial_rotary_factor": 1.0}, {"partial_rotary_factor": 1.01}),
+        ({"num_hidden_layers": 10_000}, {"num_hidden_layers": 10_001}),
+        ({"hidden_size": 2**24}, {"hidden_size": 2**24 + 1}),
+        ({"max_position_embeddings": 2**40}, {"max_position_embeddings": 2**40 + 1}),
+        ({"table_params": 2**48}, {"table_params": 2**48 + 1}),
+        ({"rope_theta": 1e15}, {"rope_theta": 1.1e15}),
+        ({"projections": [{"name": "gate", "layers": 1, "inputs": 1, "outputs": 1}]},
+         {"projections": [{"name": "gate", "layers": 0, "inputs": 1, "outputs": 1}]}),
+        ({"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}},
+         {"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 3, "head_dim": 8}}),
+    ):  # fmt: skip
+        files.parse(ModelSpec, llama | good, "mine.yaml")
+        with pytest.raises(InputError, match=r"^mine\.yaml: "):
+            files.parse(ModelSpec, llama | bad, "mine.yaml")
+
+
+def test_what_a_file_leaves_out_of_a_part() -> None:
+    rope = RopeScaling(factor=2.0).model_dump(exclude_none=True)
+    assert rope == {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 8192, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
+                    "short_factor": (), "long_factor": ()}  # fmt: skip
+    assert load_model("llama-3.1-8b").model_copy(update={"partial_rotary_factor": 0.5}).rotary_dim == 64
+    spec = ModelSpec.model_construct()
+    assert (spec.norms_per_layer, spec.rms_norm_eps, spec.rope_theta, spec.partial_rotary_factor) == (2, 1e-5, 1e4, 1.0)
+    assert (spec.num_sliding_layers, spec.table_params, spec.residual_streams) == (0, 0, 1)
 
 
 def test_a_token_may_go_to_all_experts_and_to_no_more() -> None:

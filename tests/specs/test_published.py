@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -12,7 +13,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.formats import kv_format, weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
-from perfmodel.specs.published import SETS, PublishedRow, published_points, read_published
+from perfmodel.specs.published import SETS, MeasuredPoint, PublishedRow, published_points, read_published
 from perfmodel.validate.studies.published_engines import engine_decode, engine_speculation, served, step_law
 
 ROWS = read_published("points", PublishedRow)
@@ -138,6 +139,37 @@ def test_the_readme_row_in_seconds() -> None:
     assert point.target_s == point.ar_tpot_s == pytest.approx(26.99e-3)
     assert point.overhead_s == pytest.approx(1.5835e-3)
     assert (point.tokens_per_iteration, point.speedup) == (2.45, 1.28)
+
+
+@pytest.mark.parametrize(
+    ("fields", "drafts", "query", "drafted"),
+    [
+        ({"gamma": 3}, 3, 4, "3"),
+        ({}, None, 1, "None"),
+        ({"tree": (9, 4), "widths": (1, 3, 3, 2)}, 3, 9, "1-3-3-2"),
+        ({"gammas": (2, 6), "rounds": 3.5, "verified": 7.5}, 3.5, 7.5, "6 by 2"),
+        ({"gammas": (2, 6)}, None, 1, "6 by 2"),
+    ],
+)
+def test_what_an_iteration_runs_by_its_shape(fields: dict[str, Any], drafts: float, query: float, drafted: str) -> None:
+    names = ("set_name", "row_id", "source", "hardware", "stack", "target", "weights")
+    point = MeasuredPoint(**dict.fromkeys(names, "x"), tp=1, batch=1, context=1, **fields)
+    assert (point.drafts, point.query, point.drafted, point.iteration_s) == (drafts, query, drafted, None)
+    assert replace(point, tokens_per_iteration=2.5, sd_tpot_s=0.1).iteration_s == 0.25
+    assert [replace(point, draft_kv="a", middle_kv=middle).read for middle in (None, "b")] == ["a", "b < a"]
+
+
+def test_a_row_in_seconds_with_cells_left_out() -> None:
+    row = next(row for row in ROWS if row.overhead_ms is not None)
+    bare = replace(row, drafts_ms=None, tokens_per_iteration=2.0, sd_tpot_ms=10.0, verify_ms=15.0)
+    assert (bare.overhead_ms, bare.point().draft_s, bare.point().overhead_s) == (5.0, None, 0.005)
+    for name in ("tokens_per_iteration", "sd_tpot_ms", "verify_ms"):
+        assert replace(bare, **{name: None}).overhead_ms is None
+    tree = replace(bare, tree_nodes=9, tree_levels=4, drafts_ms=3.0, gamma=None).point()
+    assert (tree.tree, tree.draft_s, tree.overhead_s) == ((9, 4), 0.001, 0.002)
+    assert replace(bare, sd_tpot_ms=None, target_ms=30.0, speedup=2.0).point().sd_tpot_s == 0.015
+    assert replace(bare, sd_tpot_ms=None, target_ms=None, speedup=2.0).point().sd_tpot_s is None
+    assert replace(bare, tree_nodes=9, tree_levels=None).point().tree is None
 
 
 def test_the_first_tree_in_seconds() -> None:

@@ -203,7 +203,7 @@ def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
         at = {kind: [i for i in every if kinds[i] == kind] for kind in ("mamba", "attention", "mlp", "moe")}
     else:
         types = keys.data.get("layer_types") if shape.get("linear_attention") else None
-        state = [i for i in every if types and types[i] == "linear_attention"]
+        state = [i for i in every if types and types[i] in ("linear_attention", "mamba", "conv")]
         dense = moe.get("first_dense_layers", 0) if moe else depth
         at = {"mamba": state, "attention": [i for i in every if i not in state]}
         at |= {"mlp": every[:dense], "moe": every[dense:]}

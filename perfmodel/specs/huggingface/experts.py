@@ -66,15 +66,13 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
 def qwen(keys: Keys, layers: int) -> Fields:
     step, only = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS), set(keys.integers("mlp_only_layers"))
     dense = [i for i in range(layers) if i in only or (i + 1) % step]
-    shared = 0
-    if keys.data.get("shared_expert_intermediate_size") is not None:
-        shared = keys.integer("shared_expert_intermediate_size", low=0)
+    shared = keys.count("shared_expert_intermediate_size")
     return _routed(
         keys,
         layers,
         "num_local_experts" if "num_local_experts" in keys.data else "num_experts",
         shared_intermediate_size=shared,
-        shared_gate=shared > 0,
+        shared_gate=bool(shared),
         normalized_weights=keys.flag("norm_topk_prob", keys.data["model_type"] not in ("qwen2_moe", "qwen3_moe")),
         first_dense_layers=_first_dense(keys, "decoder_sparse_step" if step > 1 else "mlp_only_layers", dense),
     )
@@ -101,7 +99,7 @@ def deepseek(keys: Keys, layers: int) -> Fields:
         keys,
         layers,
         "n_routed_experts",
-        shared_intermediate_size=keys.integer("n_shared_experts", 0, low=0) * width,
+        shared_intermediate_size=keys.count("n_shared_experts") * width,
         first_dense_layers=_first_dense(keys, "moe_layer_freq", dense),
         bias=keys.data.get("model_type") not in ("deepseek", "deepseek_v2", "mistral4"),
     )
@@ -121,9 +119,9 @@ def minimax(keys: Keys, layers: int) -> Fields:
 
 def minimax_m3(keys: Keys, layers: int) -> Fields:
     """MiniMax-M3: layers by a list of zeros (dense, of `dense_intermediate_size`) and ones, or by name."""
-    freq, kinds = keys.data.get("moe_layer_freq"), keys.data.get("mlp_layer_types")
-    keys.ignore("first_k_dense_replace", "moe_layer_freq", "moe_intermediate_size", "n_shared_experts")
-    dense = sum(kind == "dense" for kind in kinds) if isinstance(kinds, list) else layers - sum(freq or [1] * layers)
+    freq, kinds = keys.integers("moe_layer_freq"), keys.data.get("mlp_layer_types")
+    keys.ignore("first_k_dense_replace", "moe_intermediate_size", "n_shared_experts")
+    dense = kinds.count("dense") if isinstance(kinds, list) else freq.count(0)
     names, shared = ("num_local_experts", "intermediate_size"), "shared_intermediate_size"
     found = _routed(keys, layers, *names, shared_width=shared, bias=True, first_dense_layers=dense)
     return found | {"intermediate_size": keys.integer("dense_intermediate_size")}
@@ -176,13 +174,10 @@ def ernie(keys: Keys, layers: int) -> Fields:
     """ERNIE-4.5: experts from one layer on to another."""
     kinds = keys.data.get("mlp_layer_types")
     first = kinds.count("dense") if isinstance(kinds, list) else NEEDED
-    start, end = (
-        keys.integer("moe_layer_start_index", first, low=0),
-        keys.integer("moe_layer_end_index", layers - 1, low=-1),
-    )
+    start, end = keys.integer("moe_layer_start_index", first, low=0), keys.integer("moe_layer_end_index", -1, low=-1)
     if keys.integer("moe_layer_interval", 1) != 1:
         raise keys.bad("moe_layer_interval", "1")
-    dense = layers - ((end if end >= 0 else layers - 1) - start + 1)
+    dense = start + (0 if end < 0 else layers - 1 - end)
     names = {"experts": "moe_num_experts", "per_token": "moe_k", "shared": "moe_num_shared_experts"}
     return _routed(keys, layers, **names, bias=True, first_dense_layers=dense)
 
@@ -196,9 +191,7 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
 
 def kimi(keys: Keys, layers: int) -> Fields:
     """Kimi-Linear and Kimi-K3: behind a narrower latent in K3, with shared experts of the full width."""
-    per_token = "num_experts_per_token" if "num_experts_per_token" in keys.data else "num_experts_per_tok"
-    shared = "num_shared_experts" if "num_shared_experts" in keys.data else "n_shared_experts"
-    found = _routed(keys, layers, per_token=per_token, shared=shared, first="first_k_dense_replace", bias=True)
+    found = _routed(keys, layers, shared="num_shared_experts", first="first_k_dense_replace", bias=True)
     if keys.data.get("routed_expert_hidden_size") is not None:
         found["moe"]["latent_size"] = keys.integer("routed_expert_hidden_size")
     keys.ignore("moe_layer_freq", "num_expert_group", "latent_moe_use_norm")
@@ -208,14 +201,10 @@ def kimi(keys: Keys, layers: int) -> Fields:
 def step(keys: Keys, layers: int) -> Fields:
     """Step-3.5 and 3.7: `moe_layers_enum` names the layers with experts; else dense ones come first."""
     listed = keys.data.get("moe_layers_enum")
-    named = listed.split(",") if isinstance(listed, str) else listed or ()
-    experts = "num_experts" if "num_experts" in keys.data else "moe_num_experts"
-    per_token = "num_experts_per_tok" if "num_experts_per_tok" in keys.data else "moe_top_k"
-    experts = experts if experts in keys.data else "n_routed_experts"
+    named = listed.split(",") if isinstance(listed, str) else keys.integers("moe_layers_enum")
     keys.ignore("n_shared_experts", "share_expert_dims", "mtp_mlp_layer_types")
     more: dict[str, Any] = {"first_dense_layers": layers - len(named)} if named else {"first": "first_k_dense_replace"}
-    shared = "share_expert_dim"
-    return _routed(keys, layers, experts, per_token=per_token, shared_width=shared, bias=True, **more)
+    return _routed(keys, layers, shared_width="share_expert_dim", bias=True, **more)
 
 
 def granite(keys: Keys, layers: int) -> Fields:

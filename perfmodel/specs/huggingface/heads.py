@@ -76,7 +76,7 @@ def load_head(name: str, target: ModelSpec | None = None) -> Head | None:
     target: of it are the vocabulary and the longest context where the file leaves them out.
     """
     path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
-    if path.suffix != ".json" or not path.is_file():
+    if not path.is_file():
         return None
     data = files.read_mapping(path, infinity=True)
     kind = _kind(data)
@@ -104,9 +104,8 @@ def _read(kind: str, keys: Keys, target: ModelSpec | None) -> Head:
     vocab = keys.integer("draft_vocab_size", Keys(inner, keys.where).integer("vocab_size"))
     model = from_config(_layers(inner, kind) | {"vocab_size": vocab}, keys.where, family=_family(kind, inner))
     options = {"features": _features(kind, keys)}
-    if kind == "eagle" or keys.data.get("draft_vocab_size") is not None:
-        own = kind != "eagle" or options["features"] > 1 or keys.data.get("draft_vocab_size") is not None
-        options["vocab"] = vocab if own else 0
+    if keys.data.get("draft_vocab_size") is not None or (kind == "eagle" and options["features"] > 1):
+        options["vocab"] = vocab
     if (width := keys.integer("target_hidden_size", model.hidden_size)) != model.hidden_size:
         options["target_width"] = width
     if kind == "eagle":
@@ -120,10 +119,8 @@ def _read(kind: str, keys: Keys, target: ModelSpec | None) -> Head:
 
 def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
     """What the reader of its layers sees: no key of the head itself, and none that is left over from the target."""
-    left = _LEFT_OVER.pattern if kind == "eagle" else _LEFT_OVER.pattern.replace("|v_head_dim", "")
-    if "o_lora_rank" in inner:
-        left = "num_anchors"
-    if "kv_lora_rank" in inner:
+    left = "num_anchors" if "o_lora_rank" in inner else _LEFT_OVER.pattern
+    if kind != "eagle" or "kv_lora_rank" in inner:
         left = left.replace("|v_head_dim", "")
     kept = {key: value for key, value in inner.items() if key not in _OWN and not re.fullmatch(left, key)}
     if inner.get("use_sliding_window") is False:

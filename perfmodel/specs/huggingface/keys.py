@@ -91,7 +91,7 @@ class Keys:
             self.defaulted.append(f"{key} {value}")
         if value is None and default is not NEEDED:
             return int(default)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        if type(value) is not int or not low <= value <= high:
             raise self.bad(key, f"a whole number from {low} to {high}")
         return value
 
@@ -110,10 +110,10 @@ class Keys:
         return value
 
     def number(self, key: str, default: Any = NEEDED) -> float:
-        value = self.data.get(key)
+        value: Any = self.data.get(key)
         if value is None and default is not NEEDED:
             return float(default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e15:
+        if type(value) not in (int, float) or not 0 < value <= 1e15:
             raise self.bad(key, "a number above 0, at most 1e15")
         return float(value)
 
@@ -129,7 +129,7 @@ class Keys:
 
     def integers(self, key: str) -> list[int]:
         value = self.data.get(key) or []
-        if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int) for v in value):
+        if not isinstance(value, list) or any(type(v) is not int for v in value):
             raise self.bad(key, "a list of layer numbers")
         return value
 

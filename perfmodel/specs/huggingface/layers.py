@@ -45,15 +45,14 @@ def slides_but_every(step: int, needed: bool = False) -> Callable[[Keys, int], F
 
     def reader(keys: Keys, layers: int) -> Fields:
         names = ("sliding_window_pattern", "_sliding_window_pattern")
-        pattern = next((keys.data[name] for name in names if keys.data.get(name) is not None), step)
-        period = len(pattern) if isinstance(pattern, str) else pattern
-        if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MAX_LAYERS:
-            raise keys.bad(names[0], f"a whole number from 1 to {MAX_LAYERS}")
+        name = next((name for name in names if keys.data.get(name) is not None), names[0])
+        pattern = keys.data.get(name)
+        period = len(pattern) if pattern and isinstance(pattern, str) else keys.integer(name, step, high=MAX_LAYERS)
         keys.ignore(*names, "sliding_window_size")
         stated = needed or keys.data.get("sliding_window") is not None
         window = keys.present_or_null("sliding_window", MAX_TOKENS) if stated else None
         slides = [(i + 1) % period != 0 for i in range(layers)]
-        return _windowed(window, _sliding(keys, layers, slides) if window else 0)
+        return _windowed(window, _sliding(keys, layers, slides))
 
     return reader
 
@@ -138,12 +137,8 @@ def step(keys: Keys, layers: int) -> Fields:
     kv = keys.integer("num_key_value_heads", keys.integer("num_attention_groups", heads))
     keys.ignore("per_layer_config", "num_key_value_heads", "num_attention_groups", "mtp_layer_types")
     own = other.integer("num_attention_heads", heads) if other else keys.integer("num_sliding_attention_heads", heads)
-    types = keys.data.get("layer_types")
-    count = len(types) if isinstance(types, list) else layers
-    if isinstance(types, list) and count >= layers:  # the layers behind are those of multi-token prediction
-        types = types[:layers]
-    slides = sum(kind == "sliding_attention" for kind in types or ())
-    fields = _windowed(keys.integer("sliding_window", 0, low=0, high=MAX_TOKENS) or None, slides)
+    types = keys.strings("layer_types")[:layers]  # the layers behind are those of multi-token prediction
+    fields = _windowed(keys.count("sliding_window", high=MAX_TOKENS), types.count("sliding_attention"))
     if own != heads and fields["num_sliding_layers"]:
         fields["sliding_heads"] = {"num_attention_heads": own, "num_key_value_heads": kv, "head_dim": dim}
     return fields | {"num_key_value_heads": kv}

@@ -28,7 +28,7 @@ def short_convolutions(keys: Keys, layers: int) -> Fields:
     keys.ignore("full_attn_idxs", "conv_dim", "conv_dim_out", "num_heads", "block_dim", "conv_bias")
     fields: Fields = {}
     if "moe_intermediate_size" not in keys.data:
-        width = keys.integer("intermediate_size", keys.integer("block_ff_dim", 0, low=0))
+        width = keys.integer("intermediate_size" if keys.data.get("intermediate_size") else "block_ff_dim")
         if keys.flag("block_auto_adjust_ff_dim", True):
             unit = keys.integer("block_multiple_of", 256)
             width = -(-int(keys.number("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3)) // unit) * unit
@@ -170,9 +170,11 @@ def bamba(keys: Keys, layers: int) -> Fields:
 def lightning(keys: Keys, layers: int) -> Fields:
     """MiniMax-Text-01: lightning attention, a state of key by value, where `attn_type_list` has a 0."""
     listed, kinds = keys.integers("attn_type_list"), ("linear_attention", "full_attention")
+    if not set(listed) <= {0, 1}:
+        raise keys.bad("attn_type_list", "a list of 0 (lightning attention) and 1 (full attention)")
     types = layer_types(keys, layers, kinds, [kinds[kind] for kind in listed])
-    heads, dim = keys.integer("num_attention_heads"), keys.integer("head_dim", 0, low=0)
-    dim = dim or keys.integer("hidden_size") // heads
+    heads = keys.integer("num_attention_heads")
+    dim = keys.integer("head_dim", keys.integer("hidden_size") // heads)
     keys.ignore("shared_intermediate_size", "shared_moe_coefficient")
     return {"linear_attention": _state("lightning", types.count(kinds[0]), (heads, dim), (heads, dim), 1)}
 

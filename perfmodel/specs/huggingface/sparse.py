@@ -54,8 +54,7 @@ def block_indexer(keys: Keys, layers: int) -> Fields:
 def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
     """Mistral-Large-4: queries come from the hidden state; some layers do not rotate, and some read another's cache."""
     found, sources = latent(keys, layers, ranked=False), keys.integers("kv_source_layers")
-    ropes = keys.integers("no_rope_layers") or [1] * layers
-    found["mla"]["unrotated_layers"] = ropes.count(0)
+    found["mla"]["unrotated_layers"] = keys.integers("no_rope_layers").count(0)
     return found | {"shared_kv_layers": sum(source != i for i, source in enumerate(sources))}
 
 
