@@ -263,7 +263,7 @@ def _tables(
         shares = _served_shares(scenario, question, contexts[-1], most).tolist()
     hysteresis = float(question.hysteresis)
     if len(contexts) == 1:
-        return (length_table(scenario, contexts, most, max_gamma, shares, hysteresis),)
+        return (length_table(scenario, contexts[0], most, max_gamma, shares, hysteresis),)
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
     if all(value is None for value in given):
@@ -277,6 +277,8 @@ def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, mo
     output = float(question.output_len)
     limits = Limits(max_num_seqs=most, memory_fraction=float(question.memory_fraction))
     steps = step_times(scenario, Lengths(context - output / 2.0, output), limits, [0])[0]
+    if not steps.seats:
+        raise InputError("--request-rate: not one request fits on this device; leave it out, or use more devices")
     rate = np.array([readers.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
     share = serve(steps, Load(Lengths(context - output / 2.0, output), rate=rate), limits).share[0, 1:]
     return np.pad(share, (0, most - share.size))

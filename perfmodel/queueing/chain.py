@@ -67,8 +67,8 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     """The chain at each rate; `most` is the rate from which on it is saturated, where all seats are taken."""
     rate = np.asarray(rate, float)[:, None]
     saturated = rate[:, 0] >= most
-    kept = np.where(saturated[:, None], most * (1 - 1e-9), rate)
-    prompts = np.clip(kept * steps.prompt_s, 0.0, 1 - 1e-9)
+    kept = np.where(saturated[:, None], most * (1 - NEGLIGIBLE), rate)
+    prompts = np.clip(kept * steps.prompt_s, 0.0, 1 - NEGLIGIBLE)
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * lengths.decoded * pass_s / (steps.batches * steps.tokens_per_iteration)
     index = _bunching(steps, lengths, prompts[:, :1], pass_s[:, :1], burstiness)

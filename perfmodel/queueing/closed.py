@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.queueing.chain import capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.chain import TINY, capacity, occupancy, prompts_per_pass
 from perfmodel.queueing.latency import (
     FULL,
     as_passes_end,
@@ -88,14 +88,14 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     per_pass = prompts_per_pass(steps, lengths, limits, n)
     meeting = at_any_time(steps, lengths, n, served * burst, share, per_pass)
     ttft = first_token(steps, lengths, n, share, per_pass, meeting)
-    room, chance = o.waiting / served * burst, np.clip(o.full, 1e-12, 1.0)
-    ttft = ttft + sometimes(np.where(room > 0, chance, 0.0), room / chance)
+    room, chance = o.waiting / served * burst, np.maximum(o.full, TINY)
+    ttft = ttft + sometimes(chance, room / chance)
     running = np.where(o.saturated, float(at), o.running + _queued_behind(steps, served))
     mean = running / served / lengths.decoded
     busy = o.share[:, 1:] * steps.batches  # as a request sees it: by the requests that are there
-    busy = busy / np.maximum(busy.sum(1, keepdims=True), 1e-300)
+    busy = busy / busy.sum(1, keepdims=True)
     typical = np.sum(busy * o.pass_s, 1)
-    batch = mixed(busy, Moments(o.pass_s / np.maximum(typical, 1e-300)[:, None]))
+    batch = mixed(busy, Moments(o.pass_s / typical[:, None]))
     met = served * mean * lengths.decoded
     bunch = burst / (1.0 - np.minimum(served * steps.prompt_s[0], FULL)) ** 2
     prompts = Moments(met, met * bunch, met)

@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array
+from perfmodel.queueing.chain import NEGLIGIBLE, TINY
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.moments import Moments, mixed, sometimes, uniform
 from perfmodel.queueing.steps import StepTimes
@@ -47,7 +48,7 @@ def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, s
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
     service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass  # its share of the passes it rides in
-    busy = np.clip(np.sum(seen * rate * service, -1, keepdims=True), 1e-9, FULL)
+    busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
     queue = service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - busy))
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
     # one by one, the prompt in the running pass is part of the queue, and what is left is a pass of decoding
@@ -95,7 +96,7 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
     Where its own time is longer than that pass, the request comes at any time of a later one.
     """
     pass_s = decode + ends * prompt
-    met = (pass_s**2 + ends * prompt**2) / (2.0 * np.maximum(pass_s, 1e-12))
+    met = (pass_s**2 + ends * prompt**2) / (2.0 * np.maximum(pass_s, TINY))
     return np.where(decode > 0, np.where(steps.own_s < decode, pass_s - steps.own_s, met), 0.0)
 
 
@@ -138,7 +139,7 @@ def per_token(
     """
     between, skew, within = _gain_spread(steps.gamma, round(steps.tokens_per_iteration, 9), spread)
     chance = within / lengths.decoded
-    share = np.minimum(prompt_s / np.maximum(mean * lengths.decoded, 1e-12), 1.0)
+    share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
     met = share**2 * (prompts.variance + prompts.mean * lengths.input_cv**2)
     load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))  # many arrivals make both, together
     variance = between + chance + load**2
@@ -153,16 +154,15 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
     The last is over the mean gain, so that it is the squared deviation of one token's iterations. Acceptance is
     Beta-distributed with the constant that gains `gained`, and 1/E[1/Omega] stays that: engines count iterations.
     """
-    if gamma == 0 or not gained > 1:
+    if gained <= 1:
         return 0.0, 0.0, 0.0
-    alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
+    alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma)))
     position = np.arange(gamma + 1.0)
     survival = alpha**position
     within = float(np.sum((2.0 * position + 1.0) * survival) - gained**2) / gained
-    concentration = alpha * (1.0 - alpha) / spread**2 - 1.0 if spread > 0 else np.inf
-    if not np.isfinite(concentration) or alpha in (0.0, 1.0):
+    if spread == 0 or alpha == 1:
         return 0.0, 0.0, within
-    concentration = max(concentration, 0.2)
+    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, 0.2)
     nodes, weights = _beta(alpha * concentration, (1.0 - alpha) * concentration)
     inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
     off = inverse / (weights @ inverse) - 1.0

@@ -14,6 +14,8 @@ NORMAL = {0.5: 0.0, 0.9: 1.2815515655446004, 0.99: 2.3263478740408408}
 """Share below -> quantile of the standard normal distribution."""
 MOST_SKEW = 2.0
 """Of an exponential; the approximation of Wilson and Hilferty is poor beyond."""
+LEAST_SKEW = 1e-3
+"""By which a normal distribution is told, where the approximation divides by nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,18 @@ class Moments:
     def _shape(self) -> tuple[Array, Array]:
         deviation = np.sqrt(np.maximum(self.variance, 0.0))
         skew = np.divide(self.third, deviation**3, out=np.zeros_like(deviation + self.third), where=deviation > 0)
-        return deviation, np.clip(skew, -MOST_SKEW, MOST_SKEW)
+        skew = np.clip(skew, -MOST_SKEW, MOST_SKEW)
+        return deviation, np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew) / 6.0
 
     def quantile(self, share: float) -> Array:
         """The time that a share of 0.5, 0.9 or 0.99 stays below."""
-        deviation, skew = self._shape
-        sixth = np.where(np.abs(skew) < 1e-3, 1e-3, skew) / 6.0
+        deviation, sixth = self._shape
         z = ((1.0 + sixth * NORMAL[share] - sixth**2) ** 3 - 1.0) / (3.0 * sixth)
         return np.maximum(self.mean + deviation * z, self.least)
 
     def below(self, limit: Floats) -> Array:
         """The share of times at or below a limit."""
-        deviation, skew = self._shape
-        sixth = np.where(np.abs(skew) < 1e-3, 1e-3, skew) / 6.0
+        deviation, sixth = self._shape
         away = np.divide(
             limit - np.asarray(self.mean), deviation, out=np.full_like(deviation, np.inf), where=deviation > 0
         )

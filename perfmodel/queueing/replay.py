@@ -56,7 +56,7 @@ def arrivals(
     draw = np.random.default_rng(seed)
     gaps = np.zeros(count)
     if rate is not None:
-        gaps = draw.gamma(burstiness, 1.0, count)
+        gaps = draw.standard_gamma(burstiness, count)
         gaps *= count / rate / gaps.sum()  # exactly this rate, as far as it can be told from so many requests
     return Arrivals(
         start + np.cumsum(gaps),
@@ -91,12 +91,12 @@ def replay(
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
     """Passes that each request decodes for: drawn gains are added up until its tokens are there."""
     gained, gamma = steps.tokens_per_iteration, steps.gamma
-    if gamma == 0 or gained <= 1:
+    if gained <= 1:
         return decoded
     draw = np.random.default_rng([seed, 1])
     survival = _own_survival(steps, spread, decoded.size, draw)
     needed = np.zeros(decoded.size, np.int64)
-    block = max(int(DRAWN_AT_ONCE // max(decoded.max(initial=1), 1)), 1)
+    block = max(DRAWN_AT_ONCE // int(decoded.max(initial=1)), 1)
     for at in range(0, decoded.size, block):
         part = slice(at, at + block)
         tokens = decoded[part]
@@ -118,10 +118,9 @@ def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.G
     rates: Array = np.full(gamma, alpha)
     if steps.survival is not None:
         rates = conditional_from_survival(steps.survival)
-    concentration = alpha * (1.0 - alpha) / spread**2 - 1.0 if spread > 0 and 0 < alpha < 1 else np.inf
-    if not np.isfinite(concentration):
-        return np.asarray(np.cumprod(np.tile(rates, (count, 1)), 1), float)
-    concentration = max(concentration, 0.2)
+    if spread == 0 or alpha == 1:
+        return np.tile(np.cumprod(rates), (count, 1))
+    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, 0.2)
     own = draw.beta(alpha * concentration, (1.0 - alpha) * concentration, count)[:, None] / alpha
     low, high, survival = 0.0, 1.0 / alpha, np.zeros((count, gamma))
     for _ in range(HALVINGS):
@@ -157,11 +156,11 @@ class _Server:
         self.room = lengths.context / steps.kv_share
         self.prompts, self.outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
         self.wanted = requests.output_tokens
-        decoded = np.maximum(requests.output_tokens - 1, 0)
+        decoded = requests.output_tokens - 1
         drawn = max(table, key=lambda t: t.gamma)
         # work: iterations that an answer takes at one length, times what is gained in one; any length does that much
-        self.work = (iterations(drawn, decoded, spread, seed) * drawn.tokens_per_iteration).tolist()
-        self.growth = [tokens / max(work, 1.0) for tokens, work in zip(decoded.tolist(), self.work, strict=True)]
+        work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration
+        self.work, self.growth = work.tolist(), (decoded / work).tolist()
         self.following = count if clients is None else min(clients, count)  # those before it come when they say
         self.sent = requests.at_s.tolist()
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
@@ -250,8 +249,7 @@ class _Server:
             passes = min(passes, int((self.coming[0][0] - self.time) / step) + 1)
         if self.waiting and self.waiting[0][1] > self.number:
             passes = min(passes, self.waiting[0][1] - self.number)
-        if self.grows > 0:
-            passes = min(passes, int((self.room - self.cached) / (self.grows * gained)) + 1)
+        passes = min(passes, int((self.room - self.cached) / (self.grows * gained)) + 1)
         return max(passes, 1)
 
     def _pass(self, read: list[tuple[int, int]], passes: int) -> None:

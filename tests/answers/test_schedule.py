@@ -72,7 +72,7 @@ def test_any_surface_gets_a_table_that_beats_constants_and_earns_its_borders(row
 
 def test_hysteresis_takes_borders_away() -> None:
     s = scenario()
-    counts = [len(length_table(s, (4096.0,), 256, 10, hysteresis=h).ranges) for h in (0.0, 0.002, 0.02, 1.0)]
+    counts = [len(length_table(s, 4096.0, 256, 10, hysteresis=h).ranges) for h in (0.0, 0.002, 0.02, 1.0)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1] == 1
 
@@ -97,7 +97,7 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
 def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of its own."""
     s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.5)
-    table = length_table(s, (1024.0,), 256, 5)
+    table = length_table(s, 1024.0, 256, 5)
     assert table.ranges[-1].tokens == 0
     last = table.ranges[-2]
     found = catch_up(s, table, 1024.0, 256)
@@ -116,14 +116,14 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
         views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.5)
         assert catch_up(views, table, 1024.0, 256).seconds == 0.0
-    assert catch_up(s, length_table(s, (1024.0,), 4, 3), 1024.0, 256) is None
+    assert catch_up(s, length_table(s, 1024.0, 4, 3), 1024.0, 256) is None
     with pytest.raises(InputError, match="--missed"):
         catch_up(s, table, 1024.0, -1)
 
 
 def handed(draft: dict, path: str | None = None, **flags):
     s = scenario(**draft)
-    table = length_table(s, (4096.0,), 64, 6, **flags)
+    table = length_table(s, 4096.0, 64, 6, **flags)
     return table, export(table, s.draft, ServedTarget("meta-llama/Llama-3.1-8B"), path)
 
 
@@ -173,7 +173,7 @@ def test_a_file_is_no_name_that_an_engine_serves(tmp_path) -> None:
 
 def test_the_line_serves_what_was_modelled() -> None:
     s = scenario()
-    table = length_table(s, (4096.0,), 64, 6)
+    table = length_table(s, 4096.0, 64, 6)
     served = ServedTarget("x", 4, "fp8", "fp8", 0.5)
     out = export(table, replace(s.draft, tensor_parallel=4), served, "some/head")
     assert out.vllm_line.startswith(
@@ -190,7 +190,7 @@ def test_the_line_serves_what_was_modelled() -> None:
 def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
     """DeepSeek-R1 on eight devices: vLLM counts devices and sequences of one group, SGLang those of all."""
     s = scenario(model="deepseek-r1", hardware="h200", tp=8, ep=8, dp=4, draft="mtp")
-    table = LengthTable((Range(1, 8, 4, 1.5), Range(9, 10, 2, 1.5), Range(11, 126, 1, 1.5)), 1, 1, 1.5, 2, 1.4, (1.0,))
+    table = LengthTable((Range(1, 8, 4, 1.5), Range(9, 10, 2, 1.5), Range(11, 126, 1, 1.5)), 1, 1, 1.5, 2, 1.4, 1.0)
     out = export(table, s.draft, ServedTarget.of(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
     assert out.vllm_line.startswith(
         "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 --max-num-seqs 32 "
@@ -209,13 +209,13 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
 
 def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
     s = scenario()
-    table = length_table(s, (4096.0,), 64, 6)
+    table = length_table(s, 4096.0, 64, 6)
     for degree, fine in ((1, True), (2, False), (4, True)):
         out = export(table, replace(s.draft, tensor_parallel=degree), ServedTarget("x", 4), "some/head")
         assert (out.vllm is not None) == fine
         assert any("on 1 or 4 devices, not on 2" in note for note in out.notes) == (not fine)
     small = scenario(draft="llama-68m")
-    table = length_table(small, (1024.0,), 64, 6)
+    table = length_table(small, 1024.0, 64, 6)
     out = export(table, small.draft, ServedTarget("x", vocab_size=128_256))
     assert (out.vllm, out.sglang) == (None, None)
     assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
@@ -225,7 +225,7 @@ def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
 def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(asked: dict) -> None:
     """A batch size counts with the share of its octave, ln(1 + 1/b)."""
     s, most, context = scenario(**asked), 100, 16384.0
-    short, table = (length_table(s, (context,), most, longest) for longest in (2, 5))
+    short, table = (length_table(s, context, most, longest) for longest in (2, 5))
     assert_covers(table, most)
     shares = np.log1p(1 / np.arange(1.0, most + 1))
     values = speedups(s, np.arange(1.0, most + 1), np.full(most, context), np.arange(6))

@@ -94,6 +94,7 @@ def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
     assert float(mixed.kv_bytes) == pytest.approx(sum(float(m.kv_bytes) for m in each), rel=1e-12)
     assert mixed.fits
     assert not mixed_memory(s, [4096.0, 65536.0] * 8, 3, 0.9).fits
+    assert serving("llama-3.1-70b", "h100", 8, 8192, 0.8).gamma == 1, "no length fits"
 
 
 def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:

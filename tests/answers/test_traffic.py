@@ -136,6 +136,25 @@ def test_a_trace_is_replayed_at_its_own_rate(tmp_path):
     told = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, trace=str(trace))
     assert told.replay[0].request_rate == pytest.approx(1.0)
     assert told.replay[0].tpot_s.mean < told.rows[0].tpot_s.mean
+    trace.write_text("arrival_s,input_tokens,output_tokens\n0,1000,1\n1,1000,1\n")
+    (row,) = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, trace=str(trace)).replay
+    assert (row.tpot_s.mean, row.tpot_s.p50, row.tpot_s.p90, row.tpot_s.p99) == (0, 0, 0, 0), "no second token"
+
+
+def test_a_table_of_rows_has_a_column_for_each_figure():
+    told = pm.traffic(**ASK, alpha=0.6, request_rate="1,100", gamma=0)
+    row, over = told.rows
+    frame = told.to_frame()
+    times = [f"{time}_{part}" for time in ("tpot_s", "ttft_s", "e2e_s") for part in ("mean", "p50", "p90", "p99")]
+    assert {*times, "tpot_low_s", "tpot_high_s"} == set(frame.columns) - ROW
+    cells = frame.iloc[0]
+    assert [cells[name] for name in times[4:8]] == [row.ttft_s.mean, row.ttft_s.p50, row.ttft_s.p90, row.ttft_s.p99]
+    assert (cells.tpot_low_s, cells.tpot_high_s) == row.tpot_interval
+    assert cells.running_mean == row.running_mean
+    assert list(frame.warnings) == ["", "; ".join(over.warnings)]
+    assert frame.ttft_s_mean.isna().tolist() == [False, True]
+    ideal = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, calibration="ideal").to_frame().iloc[0]
+    assert (ideal.tpot_low_s, ideal.tpot_high_s) == (None, None)
 
 
 def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
@@ -173,7 +192,6 @@ def test_a_picture_of_latency_over_the_rate():
         ({"request_rate": 1, "gamma": "two"}, "gamma"),
         ({"request_rate": 1, "gamma": "1,3", "tokens_per_iteration": 1.5}, "tokens_per_iteration: needs one"),
         ({"request_rate": 1, "alpha": 0.5, "rate": "0.5"}, "only one of them"),
-        ({"request_rate": 1, "input_std": 9000}, "input_std"),
         ({"request_rate": 1, "context_std": 5}, "context_std"),
     ],
 )
