@@ -15,7 +15,7 @@ Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 
 @dataclass(slots=True)
 class Cost:
-    """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``; costs add.
+    """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``.
 
     Never changed once made; not frozen since every answer makes some sixty of these and of `Op`, which freezing slows.
 
@@ -28,14 +28,6 @@ class Cost:
     weight_bytes: Floats = 0.0
     kv_bytes: Floats = 0.0
     activation_bytes: Floats = 0.0
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.flops + other.flops,
-            self.weight_bytes + other.weight_bytes,
-            self.kv_bytes + other.kv_bytes,
-            self.activation_bytes + other.activation_bytes,
-        )
 
     @property
     def bytes(self) -> Floats:

@@ -1,21 +1,31 @@
 """Numbers as they are typed, on the command line and in Python."""
 
 import contextlib
+import math
+import os
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.errors import InputError
+import perfmodel
+from perfmodel import __main__
+from perfmodel.errors import InputError, as_names, refuse, unknown_name
+from perfmodel.operations import Cost, Op, larger, onto
 from perfmodel.parse import (
     MAX_VALUES,
     parse_count,
     parse_counts,
+    parse_gamma,
     parse_gammas,
     parse_methods,
     parse_names,
     parse_numbers,
     parse_span,
+    parse_switch,
+    parse_text,
 )
 
 
@@ -37,6 +47,7 @@ from perfmodel.parse import (
         ("1,8,64", (1, 8, 64)),
         (" 4k , 32k ", (4096, 32768)),
         ("1..4", (1, 2, 3, 4)),
+        ("1..3+1", (1, 2, 3)),
         ("1000..3000+1000", (1000, 2000, 3000)),
         ("1..16x2", (1, 2, 4, 8, 16)),
         ("1..20x3", (1, 3, 9)),
@@ -64,6 +75,8 @@ def test_too_many_values_are_refused() -> None:
     assert len(parse_counts(f"1..{MAX_VALUES}", "--batch")) == MAX_VALUES
     with pytest.raises(InputError, match="at most"):
         parse_counts(f"1..{MAX_VALUES},1", "--batch")
+    with pytest.raises(InputError, match="a rising range of at most 1000000 values"):
+        parse_counts(f"1..{MAX_VALUES + 1}", "--batch")
 
 
 @given(st.integers(1, 10**15 - 1))
@@ -80,6 +93,24 @@ def test_suffixes_are_binary(number: int, suffix: tuple[str, int]) -> None:
 def test_any_text_is_a_number_or_refused(text: str) -> None:
     with contextlib.suppress(InputError):
         assert all(value >= 1 for value in parse_counts(text, "--batch"))
+
+
+def test_what_python_gives() -> None:
+    """Numbers as they are, a path as its text; lists only where several are meant; no true or false for a number."""
+    assert (parse_count(8.0, "--tp"), parse_count(np.int64(8), "--tp"), parse_text(Path("a/b"), "--model")) == (
+        8,
+        8,
+        "a/b",
+    )
+    assert [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")] == [None, None, 0, 3]
+    assert [parse_switch(each, "--x") for each in (True, False)] == [True, False]
+    for junk in (True, math.nan, math.inf, 10**400, [8], 0, 1.5):
+        with pytest.raises(InputError, match="--tp: must be a positive whole number"):
+            parse_count(junk, "--tp")
+    with pytest.raises(InputError, match="--tp: must be one value here, given 2; `perfmodel sweep` takes lists"):
+        parse_count([1, 2], "--tp")
+    with pytest.raises(InputError, match="--x: must be True or False, given 1"):
+        parse_switch(1, "--x")
 
 
 def test_gammas() -> None:
@@ -116,3 +147,77 @@ def test_other_lists() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("80%", (0.8,)), ("0.8, 75.5 %", (0.8, 0.755)), ("1e-1", (0.1,))])
 def test_shares_may_be_percent(text: str, expected: tuple[float, ...]) -> None:
     assert parse_numbers(text, "--alpha") == pytest.approx(expected, rel=1e-12)
+
+
+# How a refusal is told.
+
+
+def test_what_was_given_is_cut_at_eighty_characters() -> None:
+    """With its quotes; a number of as many digits is cut alike, and so is an unknown name."""
+    for length, shown in ((78, "'" + "x" * 78 + "'"), (79, "'" + "x" * 76 + "...")):
+        assert str(refuse("a.yaml", "key", "short", "x" * length)) == f"a.yaml: key: must be short, given {shown}"
+    for length, shown in ((80, "y" * 80), (81, "y" * 77 + "...")):
+        assert str(unknown_name("--x", "thing", "y" * length, ["a"])) == f"--x: no thing named '{shown}'; known: a"
+    assert str(refuse("--x", None, "one  line", 1)) == "--x: must be one line, given 1"
+
+
+def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
+    near = ["abcd1", "abcd2", "abcd3", "abcd4"]
+    said = str(unknown_name("--x", "thing", "ABCD", [*near, "zzz"]))
+    assert said == "--x: no thing named 'ABCD'; did you mean abcd4, abcd3, abcd2?"
+    assert str(unknown_name("--x", "thing", "abzz", ["abcd"], ["zz"])).endswith("did you mean abcd?")  # half alike
+    assert str(unknown_name("--x", "thing", "abzzz", ["abcd"], ["zzz"])).endswith("did you mean abcd?")
+    assert str(unknown_name("--x", "thing", "azzzz", ["abcd"], ["zzz"])).endswith("did you mean zzz?")
+    names = [f"n{i:02d}" for i in range(33)]
+    assert str(unknown_name("--x", "thing", "?", names[:32])).endswith("known: " + ", ".join(names[:32]))
+    assert str(unknown_name("--x", "thing", "?", names)).endswith("n30, n31, ... (33 in all)")
+
+
+def test_python_is_told_of_arguments_by_their_names() -> None:
+    assert (
+        as_names("--draft-kv: not `--draft-kv x`, nor '--tp' of --tp")
+        == "draft_kv: not `--draft-kv x`, nor '--tp' of tp"
+    )
+    for call, word in ((perfmodel.load_gpu, "hardware"), (perfmodel.load_model, "model")):
+        with pytest.raises(InputError, match=f"^{word}: no "):
+            call("nothing")
+    assert perfmodel.plots.__name__ == "perfmodel.plots"
+
+
+def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread for linear algebra, but where the decoder is run and timed."""
+    thresholds: list[int] = []
+    monkeypatch.setattr("gc.set_threshold", thresholds.append)
+    monkeypatch.setattr("perfmodel.cli.main", lambda: None)
+    for words, threads in (([], "1"), (["run"], "1"), (["validate", "run"], None), (["validate", "accuracy"], "1")):
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+        monkeypatch.setattr("sys.argv", ["perfmodel", *words])
+        __main__.main()
+        assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
+    assert thresholds == [50_000] * 4
+
+
+# Sums over large arrays.
+
+
+def test_a_large_result_goes_into_the_array_that_is_there() -> None:
+    """From more than 4096 numbers on, and where it holds the result."""
+    for size, kept in ((4096, False), (4097, True)):
+        for function, expected in ((onto, 3.0), (larger, 2.0)):
+            fresh = np.ones(size)
+            found = function(fresh, np.full(size, 2.0))
+            assert (found is fresh) == kept
+            assert np.all(found == expected)
+    fresh = np.ones((1, 5000))
+    assert onto(fresh, np.ones((2, 5000))).shape == (2, 5000)
+    assert onto(fresh, 2.0) is fresh
+    assert onto(fresh, 0.0) is fresh
+    assert np.all(fresh == 3.0)
+    assert (onto(1.0, 2.0), onto(1.0, 0.0), larger(1.0, 2.0)) == (3.0, 1.0, 2.0)
+    assert Cost(1.0, 2.0, 3.0, 4.0).bytes == 9.0
+    assert Cost() == Cost(0.0, 0.0, 0.0, 0.0)
+    bare = Op("x", "linear", 1, Cost())
+    ones = ("query", "rows")
+    zeros = ("message_bytes", "work_items", "packed_weights", "columns", "quantisations", "expert_layers",
+             "longer_bytes", "devices")  # fmt: skip
+    assert [getattr(bare, name) for name in (*ones, *zeros, "bytes_per_value")] == [1, 1, *[0] * 8, 2]

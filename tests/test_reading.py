@@ -92,6 +92,8 @@ def test_cells_are_what_the_fields_say(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,clean,batch,step_ms\na,yes,4,1.5\nb,no,8,\n")
     assert read_rows(path, Thing) == (Thing("a", 4, 1.5, True), Thing("b", 8, None, False))
+    assert read_rows(path, Thing, clean="no") == (Thing("b", 8, None, False),)
+    assert read_rows(path, Thing, clean="no", batch="4") == ()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.writing import destination, write, write_all
+from perfmodel.writing import destination, no_formula, write, write_all
 
 
 def full(_: int) -> None:
@@ -98,3 +98,8 @@ def test_where_nobody_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.write_text("")
     monkeypatch.setattr(os, "access", lambda at, mode: Path(at) != path)
     assert "can be written" in refused(path)
+
+
+def test_no_cell_begins_like_a_formula_but_a_number() -> None:
+    cells = ("=1+1", " =a", "+x", "@a", "-b", "-1.5", "+2e3", "text", "", "a=b")
+    assert [no_formula(cell) for cell in cells] == ["'=1+1", "' =a", "'+x", "'@a", "'-b", *cells[5:]]

@@ -80,22 +80,18 @@ class LengthTable:
 
 def length_table(
     scenario: Scenario,
-    contexts: Sequence[float],
+    context: float,
     max_batch: int,
     max_tokens: int,
     shares: Sequence[float] | None = None,
     hysteresis: float = DEFAULT_HYSTERESIS,
-    span: tuple[int, int] | None = None,
 ) -> LengthTable:
-    """One table for batch sizes 1 to max_batch, over the given contexts in equal shares.
+    """One table for batch sizes 1 to max_batch at one context.
 
-    shares: of baseline time by batch size, any scale. span: context range the table is to be used at (default:
-    the contexts' own ends). Raises InputError for numbers out of range.
+    shares: of baseline time by batch size, any scale. Raises InputError for numbers out of range.
     """
-    slowness = _slowness(scenario, contexts, _checked(max_batch, hysteresis), _longest(scenario, max_tokens))
-    weights = _weights(shares, max_batch)
-    low, high = (int(min(contexts)), int(max(contexts))) if span is None else span
-    return _table(slowness, weights, hysteresis, low, high)
+    slowness = _slowness(scenario, [context], _checked(max_batch, hysteresis), _longest(scenario, max_tokens))
+    return _table(slowness, _weights(shares, max_batch), hysteresis, int(context), int(context))
 
 
 def length_tables(
@@ -113,8 +109,8 @@ def length_tables(
     is represented by `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm. acceptance_at: that of each context,
     where it is not the scenario's at all of them.
     """
-    if len(edges) < 1 or any(b <= a for a, b in pairwise(edges)) or edges[0] < 1:
-        raise refuse("--context", None, "rising context lengths from 1", list(edges))
+    if any(b <= a for a, b in pairwise(edges)):
+        raise refuse("--context", None, "rising context lengths", list(edges))
     longest = _longest(scenario, max_tokens)
     weights = _weights(shares, _checked(max_batch, hysteresis))
     lows = [0, *edges[:-1]]
@@ -214,8 +210,8 @@ def _slowness(
 ) -> Array:
     """1/speedup over ``[batch, K]``, the mean over the contexts."""
     at = np.asarray(contexts, float)
-    if at.ndim != 1 or at.size == 0 or not np.all((at >= 1) & (at <= 2**40)):
-        raise refuse("--context", None, "numbers of tokens from 1 to 2^40", list(at.ravel()[:4]))
+    if at.max() > 2**40:
+        raise refuse("--context", None, "numbers of tokens from 1 to 2^40", list(at[:4]))
     if acceptance_at is not None:
         each = [replace(scenario, acceptance=acceptance_at(float(context))) for context in at]
         parts = [_slowness(s, [context], max_batch, longest) for s, context in zip(each, at, strict=True)]

@@ -53,9 +53,8 @@ def best_gamma(
 
     Of those that fit in a `fraction` of memory; 1 where none does.
     """
-    longest = scenario.draft.max_gamma
-    lengths = range(1, max(max_gamma if longest is None else min(max_gamma, longest), 1) + 1)
-    fitting = [gamma for gamma in lengths if mixed_memory(scenario, contexts, gamma, fraction).fits]
+    longest = min(max_gamma, scenario.draft.max_gamma or max_gamma)
+    fitting = [gamma for gamma in range(1, longest + 1) if mixed_memory(scenario, contexts, gamma, fraction).fits]
     return max(fitting, key=lambda gamma: mixed_speedup(scenario, contexts, alphas, gamma), default=1)
 
 

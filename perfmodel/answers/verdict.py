@@ -163,16 +163,15 @@ def warnings(scenario: Scenario, batch: float, context: float, gamma: int, room:
         )
     if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
         notes.append(f"the acceptance was printed for short prompts; at {context:.0f} tokens a head may accept less")
-    if scenario.machine.over_host and scenario.machine.gpu.link:
-        gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
-        reach = gpu.link.devices if gpu.link else 1
+    gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
+    if scenario.machine.over_host and gpu.link:
+        reach = gpu.link.devices
         notes.append(f"{gpu.name}: its link joins {reach} devices, so {tp} talk over PCIe, whose boxes differ")
-    if gamma and draft.tensor_parallel < scenario.machine.tensor_parallel and not draft.views_target_cache:
-        notes.append(f"the draft runs on {draft.tensor_parallel} of {scenario.machine.tensor_parallel} devices")
+    if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
+        notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
     notes += unlike_measured(scenario, batch, context, gamma)
     notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
     if is_transferred(scenario):
-        c, gpu = scenario.machine.calibration, scenario.machine.gpu
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
         error = c.error("target_s", target.name, gpu)
         if error and c.errors and c.relation("target_s", target.name, gpu) == "maker":

@@ -59,16 +59,16 @@ class KVLayout:
 class Step:
     """Work beside the attention itself: FLOPs, bytes read plus written, and dependent kernels launched for it."""
 
-    flops: Floats = 0.0
-    bytes: Floats = 0.0
-    kernels: Floats = 0.0
+    flops: Floats
+    bytes: Floats
+    kernels: Floats
 
     def times(self, factor: Floats) -> "Step":
         """All three multiplied, by a mask or by a share of iterations."""
         return Step(self.flops * factor, self.bytes * factor, self.kernels * factor)
 
 
-NOTHING = Step()
+NOTHING = Step(0.0, 0.0, 0.0)
 
 
 class KVMethod:

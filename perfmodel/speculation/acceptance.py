@@ -234,10 +234,7 @@ class Acceptance:
         drafted = np.asarray(gamma)
         if not self.spread:
             return np.zeros(drafted.shape)
-        tokens, longest = (
-            self.tokens_per_iteration(drafted),
-            self.tokens_per_iteration(max(self.measured_at, default=1)),
-        )
+        tokens, longest = self.tokens_per_iteration(drafted), self.tokens_per_iteration(max(self.measured_at))
         share = np.subtract(tokens, 1.0) / tokens
         return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
 

@@ -26,8 +26,9 @@ from perfmodel.speculation.scenario import Scenario
 STEP_STDERR = 0.25
 """Finite-difference step in standard errors: small against the curvature, large against rounding."""
 WIDER, NEAR = 0.5, 0.35
-"""Of an engine's own rows: how much wider an error is for each doubling beyond them (steps at batch 8 from those at 1
-and 4 were off by 5.4 %, at 4 from 1 and 8 by 3.6 %: vLLM on a CPU), and doublings that still count as within."""
+"""Of an engine's own rows: how much wider an error is for each doubling beyond them, and doublings that still count as
+within. vLLM on a CPU (results/cpu-engine): steps at batch 8 from those at 1 and 4 are off by 3.5 %, at 4 from 1 and 8
+by 6.9 %; on the record before, which 0.5 is of, by 5.4 and 3.6 %."""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """What of a calibration decides one device's share of a model."""
 OF_EXPERTS = ("expert_popularity", "routing_independence")

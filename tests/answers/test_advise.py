@@ -324,7 +324,6 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
     [
         ({"objective": "speed"}, "no objective named"),
         ({"batch": ()}, "one value or more"),
-        ({"max_gamma": 0}, "from 1 to 256"),
         ({"context": 0}, "a positive whole number"),
         ({"rate": {"self@quest": "0.8"}}, "needs budget"),
         ({"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in \\[0, 1\\]"),
@@ -361,6 +360,8 @@ def test_more_prices_than_fit_in_memory_are_refused_with_what_is_possible() -> N
     ):
         advise(asked)
     assert advise(request(rate={"self@streamingllm:512": "0.8"}, batch="1..16384x2")).candidates == 15 * 17
+    with pytest.raises(InputError, match="at most 867 values"):  # 96 sizes of a tree at 24 levels
+        advise(request(rate={"llama-3.2-1b": "tree:0.6/0.1"}, batch="1..868"))
 
 
 def test_why_no_larger_batch_is_said_of_the_first_and_of_later_ones() -> None:

@@ -192,7 +192,6 @@ BAD = [
     ({"alpha": [0.5, 0.6]}, "alpha: must be a finite number"),
     ({"kv_reread": NAN}, "kv_reread: must be a finite number"),
     ({"max_gamma": 2.5}, "max_gamma: must be a whole number"),
-    ({"batch_range": (64, 8)}, "batch_range: must be two rising numbers"),
     ({"batch_range": (1, INF)}, "batch_range: must be a positive whole number"),
     ({"calibration": ""}, "calibration: no calibration named"),
     ({"model": "a\nb"}, "model: no model named"),

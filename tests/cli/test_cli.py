@@ -205,6 +205,33 @@ def test_a_closed_stdout_is_no_mistake() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("raised", "status"), [(KeyboardInterrupt, 130), (BrokenPipeError, 1), (MemoryError, 2)])
+def test_what_ends_a_command_has_a_status(
+    raised: type[BaseException], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def app(**_: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(cli, "app", app)
+    assert cli.run(["whatif"]) == status
+
+
+@pytest.mark.parametrize("torch", [False, True])
+def test_a_process_ends_at_once_unless_torch_has_to_be_taken_apart(
+    torch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+    monkeypatch.setattr(cli, "run", len)
+    monkeypatch.setattr(cli.os, "_exit", lambda status: ended.append(("os", status)))
+    monkeypatch.setattr(cli.sys, "exit", lambda status: ended.append(("sys", status)))
+    monkeypatch.setattr(cli.sys, "argv", ["perfmodel", "a", "b", "c"])
+    monkeypatch.setattr(cli.sys, "modules", {"torch": cli} if torch else {})
+    cli.main()
+    cli.main(["a"])
+    assert ended[0] == ("sys" if torch else "os", 3)
+    assert ended[-1] == ("os", 1)
+
+
 LOADED = """
 import sys
 from perfmodel.cli import run

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from perfmodel.answers.text import seconds, size
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
@@ -20,13 +19,6 @@ Out = Callable[[str], str]
 @pytest.fixture
 def out(capsys: pytest.CaptureFixture[str]) -> Out:
     return lambda line: run(capsys, *shlex.split(line))
-
-
-def test_numbers_of_every_size_have_a_unit_of_theirs() -> None:
-    assert [seconds(s) for s in (8.52e-5, 0.0253, 1.2, 999.0, 86_400.0, 1e9)] == [
-        "85.2 us", "25.30 ms", "1.20 s", "999.00 s", "86,400 s", "1,000,000,000 s",
-    ]  # fmt: skip
-    assert [size(b) for b in (512, 2e9, 1.5e15, 3e18)] == ["512 B", "2.00 GB", "1.50 PB", "3.00 EB"]
 
 
 def test_a_reason_gives_seconds_where_they_are_many(out: Out) -> None:

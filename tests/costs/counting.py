@@ -15,19 +15,10 @@ MODELS = files.bundled_names("models")
 def tiny(**shape) -> ModelSpec:
     """A dense model small enough to multiply out; 4 query heads share 2 KV heads."""
     base = {
-        "name": "tiny",
-        "title": "tiny",
-        "source": "made up",
-        "model_type": "llama",
-        "num_hidden_layers": 3,
-        "hidden_size": 48,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "intermediate_size": 80,
-        "vocab_size": 100,
-        "max_position_embeddings": 4096,
-    }
+        "name": "tiny", "title": "tiny", "source": "made up", "model_type": "llama", "num_hidden_layers": 3,
+        "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 80,
+        "vocab_size": 100, "max_position_embeddings": 4096,
+    }  # fmt: skip
     return ModelSpec(**(base | shape))
 
 

@@ -85,24 +85,6 @@ def test_a_degree_that_does_not_divide_the_heads_is_refused(tp):
         part("llama-3.1-8b", tp)
 
 
-# Mixture of experts.
-
-
-def test_experts_saturate_and_route_together():
-    p = part("qwen3-30b-a3b")
-    all_read = 48 * 128 * 2 * 3 * 2048 * 768
-    tokens = np.array([1.0, 2.0, 10.0, 100.0, 1e6])
-    bytes_read = count(p, batch=tokens)["experts"].cost.weight_bytes
-    assert np.all(np.diff(bytes_read) > 0)
-    assert bytes_read[0] == pytest.approx(all_read * 8 / 128)
-    assert bytes_read[-1] == pytest.approx(all_read)
-    # four tokens of a sequence that route alike read what one does, and compute four times as much
-    alike = count(p, batch=4.0, query=4.0, independent_query=1.0)["experts"].cost
-    single = count(p, batch=4.0)["experts"].cost
-    assert alike.weight_bytes == pytest.approx(single.weight_bytes)
-    assert alike.flops == 4 * single.flops
-
-
 # Shapes and sums.
 
 

@@ -6,25 +6,19 @@ from pathlib import Path
 import pytest
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.costs import Shard, forward, shard
+from perfmodel.costs import Shard, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.operations import Op
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.capacity import memory_of
+from tests.costs.counting import count
 from tests.specs.configs import sizes
-
-FULL = parse_kv("full")
 
 
 def part(model: str, tp: int = 1, kv: str = "bf16", **kwargs) -> Shard:
     return shard(load_model(model), tp, Precision(weight_format("bf16"), kv_format(kv), "fp8"), **kwargs)
-
-
-def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Op]:
-    return {op.name: op for op in forward(p, batch, query, context, kv, **kwargs)}
 
 
 # Sparse attention.
@@ -188,7 +182,7 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     model = from_config(config, "c.json")
     assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
     part = shard(model, 1, Precision(weight_format("bf16"), kv_format("bf16")))
-    ops = {op.name: op for op in forward(part, 1.0, 1.0, 100_000.0, parse_kv("full"))}
+    ops = count(part, context=100_000.0)
     token = 2 * 4 * 128 * 2
     assert part.kv_bytes_per_token == 60 * token + 57 * 132
     assert ops["attention (full)"].cost.kv_bytes == 3 * 100_000 * token

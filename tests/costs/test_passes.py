@@ -10,20 +10,16 @@ from perfmodel.costs.shards import Shard
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.formats import WEIGHT_FORMATS, Precision, kv_format, weight_format
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.model import load_model
 from perfmodel.specs.parts import LinearAttention
+from tests.costs import counting
+from tests.costs.counting import FULL, tiny
 
-FULL = parse_kv("full")
 MOE = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 24}
-SHAPE = {
-    "name": "tiny", "title": "tiny", "source": "made up", "model_type": "llama", "num_hidden_layers": 3,
-    "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 80,
-    "vocab_size": 100, "max_position_embeddings": 4096,
-}  # fmt: skip
 
 
 def part(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
-    return shard(ModelSpec(**(SHAPE | shape)), tp, Precision(weight_format(weights), kv_format("bf16")))
+    return counting.part(tiny(**shape), tp, weights)
 
 
 def ops(p: Shard, **kwargs) -> dict[str, Op]:
@@ -63,6 +59,7 @@ def test_a_dense_pass() -> None:
     attention = found["attention (full)"]
     assert (attention.query, attention.work_items, attention.rows, attention.longer_bytes) == (3, 2 * 2, 2 * 2, 0)
     assert part().stored_weight_bytes == 2 * (3 * (48 * 128 + 64 * 48 + 3 * 48 * 80) + 2 * 100 * 48 + 7 * 48)
+    assert part(table_params=640).stored_weight_bytes - part().stored_weight_bytes == 2 * 640
 
 
 def test_a_dense_pass_on_two_devices() -> None:
@@ -129,8 +126,7 @@ def test_packed_and_quantised_weights() -> None:
 
 def test_layers_of_a_window_beside_full_ones() -> None:
     """A window of 10 in two layers: each query sees itself and 10 before it; pages of 16 are read whole."""
-    model = ModelSpec(**(SHAPE | {"sliding_window": 10, "num_sliding_layers": 2}))
-    p = shard(model, 1, Precision(weight_format("bf16"), kv_format("bf16")), kv_page=16)
+    p = counting.part(tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
     found = ops(p)
     near, far = found["attention (window 10)"], found["attention (full)"]
     assert (near.kernels, near.cost.flops, near.cost.kv_bytes) == (2, 2 * 2 * 3 * 11 * 256, 2 * 2 * 16 * 128)

@@ -22,39 +22,28 @@ from tests.costs.machines import A100, BW, CALIBRATIONS, HAIR, IDEAL, LINK, F, a
 # The bounds, everywhere.
 
 
+QUESTIONS = {
+    "model": files.bundled_names("models"),
+    "hardware": files.bundled_names("gpus"),
+    "calibration": CALIBRATIONS,
+    "weights": sorted(WEIGHT_FORMATS),
+    "kv_dtype": sorted(KV_FORMATS),
+    "tp": [1, 2, 4, 8, 16],
+    "draft_kv": ["full", "streamingllm:512", "quest:1024", "quantized", "topk:256"],
+    "kv_reread": [None, None, 1.0, 2.5, 16.0],
+}
+
+
 @settings(max_examples=150, deadline=None)
 @given(
-    model=st.sampled_from(files.bundled_names("models")),
-    hardware=st.sampled_from(files.bundled_names("gpus")),
-    calibration=st.sampled_from(CALIBRATIONS),
-    weights=st.sampled_from(sorted(WEIGHT_FORMATS)),
-    kv_dtype=st.sampled_from(sorted(KV_FORMATS)),
-    tp=st.sampled_from([1, 2, 4, 8, 16]),
-    batch=st.integers(1, 4096),
-    context=st.integers(1, 2**21),
-    query=st.integers(1, 33),
-    kv_reread=st.none() | st.floats(1, 16),
-    draft_kv=st.sampled_from(["full", "streamingllm:512", "quest:1024", "quantized", "topk:256"]),
+    asked=st.fixed_dictionaries({name: st.sampled_from(values) for name, values in QUESTIONS.items()}),
+    at=st.tuples(st.integers(1, 4096), st.integers(1, 2**21), st.integers(1, 33)),
 )
-def test_bounds_hold(
-    model, hardware, calibration, weights, kv_dtype, tp, batch, context, query, kv_reread, draft_kv
-) -> None:
-    asked = Query(
-        model,
-        hardware,
-        batch,
-        context,
-        alpha=0.8,
-        tp=tp,
-        weights=weights,
-        kv_dtype=kv_dtype,
-        calibration=calibration,
-        kv_reread=kv_reread,
-        draft_kv=draft_kv,
-    )
+def test_bounds_hold(asked, at) -> None:
+    batch, context, query = map(float, at)
     try:
-        s = resolve(asked)
-        times = [s.target_step(float(batch), float(context), float(query)), s.draft_step(float(batch), float(context))]
+        s = resolve(Query(**asked, batch=batch, context=context, alpha=0.8))
+        times = [s.target_step(batch, context, query), s.draft_step(batch, context)]
     except InputError:
         return
     for t in times:
@@ -68,7 +57,7 @@ def test_bounds_hold(
         assert min(t.terms_s.values()) >= 0
         assert t.terms_s[str(t.limiter)] == max(t.terms_s.values())
         assert tuple(t.terms_s) == tuple(LIMITERS)
-        if calibration == "ideal" and kv_reread is None:
+        if asked["calibration"] == "ideal" and asked["kv_reread"] is None:
             assert t.predicted_s == pytest.approx(t.lower_s, rel=HAIR)
 
 

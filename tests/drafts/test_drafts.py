@@ -1,19 +1,20 @@
 """Every draft kind: found by name, its contract, and one number of each worked by hand."""
 
-import json
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.drafts import make_draft
+from perfmodel.drafts import kind_of, make_draft
+from perfmodel.drafts.base import dense
+from perfmodel.drafts.eagle import Eagle, few_layers
 from perfmodel.errors import InputError
+from perfmodel.specs.formats import weight_format
 from perfmodel.specs.model import load_model
 from perfmodel.specs.published_heads import published_heads
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
-from tests.specs.configs import sizes
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336
 HEAD = 4096 * 128256
@@ -90,153 +91,6 @@ def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
     assert s.draft.max_gamma == 7
 
 
-# Heads by their own config.json; key subsets of published files.
-
-EAGLE3 = {  # yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "draft_vocab_size": 32000,
-    **sizes(1, 4096, 32, 8, 14336, 128256, 2048),
-}
-SPECULATORS = {  # the layout of RedHatAI/*-speculator.eagle3
-    "architectures": ["Eagle3Speculator"],
-    "speculators_model_type": "eagle3",
-    "draft_vocab_size": 64000,
-    "target_hidden_size": 2880,
-    "eagle_aux_hidden_state_layer_ids": [2, 18, 33],
-    "transformer_layer_config": {"model_type": "llama", **sizes(1, 4096, 32, 8, 14336, 201088, 4096)},
-}
-DFLASH = {  # the layout of z-lab/*-DFlash-b16
-    "architectures": ["DFlashDraftModel"],
-    "model_type": "qwen3",
-    **sizes(5, 4096, 32, 8, 12288, 151936, 40960),
-    "head_dim": 128,
-    "block_size": 16,
-    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
-}
-
-
-def head(tmp_path: Path, config: dict) -> str:
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    return str(tmp_path)
-
-
-def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
-    """As the kind with the same numbers, but for its own maximum context; a folder, a file, or after the word."""
-    path = head(tmp_path, EAGLE3)
-    same = scenario("eagle:features=3,vocab=32000")
-    for name in (path, f"{path}/config.json", f"eagle:{path}"):
-        s = scenario(name)
-        assert (s.draft.name, s.draft.precision.weights.name) == ("eagle3", "bf16")
-        assert s.draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
-        assert s.draft.iteration_ops(s.draft_shard, 4.0) == same.draft.iteration_ops(same.draft_shard, 4.0)
-        assert s.draft.own_weight_bytes(s.draft_shard) == same.draft.own_weight_bytes(same.draft_shard)
-
-
-def test_a_head_of_another_width_and_in_the_layout_of_speculators(tmp_path: Path) -> None:
-    s = scenario(head(tmp_path, SPECULATORS), model="gpt-oss-120b", hardware="h200")
-    (once,) = s.draft.iteration_ops(s.draft_shard, 1.0)
-    assert once.cost.weight_bytes == 2 * 3 * 2880 * 4096
-    read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0))
-    assert read == 2 * (LAYER + QKV + 64000 * 4096)
-
-
-@pytest.mark.parametrize(
-    ("changes", "features"),
-    [
-        ({}, 3),
-        ({"num_aux_hidden_states": 4}, 4),
-        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2]}}, 2),
-        ({"eagle_config": {"use_aux_hidden_state": False}}, 1),
-        ({"draft_vocab_size": None, "architectures": ["EagleLlamaForCausalLM"]}, 1),
-        ({"draft_vocab_size": None, "architectures": ["LlamaForCausalLMEagle3"]}, 3),
-    ],
-)
-def test_how_many_features_a_head_takes(tmp_path: Path, changes: dict, features: int) -> None:
-    config = {key: value for key, value in (EAGLE3 | changes).items() if value is not None}
-    assert scenario(head(tmp_path, config)).draft.features == features  # type: ignore[attr-defined]
-
-
-def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
-    s = scenario(head(tmp_path, DFLASH), model="qwen3-8b")
-    same = scenario("dflash:layers=5,features=5,block=16", model="qwen3-8b")
-    assert s.draft.name == "dflash"
-    # the file's LM head and norms are as the kind's; vocabulary of its own or the target's is the same here
-    assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
-    layers, into = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288), 5 * 4096 * 4096
-    norms = 11 * 4096
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + norms)  # the LM head is the target's
-    spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
-    t = scenario(head(tmp_path, spark), model="qwen3-8b")
-    assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
-
-
-def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
-    """Three layers of the target's kind, windows alone: every one of 256 experts and a shared one is held."""
-    config = {
-        "architectures": ["DSparkV4DraftModel"], "block_size": 5, "hidden_size": 4096, "num_hidden_layers": 3,
-        "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "q_lora_rank": 1024, "o_lora_rank": 1024,
-        "o_groups": 8, "sliding_window": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 6,
-        "moe_intermediate_size": 2048, "vocab_size": 129280, "num_target_layers": 43, "rms_norm_eps": 1e-6,
-        "dflash_config": {"markov_rank": 256, "projector_type": "dspark_v4", "target_layer_ids": [40, 41, 42]},
-    }  # fmt: skip
-    s = scenario(head(tmp_path, config), model="deepseek-v4-flash", hardware="b200", tp=1)
-    model = s.draft.model
-    assert (s.draft.name, model.num_sliding_layers, model.compressed, model.indexer) == ("dspark", 3, (), None)
-    attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
-    experts = 4096 * 256 + 256 + 257 * 3 * 4096 * 2048
-    into, transition = 3 * 4096 * 4096, 2 * 256 * 129280
-    own = 2 * (3 * (attention + experts) + 7 * 4096 + into + transition)
-    assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        (EAGLE3 | {"draft_vocab_size": "32000"}, "draft_vocab_size: must be a whole number"),
-        (EAGLE3 | {"hidden_size": None}, "hidden_size: must be a whole number"),
-        (
-            DFLASH | {"dflash_config": DFLASH["dflash_config"] | {"gru_hidden_dim": 64}},
-            "dflash_config.gru_hidden_dim: ",
-        ),
-        (
-            DFLASH | {"architectures": ["DominoDraftModel"]},
-            "architectures: must be of EAGLE, P-EAGLE, DFlash or DSpark",
-        ),
-        ({k: v for k, v in DFLASH.items() if k != "dflash_config"}, "target_layer_ids: must be the list"),
-        (DFLASH | {"architectures": ["Qwen3DSparkModel"]}, "markov_rank: .*missing"),
-        (EAGLE3 | {"index_topk": 64}, "index_topk: must be absent for model_type llama"),
-    ],
-)
-def test_a_head_that_is_not_understood_is_named(tmp_path: Path, config: dict, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        scenario(head(tmp_path, config))
-
-
-def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) -> None:
-    left = {"max_window_layers": 36, "decoder_sparse_step": 1, "moe_intermediate_size": 768, "num_experts": 128}
-    unused = {"sliding_window": 32768, "use_sliding_window": False, "attention_head_dim": 128}
-    same = scenario("eagle:features=3,vocab=32000")
-    assert scenario(head(tmp_path, EAGLE3 | left | unused)).draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
-
-
-def test_a_head_of_masks_drafts_in_one_pass(tmp_path: Path) -> None:
-    """P-EAGLE: five tokens are one pass of five positions, and the draft's vocabulary is read once."""
-    s = scenario(head(tmp_path, EAGLE3 | {"ptd_token_id": 128255}))
-    assert (float(s.draft.passes(5.0)), float(s.draft.query(5.0))) == (1.0, 5.0)
-    p = predict(s, Workload.of(4, 4096, 5))
-    assert 5 * float(p.draft_s) == pytest.approx(float(s.draft_pass_s(4.0, 4096.0, 5.0)))
-
-
-def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:
-    """512 + 64 values a token; the positions that its file leaves out are the target's."""
-    mla = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-    config = {k: v for k, v in EAGLE3.items() if k != "max_position_embeddings"} | mla | {"model_type": "kimi_k2"}
-    s = scenario(head(tmp_path, config))
-    assert s.draft.model.kv_bytes_per_token() == 2 * 576
-    assert s.draft.model.max_position_embeddings == 131072
-
-
 def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
     """Kimi-K2.5's head has 64 key and value heads of 128; DeepSeek-V3 is cut to 56 heads over 8: 4,096 B a token."""
     kimi = scenario("eagle3", model="kimi-k2.5", hardware="h200", tp=8).draft
@@ -268,15 +122,8 @@ def test_a_parallel_draft_reads_its_weights_once() -> None:
     assert float(one.speedup) > float(many.speedup)
 
 
-def test_mtp_weighs_what_deepseek_prints() -> None:
-    """The MTP module of DeepSeek-V3 has 11.5 B parameters of its own (model card: 14 B with embedding and head)."""
-    s = scenario("mtp", model="deepseek-v3", hardware="h200-sxm-141gb", tp=8, weights="fp8")
-    assert s.draft.own_weight_bytes(s.draft_shard) * 8 / 1e9 == pytest.approx(11.7, abs=0.3)
-
-
 def test_stacked_mtp_layers() -> None:
     one, three = (scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=4) for n in (1, 3))
-    assert three.draft.own_weight_bytes(three.draft_shard) == 3 * one.draft.own_weight_bytes(one.draft_shard)
     np.testing.assert_array_equal(three.draft_pass_s(1, 4096), one.draft_pass_s(1, 4096))
     assert (one.draft.max_gamma, three.draft.max_gamma) == (None, 3)
 
@@ -285,18 +132,16 @@ def test_stacked_mtp_layers() -> None:
     ("draft", "flags", "words"),
     [
         ("eagle:layers=2", {}, "it takes features, vocab"),
-        ("dflash:layers=0", {}, "dflash: layers: must be a whole number from 1 to 64"),
-        ("dflash:block=1", {}, "dflash: block: must be a whole number from 2"),
-        ("dspark:rank=0", {}, "dspark: rank: must be markov_rank of its config.json"),
         ("suffix", {"draft_kv": "quest:512"}, "reads no cache"),
-        ("eagle:features=0", {}, "from 1 to 16"),
-        ("eagle:vocab=999999", {}, "vocab must be 2 to 128256"),
         ("eagle:features=1,features=2", {}, "given twice"),
         ("medusa:heads=many", {}, "a whole number"),
+        ("medusa:heads=999999999", {}, "a whole number from 1 to 64"),
+        ("medusa:heads=1000000000", {}, "a whole number, given '1000000000'"),
+        ("eagle:vocab=1", {}, "vocab must be 2 to 128256"),
+        ("eagle:vocab=128257", {}, "vocab must be 2 to 128256"),
         ("medusa", {"draft_kv": "snapkv:512"}, "read no cache"),
         ("ngram", {"draft_kv": "quest:512"}, "reads no cache"),
         ("ngram:size=3", {}, "it takes none"),
-        ("mtp:modules=0", {}, "from 1 to 64"),
         ("mtp:modules=2", {"model": "deepseek-v3"}, "at most the 1 multi-token prediction layers of deepseek-v3"),
         ("mtp:modules=4", {"model": "minimax-m2"}, "at most the 3 multi-token prediction layers"),
         ("mtp", {"model": "kimi-k2"}, "kimi-k2 has none"),
@@ -309,6 +154,109 @@ def test_stacked_mtp_layers() -> None:
 def test_refusals(draft: str, flags: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
         scenario(draft, **flags)
+
+
+ENDS = {"eagle.features": (1, 16), "dflash.layers": (1, 64), "dflash.features": (1, 64), "dflash.block": (2, 1025),
+        "dspark.rank": (1, 65536), "medusa.heads": (1, 64), "mtp.modules": (1, 64)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
+    draft, _, option = name.partition(".")
+    known, (least, most) = scenario(draft).draft, ENDS[name]
+    for value in (least, most):
+        assert getattr(replace(known, **{option: value}), option) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(InputError, match=f"from {least} to {most}, given {value}"):
+            replace(known, **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("draft", "model", "stated", "vocab"),
+    [
+        (
+            "eagle",
+            "llama-3.1-8b",
+            {"features": 1, "vocab": 0, "target_width": 0, "parallel": 0, "name": "eagle"},
+            128256,
+        ),
+        ("eagle:features=2", "llama-3.1-8b", {"features": 2, "vocab": 0, "name": "eagle3"}, 32000),
+        ("eagle:vocab=2", "llama-3.1-8b", {"name": "eagle"}, 2),
+        ("eagle:vocab=128256", "llama-3.1-8b", {"name": "eagle"}, 128256),
+        ("eagle3", "qwen2.5-7b", {"features": 3, "name": "eagle3"}, 32000),
+        ("dflash", "llama-3.1-8b", {"layers": 5, "features": 5, "block": 16, "vocab": 0, "target_width": 0}, 128256),
+        ("dspark", "llama-3.1-8b", {"layers": 5, "features": 5, "block": 16, "rank": 256}, 128256),
+        ("medusa", "llama-3.1-8b", {"heads": 4}, 128256),
+        ("mtp", "deepseek-v3", {"modules": 1}, 129280),
+    ],
+)
+def test_what_a_bare_word_means(draft: str, model: str, stated: dict, vocab: int) -> None:
+    found = scenario(draft, model=model).draft
+    assert {name: getattr(found, name) for name in stated} == stated
+    assert found.model.vocab_size == vocab
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "experts", "expected"),
+    [
+        (
+            "deepseek-v3",
+            {},
+            False,
+            {"heads": 56, "kv": 8, "dim": 128, "norms_per_layer": 2, "intermediate_size": 18432},
+        ),
+        ("deepseek-v3", {"hidden_size": 200}, False, {"heads": 1, "kv": 1}),
+        ("gemma-3-4b", {"table_params": 7}, False, {"norms_per_layer": 4, "num_sliding_layers": 0, "table_params": 0}),
+        ("nemotron-h-56b", {}, False, {"norms_per_layer": 2, "attention_layers": None, "linear_attention": None}),
+        ("gpt-oss-20b", {}, False, {"moe": None, "intermediate_size": 3 * 2880, "attention_sinks": False}),
+        ("deepseek-v4-flash", {}, False, {"num_sliding_layers": 0, "indexer": None, "compressed": (), "heads": 32}),
+        ("deepseek-v4-flash", {}, True, {"num_sliding_layers": 2, "indexer": None, "compressed": (), "heads": 64}),
+        ("gemma-3-4b", {}, True, {"num_sliding_layers": 0}),
+        ("deepseek-v3", {}, True, {"routed": 2}),
+    ],
+)
+def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, expected: dict) -> None:
+    cut = few_layers(load_model(target).model_copy(update=changes), "x", 2, keep_experts=experts)
+    found = {"heads": cut.num_attention_heads, "kv": cut.num_key_value_heads, "dim": cut.head_dim} | vars(cut)
+    found["routed"] = cut.num_moe_layers
+    assert {name: found[name] for name in expected} == expected
+    assert (
+        Eagle.shape(cut.model_copy(update={"vocab_size": 1000}), {"features": 3}).vocab_size == 1000
+    )  # no more words than its target has
+
+
+def test_a_projection_beside_the_layers_by_hand() -> None:
+    """Three of 64 x 96 on two devices, five tokens: inputs of a byte and a scale per 128, outputs of two bytes."""
+    part = scenario("self", tp=2, weights="fp8-block").draft_shard
+    op = dense("name", part, 64, 96, 5.0, 3.0)
+    cost = op.cost.flops, op.cost.weight_bytes, op.cost.kv_bytes, op.cost.activation_bytes
+    assert cost == (2 * 64 * 48 * 15, 64 * 48 * 3 * (1 + 4 / 128**2), 0, (64 * (1 + 4 / 128) + 48 * 2) * 15)
+    assert (op.kernels, op.rows) == (3, 5)
+    assert dense("name", part, 64, 96, 5.0, tensor="lm_head").cost.weight_bytes == 2 * 64 * 48
+
+
+def test_what_is_kept_beside_the_target() -> None:
+    """An LM head of its own by its vocabulary or by several features; of an MTP layer neither head nor embedding."""
+    for draft, size in (
+        ("self", 0),
+        ("eagle:vocab=1000", LAYER + 2 * 4096 * 4096 + 1000 * 4096 + NORMS),
+        ("eagle:features=2", LAYER + QKV + 2 * 4096 * 4096 + 32000 * 4096 + NORMS),
+        ("mtp", LAYER + 2 * 4096 * 4096 + NORMS),
+        ("mtp:modules=3", 3 * (LAYER + 2 * 4096 * 4096 + NORMS)),
+        ("dflash:layers=1,features=2", LAYER + 2 * 4096 * 4096 + NORMS),
+        ("dflash:layers=1,features=2,vocab=1000", LAYER + 2 * 4096 * 4096 + 1000 * 4096 + NORMS),
+    ):
+        s = scenario(draft)
+        assert s.draft.own_weight_bytes(s.draft_shard) == 2 * size, draft
+    assert [float(scenario(word).draft.query(5.0)) for word in ("self", "dflash", "dspark", "medusa")] == [1, 6, 5, 5]
+
+
+def test_an_mtp_layer_is_tried_unless_the_checkpoint_has_none() -> None:
+    target = load_model("llama-3.1-8b")
+    suits = [kind_of("mtp").suits(target.model_copy(update={"num_nextn_predict_layers": n})) for n in (None, 0, 1)]
+    assert suits == [True, False, True]
+    named, plain = weight_format("fp8,mtp=bf16"), weight_format("fp8")
+    assert [kind_of("mtp").own_weights(target, each).name for each in (named, plain)] == ["bf16", "fp8"]
 
 
 @pytest.mark.parametrize("draft", ["medusa:heads=2", "mtp:modules=2"])

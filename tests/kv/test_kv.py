@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.kv import KVLayout, KVMethod, parse_kv
+from perfmodel.kv import NOTHING, KVLayout, KVMethod, parse_kv
 
 # Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
 LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
@@ -196,6 +196,9 @@ def test_any_text_parses_or_is_refused(text):
             4,
         ),
         ("streamingllm:100", "setup", 0, 2 * 100 * 4096, 1),
+        ("streamingllm:100,copy=false", "setup", 0, 0, 0),
+        ("streamingllm:100,own_prefill=true", "setup", 0, 0, 0),
+        ("full", "setup", 0, 0, 0),
         ("topk:100", "select_step", 900 * 8192, 900 * 2048, 2),
         # 50 pages of 20: both bounds scored; bounds of 2 keys a page
         ("quest:100,page=20", "select_step", 2 * 50 * 8192, 50 * 2 * 2048, 2),
@@ -219,7 +222,39 @@ def test_any_text_parses_or_is_refused(text):
 )  # fmt: skip
 def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
     step = getattr(parse_kv(text), when)(1000.0, LLAMA)
-    assert (float(step.flops), float(step.bytes), float(step.kernels)) == pytest.approx((flops, moved, kernels))
+    found = float(step.flops), float(step.bytes), float(step.kernels)
+    assert found == pytest.approx((flops, moved, kernels), rel=1e-14)
+
+
+METHODS = ("streamingllm:100", "snapkv:100", "h2o:100", "tova:100", "topk:100", "quest:100", "retrieval:100,every=4",
+           "pqcache:100,subvectors=4,bits=3,iterations=5", "pillar:100")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_at_its_budget_a_method_chooses_copies_and_keeps_nothing(text: str) -> None:
+    found = parse_kv(text)
+    for context in (99.0, 100.0):
+        assert found.attended_tokens(context) == context
+        for work in (found.select_step, found.select_iteration, found.setup):
+            assert work(context, LLAMA) == NOTHING
+        assert found.stored_bytes(context, LLAMA) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("full", 1000 * KAPPA),
+        ("streamingllm:100", 100 * KAPPA),
+        ("snapkv:100,generated=20", 120 * KAPPA),
+        ("h2o:100", 100 * KAPPA + 100 * 8 * 4),
+        ("tova:100", 100 * KAPPA + 100 * 4),
+        ("quest:100,page=20", 1000 * KAPPA + 50 * KAPPA),  # evicts nothing, and keeps bounds
+        ("quantized,bits=8", 1000 * (KAPPA / 2 + 64)),
+    ],
+)
+def test_a_cache_that_only_the_draft_uses_by_hand(text: str, expected: float) -> None:
+    """At S = 1000: all tokens, or what the method does not evict."""
+    assert parse_kv(text).own_bytes(1000.0, LLAMA) == expected
 
 
 def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
@@ -247,6 +282,7 @@ def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
         ("retrieval:100,every=1,chunk=1", "retrieval:100,every=1,chunk=0"),
         ("pqcache:1,subvectors=1,bits=6,iterations=9", "pqcache:1,subvectors=0,bits=6,iterations=9"),
         ("pqcache:1,subvectors=1024,bits=6,iterations=9", "pqcache:1,subvectors=1025,bits=6,iterations=9"),
+        ("pqcache:1,subvectors=2,bits=1,iterations=9", "pqcache:1,subvectors=2,bits=0,iterations=9"),
         ("pqcache:1,subvectors=2,bits=16,iterations=9", "pqcache:1,subvectors=2,bits=17,iterations=9"),
         ("pqcache:1,subvectors=2,bits=6,iterations=1", "pqcache:1,subvectors=2,bits=6,iterations=0"),
         ("pqcache:1,subvectors=2,bits=6,iterations=10000", "pqcache:1,subvectors=2,bits=6,iterations=10001"),
@@ -254,6 +290,8 @@ def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
         ("quantized,bits=16", "quantized,bits=17"),
         ("quantized,group=1", "quantized,group=0"),
         ("pillar,share=1", "pillar,share=1.01"),
+        ("pillar,share=0.01", "pillar,share=0"),
+        ("streamingllm:1,sinks=0", "streamingllm:1,sinks=1"),
         ("h2o:1", "h2o:0"),
         ("tova:1", "tova:0"),
         ("topk:1", "topk:0"),

@@ -102,8 +102,8 @@ def test_conditional_and_survival_convert_both_ways(a):
     ("convert", "values"),
     [
         (acc.survival_from_conditional, ([0.5, 1.2],)),
-        (acc.conditional_from_survival, ([0.9, 0.5],)),
-        (acc.conditional_from_survival, ([1, 0.5, 0.6],)),
+        (acc.conditional_from_survival, ([[1, 0.5], [0.9, 0.5]],)),
+        (acc.conditional_from_survival, ([[1, 0.5, 0.4], [1, 0.5, 0.6]],)),
     ],
 )
 def test_converters_refuse_what_cannot_be(convert, values):
@@ -131,6 +131,58 @@ def test_how_far_an_acceptance_is_carried():
     assert Acceptance.from_positions([0.8, 0.8]).effective_alpha(2) == pytest.approx(0.8)
 
 
+# Measured curves.
+
+
+def test_printed_lengths_are_met_and_acceptance_is_constant_between_them():
+    """Gains of 0.8, then 1.0 of two tokens (a + a^2 = 1.25), then 0.2 of one; nothing is known beyond."""
+    one = Acceptance.from_lengths([1, 3, 4], [1.8, 2.8, 3.0], "printed")
+    assert one.tokens_per_iteration([0, 1, 3, 4]) == pytest.approx([1, 1.8, 2.8, 3.0])
+    a = (6**0.5 - 1) / 2
+    assert one.prefix == pytest.approx((0.8, a, a, 0.2 / (0.8 * a * a)))
+    assert (one.max_gamma, one.measured_at, one.spread) == (4, (1, 3, 4), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("drafted", "omega", "known", "gained"),
+    [
+        ([1, 2, 4], [1.2, 1.8, 2.0], [2, 4], [1.8, 2.0]),  # 0.2 and then 0.6 a token: 0.4 each
+        ([1, 2, 3], [1.6, 1.5, 1.9], [1, 3], [1.6, 2.0]),  # a fall is a gain of nothing; 0 and 0.4: 0.2 each
+        ([2, 3, 5], [1.8, 2.3, 4.2], [5], [4.2]),  # all three pooled, one after the other
+        ([1, 2, 3], [1.5, 2.0, 2.5], [1, 2, 3], [1.5, 2.0, 2.5]),  # as much each time is no growth
+        ([1, 3], [2.0, 4.0], [1, 3], [2.0, 4.0]),  # all accepted
+        ([1, 3], [1.0, 1.0], [1, 3], [1.0, 1.0]),  # none
+    ],
+)
+def test_a_printed_curve_never_gains_more_with_length(drafted, omega, known, gained):
+    one = Acceptance.from_lengths(drafted, omega, "printed")
+    assert one.measured_at == tuple(known)
+    assert one.tokens_per_iteration(np.array(known)) == pytest.approx(gained)
+
+
+def test_printed_positions_stand_in_for_lengths_and_a_short_curve_is_carried_to_three():
+    by_position = Acceptance.from_lengths([3], [2.4], "printed", survival=(0.8, 0.4, 0.6))
+    assert by_position.prefix == pytest.approx((0.8, 0.5, 1.0))
+    too_few = Acceptance.from_lengths([3], [2.952], "printed", survival=(0.8, 0.4))
+    assert too_few.prefix == pytest.approx((0.8, 0.8, 0.8))
+    assert Acceptance.from_lengths([1, 3], [1.0, 1.0], "printed").prefix == pytest.approx((0, 0, 0))
+    assert Acceptance.from_lengths([1], [1.8], "printed").prefix == pytest.approx((0.8, 0.8, 0.8))
+    assert Acceptance.from_lengths([1], [1.8], "printed", decay=0.9).prefix == pytest.approx((0.8, 0.72, 0.648))
+
+
+def test_what_differs_between_texts_is_the_accepted_tokens():
+    """0.2 of 2.8 tokens is 0.31 of the 1.8 accepted ones; of 0.8 of 1.8 it is 0.14."""
+    one = Acceptance.from_lengths([1, 3], [1.8, 2.8], "printed", spread=0.2)
+    assert one.log_spread([0, 1, 3]) == pytest.approx([0.0, 0.2 * (2.8 / 1.8) * (0.8 / 1.8), 0.2])
+    assert Acceptance.from_alpha(0.5).log_spread([0, 3]).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("drafted", "omega"), [([1], [2.01]), ([1], [0.99]), ([0], [1.0]), ([1, 3], [1.5, math.nan])])
+def test_lengths_refuse_what_cannot_be(drafted, omega):
+    with pytest.raises(InputError):
+        Acceptance.from_lengths(drafted, omega, "printed")
+
+
 # The type the engine holds.
 
 
@@ -156,12 +208,6 @@ def test_survival_sums_to_tokens_per_iteration(one):
     assert acc.tokens_per_iteration(8, one.effective_alpha(8)) == pytest.approx(one.tokens_per_iteration(8))
     assert one.source
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).survival(8), survival)
-
-
-def test_alpha_may_differ_by_batch_and_context():
-    one = Acceptance.from_alpha(np.array([[0.5, 0.8, 1.0]]))
-    assert one.survival(4).shape == (1, 3, 5)
-    assert one.tokens_per_iteration(np.array([[2], [3]])).shape == (2, 3)
 
 
 def test_omega_given_is_met_at_its_gamma_and_turned_into_alpha_for_others():

@@ -1,4 +1,4 @@
-"""Batches that advance in step, or end together: by hand, in closed form and by seeded simulation."""
+"""Batches that advance in step, or end together: by hand and in closed form."""
 
 import math
 
@@ -8,21 +8,6 @@ from scipy.stats import binom
 
 from perfmodel.errors import InputError
 from perfmodel.speculation import acceptance as acc
-from perfmodel.speculation.acceptance import Acceptance
-
-
-def test_static_batch_agrees_with_simulation():
-    survival = Acceptance.from_alpha(0.7).survival(3)
-    for batch, tokens in ((1, 40), (8, 40), (32, 100)):
-        gains = 1 + _accepted(0.7, 3, (2000, batch, tokens))
-        needed = np.argmax(np.cumsum(gains, -1) >= tokens, -1) + 1
-        simulated = tokens / needed.max(-1).mean()
-        assert acc.static_batch_tokens_per_iteration(survival, batch, tokens) == pytest.approx(simulated, rel=0.01)
-
-
-def _accepted(alpha: float, gamma: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Accepted draft tokens of one iteration each: a geometric run cut at gamma."""
-    return np.minimum(np.random.default_rng(7).geometric(1 - alpha, shape) - 1, gamma)
 
 
 def test_static_batch_by_hand():

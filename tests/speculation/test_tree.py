@@ -13,7 +13,7 @@ from perfmodel.specs.published import published_points
 from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
-from perfmodel.speculation.tree_cost import choose, iteration_s, speedup, surface
+from perfmodel.speculation.tree_cost import choose, iteration_s, levels_within, speedup, surface
 
 SEQUOIA = (
     *(0.63418, 0.10795, 0.05697, 0.02249, 0.01949, 0.01499, 0.0045, 0.003, 0.01199),
@@ -43,13 +43,9 @@ def sequoia() -> Growth:
 
 
 @pytest.mark.parametrize(("size", "levels"), GOLDEN)
-def test_golden_values(sequoia: Growth, size: int, levels: int) -> None:
-    assert sequoia.tokens[levels - 1, size - 1] == pytest.approx(GOLDEN[size, levels], abs=1e-4)
-
-
-@pytest.mark.parametrize(("size", "levels"), GOLDEN)
 def test_the_recovered_tree_is_worth_its_value(sequoia: Growth, size: int, levels: int) -> None:
-    """The tree that is handed out, weighed node by node from the definition."""
+    """As printed; and the tree that is handed out, weighed node by node from the definition."""
+    assert sequoia.tokens[levels - 1, size - 1] == pytest.approx(GOLDEN[size, levels], abs=1e-4)
     tree = sequoia.best(size, levels)
     assert tree.size <= size
     assert tree.levels <= levels
@@ -132,6 +128,15 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
     np.testing.assert_allclose(
         found.tokens_per_iteration * found.target_s / found.iteration_s, found.speedup, rtol=1e-12
     )
+
+
+def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:
+    wide = TreeAcceptance.of([0.5])
+    for draft, most in (("mtp:modules=2", 3), ("mtp:modules=10", 11), ("mtp:modules=14", 12), ("llama-3.2-1b", 12)):
+        assert levels_within(scenario(draft=draft), wide, 64, None) == most, draft
+    assert levels_within(scenario(), wide, 5, None) == levels_within(scenario(), wide, 64, 5) == 5
+    assert levels_within(scenario(), TreeAcceptance.of([[0.5], [0.4]]), 64, 8) == 3
+    assert levels_within(scenario(draft="ngram"), wide, 64, 1) == 1  # a root alone drafts nothing
 
 
 @pytest.mark.parametrize(

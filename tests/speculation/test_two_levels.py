@@ -1,4 +1,4 @@
-"""Two levels: the renewal recursion against a simulation, one level as its limit, and TriForce's published order."""
+"""Two levels: the renewal recursion by hand, one level as its limit, and TriForce's published order."""
 
 from dataclasses import replace
 
@@ -9,8 +9,9 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import speedups
-from perfmodel.speculation.two_levels import inner_rounds, memory_of_both, predict_two_levels
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.two_levels import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
+from perfmodel.speculation.workload import Workload
 
 
 def scenario(**flags):
@@ -33,22 +34,6 @@ def test_rounds_by_hand() -> None:
     assert found.expected == pytest.approx(1.60, abs=1e-12)
     assert found.drafted.sum() == pytest.approx(1.0, rel=1e-12)
     assert found.expected_drafted == pytest.approx(1.6 * 2.952, rel=1e-12)  # Wald
-
-
-@pytest.mark.parametrize(("gamma_1", "alpha", "gamma_2"), [(1, 0.3, 5), (2, 0.7, 6), (5, 0.9, 3)])
-def test_rounds_against_a_simulation(gamma_1: int, alpha: float, gamma_2: int) -> None:
-    rng = np.random.default_rng(7)
-    runs = 200_000
-    have, rounds = np.zeros(runs, int), np.zeros(runs, int)
-    while np.any(open_ := have < gamma_2):
-        accepted = np.cumprod(rng.random((runs, gamma_1)) < alpha, axis=1).sum(1)
-        have += np.where(open_, accepted + 1, 0)
-        rounds += open_
-    found = inner_rounds(Acceptance.from_alpha(alpha), gamma_1, gamma_2)
-    assert found.expected == pytest.approx(rounds.mean(), rel=5e-3)
-    assert found.expected_drafted == pytest.approx(have.mean(), rel=5e-3)
-    shares = np.bincount(have - gamma_2, minlength=gamma_1 + 1) / runs
-    np.testing.assert_allclose(found.drafted, shares, atol=5e-3)
 
 
 def test_one_iteration_from_its_parts() -> None:
@@ -76,15 +61,6 @@ def test_memory_holds_both_drafts() -> None:
     assert not memory_of_both(small, sparse, float(both.max_batch) + 1, 65536.0, 9, 0.9).fits
 
 
-def test_a_useless_small_draft_is_worse_than_one_level_and_a_perfect_one_better() -> None:
-    batch, context = 1.0, 122 * 1024.0
-    small, sparse = levels(0.0)
-    one = float(speedups(sparse, batch, context, np.array([6]))[..., 0])
-    assert float(predict_two_levels(small, sparse, batch, context, 2, 6).speedup) < one
-    perfect = replace(small, acceptance=Acceptance.from_alpha(0.99))
-    assert float(predict_two_levels(perfect, sparse, batch, context, 2, 6).speedup) > one
-
-
 def test_the_published_order_of_configurations() -> None:
     """TriForce Table 2 (one A100, 122 K): hierarchy 2.31 > no hierarchy 1.80 > naive small draft 1.56. A shape, no fit:
     the paper does not print gamma_1 or the naive gamma, so that every plausible one must keep the order.
@@ -96,6 +72,34 @@ def test_the_published_order_of_configurations() -> None:
     for gamma_1 in (1, 2, 3):
         both = float(predict_two_levels(small, sparse, 1.0, context, gamma_1, 6).speedup)
         assert both > alone > float(speedups(naive, 1.0, context, np.array([gamma_1]))[..., 0]) > 1
+
+
+@pytest.mark.parametrize(
+    ("ones", "twos", "known", "tried"),
+    [
+        (None, None, None, {(g1, g2) for g1 in range(1, 7) for g2 in range(1, 13)}),
+        (None, None, 4, {(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)}),
+        ([3, 2], None, 4, {(3, 1), (2, 1), (2, 2)}),
+        (None, [3], 4, {(1, 3)}),
+        ([2, 4], [1, 5], None, {(2, 1), (2, 5), (4, 1), (4, 5)}),
+        ([5], None, 4, "at most 4"),  # no length fits beside it, which is said
+        ([2], [2, 5], 4, "at most 4"),  # what is given is not left out
+    ],
+)
+def test_the_best_pair_is_the_best_of_those_that_may_be_tried(ones, twos, known, tried) -> None:
+    small, sparse = levels()
+    if known:
+        sparse = replace(sparse, acceptance=Acceptance.from_positions((0.92,) * known))
+    if isinstance(tried, str):
+        with pytest.raises(InputError, match=tried):
+            best_two_levels(small, sparse, 1.0, 65536.0, ones, twos, 8)
+        return
+    found = best_two_levels(small, sparse, 1.0, 65536.0, ones, twos, 8)
+    fastest = max(float(predict_two_levels(small, sparse, 1.0, 65536.0, *pair).speedup) for pair in tried)
+    assert (found.gamma_1, found.gamma_2) in tried
+    assert float(found.levels.speedup) == fastest
+    alone = predict(sparse, Workload.of(1.0, 65536.0), 8)
+    assert (found.alone_gamma, found.alone_speedup) == (alone.gamma_optimal, alone.speedup_at_gamma_optimal)
 
 
 def test_grid_equals_loop() -> None:
@@ -118,3 +122,7 @@ def test_refusals() -> None:
         predict_two_levels(small, small, 1.0, 1024.0, 2, 4)
     with pytest.raises(InputError, match="the same target"):
         predict_two_levels(levels(kv_dtype="fp8")[0], sparse, 1.0, 1024.0, 2, 4)
+    with pytest.raises(InputError, match="--gamma-1: must be at most 2"):
+        inner_rounds(Acceptance.from_positions((0.5, 0.5)), 3, 4)
+    assert inner_rounds(Acceptance.from_positions((0.5, 0.5)), 2, 1).expected == 1
+    assert inner_rounds(small.acceptance, 256, 256).least == 256

@@ -1,0 +1,216 @@
+"""Verdicts and what is told of a point, at the very number where they change."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.answers import text
+from perfmodel.answers.measured import measured_speedups
+from perfmodel.answers.placement import check_engine
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.rates import parse_tree_rates
+from perfmodel.answers.verdict import CLIFF, _climb, beyond, unlike_measured, verdicts, warnings
+from perfmodel.cli.plot import _published
+from perfmodel.errors import InputError
+from perfmodel.specs.fits import MeasuredRange
+from perfmodel.speculation.capacity import memory_of
+
+
+def scenario(**flags):
+    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 4096, "alpha": 0.7}
+    return resolve(Query(**(asked | flags)))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "gamma", "fits", "word"),
+    [
+        (1.0, 1.4, 3, True, "too_close_to_call"),
+        (1.0001, 1.4, 3, True, "pays"),
+        (1.0001, 1.4, 1, True, "pays"),
+        (1.0001, 1.4, 3, False, "does_not_fit"),
+        (1.0001, 1.4, 0, True, "does_not_pay"),
+        (0.8, 1.0, 3, True, "does_not_pay"),
+        (0.8, 1.0001, 3, True, "too_close_to_call"),
+        (math.nan, math.nan, 3, True, "pays"),  # of the speedup, 1.2
+    ],
+)
+def test_a_verdict_takes_the_whole_interval(low, high, gamma, fits, word) -> None:
+    assert verdicts(1.2, low, high, gamma, fits).item() == word
+
+
+def test_a_cliff_is_what_takes_longer_than_in_proportion() -> None:
+    """4 of 3 sequences may take 4/3 of the time, 1.1 times as long is always allowed."""
+    assert _climb(4 / 3, (1.0, 4.0)) == 0.0
+    assert _climb(1.34, (1.0, 4.0)) == pytest.approx(0.34)
+    assert _climb(CLIFF, (1.0, 100.0)) == 0.0
+    assert _climb(1.12, (1.0, 100.0), (1.06, 100.0)) == pytest.approx(0.12)
+    assert _climb(1.3, (1.2, 100.0), (1.0, 100.0)) == pytest.approx(0.3)
+    assert _climb(9.0, (1.0, 1.0)) == _climb(9.0, (0.0, 4.0)) == 0.0
+    assert _climb(3.0, (1.0, 2.0)) == 2.0
+
+
+def told(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
+    room = memory_of(s, batch, context, gamma, 0.9).single()
+    return [note.partition(":")[0] for note in warnings(s, batch, context, gamma, room)]
+
+
+def test_warnings_begin_at_their_limits() -> None:
+    sparse, model = scenario(draft_kv="streamingllm:512"), scenario(model="llama-2-7b", draft="llama-3.2-1b")
+    budget = "KV budget 512 is not below the context"
+    assert [budget in told(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))] == [1, 0, 0]
+    vocabulary = "llama-3.2-1b has 128256 vocabulary entries, llama-2-7b 32000"
+    assert [vocabulary in told(model, 1000, gamma) for gamma in (0, 1)] == [0, 1]
+    assert told(scenario(draft="llama-3.2-1b"), 1000, 1) == []
+    short = resolve(Query("gpt-oss-120b", "h100", 1, 4096, 3, draft="eagle3"))
+    short = replace(short, acceptance=replace(short.acceptance, source="a head at short contexts"))
+    notes = [any("short prompts" in n for n in told(short, c, g)) for c, g in ((4096, 1), (4097, 1), (4097, 0))]
+    assert notes == [False, True, False]
+    some = scenario(tp=2, draft="llama-3.2-1b", draft_tp=1)
+    assert ["the draft runs on 1 of 2 devices" in told(some, 1000, gamma) for gamma in (0, 1)] == [0, 1]
+    assert "the draft runs on 1 of 2 devices" not in told(scenario(tp=2, draft="llama-3.2-1b"), 1000, 1)
+
+
+def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
+    """131072 positions: 131068 cached tokens, 3 drafted and the target's own."""
+    s = scenario(draft="llama-68m")
+    assert beyond(scenario(), 131_068, 3) == ()
+    assert beyond(scenario(), 131_069, 3) == ("context 131069 (+4) is beyond llama-3.1-8b's maximum of 131072",)
+    assert beyond(s, 2045, 3) == ("context 2045 (+4) is beyond llama-68m's maximum of 2048",)
+    assert beyond(s, 131_071, 0) == beyond(s, 2044, 3) == ()
+
+
+def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
+    held = MeasuredRange(
+        model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000), gamma=(1, 3)
+    )
+    s = scenario(draft="eagle")
+    assert list(unlike_measured(s, 1.0, 1.0, 9)) == []
+    c = s.machine.calibration.model_copy(update={"measured": held})
+
+    def notes(s, *at) -> list[str]:
+        s = replace(s, machine=replace(s.machine, calibration=c))
+        return [
+            note.partition(": intervals")[0].removeprefix(f"{c.name} was timed ") for note in unlike_measured(s, *at)
+        ]
+
+    assert notes(s, 2.0, 1000.0, 1) == notes(s, 8.0, 4000.0, 3) == notes(s, 2.0, 1000.0, 0) == []
+    assert notes(s, 1.0, 480.0, 7) == [
+        "at batch 2 to 8, not 1", "at context 1000 to 4000, not 480", "at gamma 1 to 3, not 7"
+    ]  # fmt: skip
+    assert notes(s, 17.0, 8200.0, 0) == ["at batch 2 to 8, not 17", "at context 1000 to 4000, not 8200"]
+    assert notes(s, 2.0, 1000.0, 4) == [], "5 tokens for 4 are near"
+    assert notes(scenario(model="qwen3-8b", draft="eagle"), 2.0, 1000.0, 1) == ["serving llama-3.1-8b, not qwen3-8b"]
+    other = scenario(draft="llama-3.2-1b")
+    assert notes(other, 2.0, 1000.0, 0) == []
+    assert notes(other, 2.0, 1000.0, 1) == ["with draft eagle (full), not llama-3.2-1b (full)"]
+
+
+def test_devices_that_an_engine_does_not_start_on_are_refused_with_those_it_does() -> None:
+    """Qwen2.5-0.5B: 14 heads, 2 KV heads. DeepSeek-R1: experts 2048 wide in blocks of 128, so that 16 share one."""
+    with pytest.raises(InputError, match=r"has 2 \(one of 1, 2, 14\), given 7"):
+        scenario(model="qwen2.5-0.5b", tp=7)
+    r1 = scenario(model="deepseek-r1", hardware="b200", tp=8)
+    for tp, ep, fine in ((16, 1, True), (32, 1, False), (32, 2, True), (96, 4, False), (24, 1, False)):
+        asked = (r1.machine.calibration, r1.machine.gpu, r1.target, r1.precision, tp, ep, 1)
+        if fine:
+            check_engine(*asked)
+        else:
+            with pytest.raises(InputError, match=f"which {tp // ep} devices cut in two; use --ep {tp}"):
+                check_engine(*asked)
+
+
+def test_units_begin_at_their_own_number() -> None:
+    for function, least in ((text.size, {"kB": 3, "MB": 6, "GB": 9, "TB": 12, "PB": 15, "EB": 18}),
+                            (text.count, {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18})):  # fmt: skip
+        for unit, power in least.items():
+            assert function(10.0**power) == f"1.00 {unit}"
+            assert not function(0.99 * 10.0**power).endswith(f" {unit}")
+    assert [text.seconds(s) for s in (None, 9e-4, 1e-3, 0.9, 1.0, 1000.0)] == [
+        "unknown", "900.0 us", "1.00 ms", "900.00 ms", "1.00 s", "1,000 s"
+    ]  # fmt: skip
+    assert [text.tokens(n) for n in (None, 2.0, 2.1, 12345.0)] == ["none", "2", "3", "12,345"]
+    assert [text.clients(n) for n in (1, 2)] == ["1 client", "2 clients"]
+    assert [text.devices("x", n) for n in (1, 2)] == ["x", "2 x x"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "fine", "refused"),
+    [
+        (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
+        (pm.whatif, "kv_reread", 4, 4.01),
+        (pm.whatif, "batch_range", (1, 2), (2, 2)),
+        (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
+        (pm.whatif, "batch_range", (1, 2), (0, 2)),
+        (pm.advise, "batch", 2**20, 2**20 + 1),
+        (pm.advise, "max_gamma", 1, 0),
+        (pm.advise, "max_gamma", 256, 257),
+        (pm.advise, "context", 2**40, 2**40 + 1),
+        (pm.serving, "batch", 4, 3),
+        (pm.serving, "max_gamma", 256, 257),
+        (pm.serving, "max_gamma", 1, 0),
+        (pm.serving, "gamma", 1, 0),
+        (pm.compare, "gamma", 1, 0),
+        (pm.moe, "gamma", 1, 0),
+        (pm.moe, "batch", "1..1024", "1..1025"),
+        (pm.traffic, "input_std", 577, 578),
+        (pm.traffic, "output_std", 57, 58),
+        (pm.schedule, "output_len", 999, 1000),
+        (pm.schedule, "output_len", 2, 1),
+        (pm.schedule, "lookup", "3..3", "4..3"),
+        (pm.schedule, "lookup", (3,), (3, 4, 5)),
+    ],
+)
+def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
+    given = {
+        pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
+        pm.advise: {"context": 1000},
+        pm.serving: {"batch": 8, "context": (1000, 2000), "alpha": (0.5, 0.7)},
+        pm.compare: {"context": 1000},
+        pm.moe: {"context": 1000, "gamma": 3},
+        pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
+        pm.schedule: {"context": 1000, "request_rate": 1},
+    }[asked] | {"model": "llama-3.1-8b", "hardware": "h100"}
+    asked.question(**given | {name: fine})
+    with pytest.raises(InputError, match=name):
+        asked.question(**given | {name: refused})
+
+
+def test_published_speedups_are_those_of_the_very_stack() -> None:
+    """MagicDec, table 1: batch 64 at 32,000 tokens, 2 drafted."""
+    asked = {"hardware": "a100-sxm-80gb", "draft_kv": "streamingllm:512", "engine": "magicdec"}
+    found = measured_speedups(scenario(**asked, tp=8), 8)
+    assert (64, 32_000, 2, 1.28) in found
+    assert measured_speedups(scenario(**asked, tp=4), 4) == measured_speedups(scenario(tp=8), 8) == []
+    drawn = Query("llama-3.1-8b", batch=1, context=4096, gamma=2, alpha=0.7, tp=8, **asked)
+    assert _published(drawn) == [(b, c, speedup) for b, c, gamma, speedup in found if gamma == 2]
+    with pytest.raises(InputError, match="--measured: nothing was published"):
+        _published(replace(drawn, gamma=63))
+
+
+def test_rates_of_a_tree_are_read_from_a_list_a_text_or_a_file(tmp_path) -> None:
+    path = tmp_path / "rates.yaml"
+    path.write_text("source: mine\nrates: [0.6, 0.1]\n", encoding="utf-8")
+    read = [parse_tree_rates(given, "--rates") for given in ([0.6, 0.1], "0.6,0.1", str(path))]
+    assert [r.source for r in read] == ["rates as given", "rates as given", f"mine ({path})"]
+    assert [np.ravel(r.rates).tolist() for r in read] == [[0.6, 0.1]] * 3
+    for spoiled in ("source: mine\n", "source: 3\nrates: [0.6]\n", "source: a\nrates: [0.6]\nmore: 1\n"):
+        path.write_text(spoiled, encoding="utf-8")
+        with pytest.raises(InputError, match="a mapping with source"):
+            parse_tree_rates(str(path), "--rates")
+
+
+def test_only_one_acceptance_is_given() -> None:
+    with pytest.raises(InputError, match="--alpha and --tokens-per-iteration: only one of them may be given"):
+        resolve(Query("llama-3.1-8b", "h100", 1, 1000, 2, alpha=0.7, tokens_per_iteration=2.0))
+
+
+def test_inverse_in_a_line_with_and_without_an_acceptance() -> None:
+    known = pm.inverse("llama-3.1-8b", "h100", 4, 32_000, 2, draft="eagle", alpha=0.8)
+    assert known.headline().endswith(f"; now {known.speedup:.2f}x at gamma 2")
+    unknown = pm.inverse("qwen2.5-7b", "h100", 4, 32_000, 2, draft="eagle")
+    assert unknown.headline() == f"1.00x takes alpha {unknown.smallest_alpha:.3f} of eagle at gamma 2"
+    never = replace(unknown, smallest_alpha=None)
+    assert never.headline() == "1.00x takes alpha none of eagle at gamma 2"

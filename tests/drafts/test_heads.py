@@ -1,0 +1,199 @@
+"""Drafting heads by their own config.json; key subsets of published files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs.huggingface.heads import load_head
+from perfmodel.specs.model import load_model
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.workload import Workload
+from tests.drafts.test_drafts import LAYER, QKV, scenario
+from tests.specs.configs import sizes
+
+EAGLE3 = {  # yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "draft_vocab_size": 32000,
+    **sizes(1, 4096, 32, 8, 14336, 128256, 2048),
+}
+SPECULATORS = {  # the layout of RedHatAI/*-speculator.eagle3
+    "architectures": ["Eagle3Speculator"],
+    "speculators_model_type": "eagle3",
+    "draft_vocab_size": 64000,
+    "target_hidden_size": 2880,
+    "eagle_aux_hidden_state_layer_ids": [2, 18, 33],
+    "transformer_layer_config": {"model_type": "llama", **sizes(1, 4096, 32, 8, 14336, 201088, 4096)},
+}
+WINDOWS = ["sliding_attention"] * 3 + ["full_attention"] * 2
+DFLASH = {  # the layout of z-lab/*-DFlash-b16
+    "architectures": ["DFlashDraftModel"],
+    "model_type": "qwen3",
+    **sizes(5, 4096, 32, 8, 12288, 151936, 40960),
+    "head_dim": 128,
+    "block_size": 16,
+    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
+}
+
+
+def head(tmp_path: Path, config: dict) -> str:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return str(tmp_path)
+
+
+def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
+    """As the kind with the same numbers, but for its own maximum context; a folder, a file, or after the word."""
+    path = head(tmp_path, EAGLE3)
+    same = scenario("eagle:features=3,vocab=32000")
+    for name in (path, f"{path}/config.json", f"eagle:{path}"):
+        s = scenario(name)
+        assert (s.draft.name, s.draft.precision.weights.name) == ("eagle3", "bf16")
+        assert s.draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
+        assert s.draft.iteration_ops(s.draft_shard, 4.0) == same.draft.iteration_ops(same.draft_shard, 4.0)
+        assert s.draft.own_weight_bytes(s.draft_shard) == same.draft.own_weight_bytes(same.draft_shard)
+
+
+def test_a_head_of_another_width_and_in_the_layout_of_speculators(tmp_path: Path) -> None:
+    s = scenario(head(tmp_path, SPECULATORS), model="gpt-oss-120b", hardware="h200")
+    (once,) = s.draft.iteration_ops(s.draft_shard, 1.0)
+    assert once.cost.weight_bytes == 2 * 3 * 2880 * 4096
+    read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0))
+    assert read == 2 * (LAYER + QKV + 64000 * 4096)
+
+
+@pytest.mark.parametrize(
+    ("changes", "features", "vocab"),
+    [
+        ({}, 3, 32000),
+        ({"num_aux_hidden_states": 4}, 4, 32000),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2]}}, 2, 32000),
+        ({"eagle_config": {"use_aux_hidden_state": False}}, 1, 32000),
+        ({"draft_vocab_size": None, "architectures": ["EagleLlamaForCausalLM"]}, 1, 0),
+        ({"draft_vocab_size": None, "architectures": ["LlamaForCausalLMEagle3"]}, 3, 128256),
+    ],
+)
+def test_how_many_features_a_head_takes(tmp_path: Path, changes: dict, features: int, vocab: int) -> None:
+    config = {key: value for key, value in (EAGLE3 | changes).items() if value is not None}
+    found = scenario(head(tmp_path, config)).draft
+    assert (found.features, found.vocab) == (features, vocab)  # type: ignore[attr-defined]
+
+
+def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
+    s = scenario(head(tmp_path, DFLASH), model="qwen3-8b")
+    same = scenario("dflash:layers=5,features=5,block=16", model="qwen3-8b")
+    assert s.draft.name == "dflash"
+    # the file's LM head and norms are as the kind's; vocabulary of its own or the target's is the same here
+    assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
+    layers, into = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288), 5 * 4096 * 4096
+    norms = 11 * 4096
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + norms)  # the LM head is the target's
+    spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
+    t = scenario(head(tmp_path, spark), model="qwen3-8b")
+    assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({}, {"vocab": 0, "sliding_window": None, "value_head_dim": None, "features": 5}),
+        ({"draft_vocab_size": 1000, "v_head_dim": 64}, {"vocab": 1000, "vocab_size": 1000, "value_head_dim": 64}),
+        ({"sliding_window": 512, "layer_types": WINDOWS}, {"sliding_window": 512, "num_sliding_layers": 3}),
+        ({"sliding_window": 512}, {"sliding_window": None, "num_sliding_layers": 0}),
+        ({"sliding_window": 512, "layer_types": WINDOWS, "use_sliding_window": False}, {"num_sliding_layers": 0}),
+        ({"architectures": None, "target_layer_ids": [1, 2]}, {"features": 2, "block": 16}),
+        ({"target_hidden_size": 2048, "block_size": None}, {"target_width": 2048, "block": 16}),
+        ({"block_size": 8, "target_hidden_size": 4096}, {"target_width": 0, "block": 8}),
+    ],
+)
+def test_layers_of_a_block_by_their_config(tmp_path: Path, changes: dict, fields: dict) -> None:
+    found = load_head(head(tmp_path, DFLASH | changes), load_model("qwen3-8b"))
+    assert found is not None
+    stated = {"vocab": 0, "target_width": 0} | vars(found.model) | found.options
+    assert (found.kind, {name: stated[name] for name in fields}) == ("dflash", fields)
+
+
+def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
+    """Three layers of the target's kind, windows alone: every one of 256 experts and a shared one is held."""
+    config = {
+        "architectures": ["DSparkV4DraftModel"], "block_size": 5, "hidden_size": 4096, "num_hidden_layers": 3,
+        "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "q_lora_rank": 1024, "o_lora_rank": 1024,
+        "o_groups": 8, "sliding_window": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 6,
+        "moe_intermediate_size": 2048, "vocab_size": 129280, "num_target_layers": 43, "rms_norm_eps": 1e-6,
+        "dflash_config": {"markov_rank": 256, "projector_type": "dspark_v4", "target_layer_ids": [40, 41, 42]},
+    }  # fmt: skip
+    s = scenario(head(tmp_path, config), model="deepseek-v4-flash", hardware="b200", tp=1)
+    model = s.draft.model
+    assert (s.draft.name, model.num_sliding_layers, model.compressed, model.indexer) == ("dspark", 3, (), None)
+    attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
+    experts = 4096 * 256 + 256 + 257 * 3 * 4096 * 2048
+    into, transition = 3 * 4096 * 4096, 2 * 256 * 129280
+    own = 2 * (3 * (attention + experts) + 7 * 4096 + into + transition)
+    assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (EAGLE3 | {"draft_vocab_size": "32000"}, "draft_vocab_size: must be a whole number"),
+        (EAGLE3 | {"hidden_size": None}, "hidden_size: must be a whole number"),
+        (
+            DFLASH | {"dflash_config": DFLASH["dflash_config"] | {"gru_hidden_dim": 64}},
+            "dflash_config.gru_hidden_dim: ",
+        ),
+        (
+            DFLASH | {"architectures": ["DominoDraftModel"]},
+            "architectures: must be of EAGLE, P-EAGLE, DFlash or DSpark",
+        ),
+        ({k: v for k, v in DFLASH.items() if k != "dflash_config"}, "target_layer_ids: must be the list"),
+        (DFLASH | {"architectures": ["Qwen3DSparkModel"]}, "markov_rank: .*missing"),
+        (EAGLE3 | {"index_topk": 64}, "index_topk: must be absent for model_type llama"),
+    ],
+)
+def test_a_head_that_is_not_understood_is_named(tmp_path: Path, config: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        scenario(head(tmp_path, config))
+
+
+def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) -> None:
+    left = {
+        "v_head_dim": 64,
+        "max_window_layers": 36,
+        "decoder_sparse_step": 1,
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+    }
+    unused = {"sliding_window": 32768, "use_sliding_window": False, "attention_head_dim": 128}
+    same = scenario("eagle:features=3,vocab=32000")
+    assert scenario(head(tmp_path, EAGLE3 | left | unused)).draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
+
+
+def test_a_head_of_masks_drafts_in_one_pass(tmp_path: Path) -> None:
+    """P-EAGLE: five tokens are one pass of five positions, and the draft's vocabulary is read once."""
+    s = scenario(head(tmp_path, EAGLE3 | {"ptd_token_id": 128255}))
+    assert s.draft.parallel == 1  # type: ignore[attr-defined]
+    assert (float(s.draft.passes(5.0)), float(s.draft.query(5.0))) == (1.0, 5.0)
+    p = predict(s, Workload.of(4, 4096, 5))
+    assert 5 * float(p.draft_s) == pytest.approx(float(s.draft_pass_s(4.0, 4096.0, 5.0)))
+
+
+def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:
+    """512 + 64 values a token; the positions that its file leaves out are the target's."""
+    mla = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    config = {k: v for k, v in EAGLE3.items() if k != "max_position_embeddings"} | mla | {"model_type": "kimi_k2"}
+    s = scenario(head(tmp_path, config))
+    assert s.draft.model.kv_bytes_per_token() == 2 * 576
+    assert s.draft.model.max_position_embeddings == 131072
+
+
+def test_a_head_on_two_devices_and_of_two_layers(tmp_path: Path) -> None:
+    """EAGLE-3's wider projection is one layer's, split, and launches nothing; a head of masks runs five tokens."""
+    s = scenario(head(tmp_path, EAGLE3 | {"num_hidden_layers": 2, "ptd_token_id": 1}), tp=2, draft_weights="fp8")
+    wider, *_ = s.draft_ops(4.0, 512.0, 5.0)
+    assert (wider.cost.weight_bytes, wider.cost.flops) == (QKV / 2, 2 * QKV / 2 * 20)
+    assert (wider.kernels, wider.quantisations) == (0, 0)
+    own = 2 * LAYER + QKV + 3 * 4096 * 4096
+    assert s.draft.own_weight_bytes(s.draft_shard) == own / 2 + 2 * (32000 * 4096 / 2 + 5 * 4096)
+    into, *_ = scenario("eagle").draft_ops(4.0, 512.0, 5.0)
+    assert into.cost.flops == 20 * 2 * 2 * 4096 * 4096

@@ -1,0 +1,149 @@
+"""The three lengths: the property that names each holds on one side and fails on the other; edges and "none"."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.lengths import (
+    SEARCH_TO,
+    ContextLengths,
+    batches_between,
+    break_even_context,
+    context_lengths,
+    falls,
+    first_where,
+    inflection_context,
+    last_where,
+    memory_bound_context,
+    without_waves,
+)
+from perfmodel.speculation.scenario import Scenario
+
+
+def scenario(core: bool = False, **flags) -> Scenario:
+    asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.8}
+    return replace(resolve(Query(**(asked | {"draft_kv": "streamingllm:512"} | flags))), core_ops=core)
+
+
+QUESTIONS = [
+    scenario(calibration="ideal"),
+    scenario(tp=8),
+    scenario(tp=8, hardware="h100-sxm-80gb", draft_kv="snapkv:1024"),
+    scenario(model="qwen3-30b-a3b", tp=4, hardware="h200-sxm-141gb"),
+    scenario(model="gemma-3-27b", calibration="ideal"),
+    scenario(draft="llama-160m", calibration="ideal"),
+]
+
+
+def speedup(s: Scenario, batch, context, gamma: int = 3):
+    return speedups(s, batch, context, np.array([gamma]))[..., 0]
+
+
+@pytest.mark.parametrize("s", QUESTIONS)
+@pytest.mark.parametrize("batch", [1.0, 32.0, 256.0])
+def test_break_even_is_where_speedup_reaches_one(s, batch):
+    length = break_even_context(s, batch, 3)
+    if length is None:
+        assert np.all(speedup(s, batch, np.geomspace(1, SEARCH_TO, 400)) < 1)
+        return
+    assert speedup(s, batch, length) >= 1
+    assert length == 1 or np.all(speedup(s, batch, np.geomspace(1, length * 0.9999, 400)) < 1)
+
+
+@pytest.mark.parametrize("s", QUESTIONS)
+@pytest.mark.parametrize("gamma", [2, 4])
+def test_inflection_is_where_speedup_stops_falling_with_batch(s, gamma):
+    batches = np.geomspace(32, 256, 13)[:, None]
+    length = inflection_context(s, gamma)
+    smooth = without_waves(s)
+
+    def slower(contexts):
+        return np.any(np.diff(speedup(smooth, batches, contexts, gamma), axis=0) < -1e-9, axis=0)
+
+    if length is None:
+        assert slower(np.array([SEARCH_TO]))[0]
+        return
+    assert not np.any(slower(np.geomspace(length * 1.0001, SEARCH_TO, 400)))
+    assert length == 1 or slower(np.array([length * 0.9999]))[0]
+
+
+@pytest.mark.parametrize("batch", [200.0, 256.0, 4096.0])
+def test_memory_bound_context_is_where_loading_takes_over(batch):
+    s = scenario(calibration="ideal")
+    length = memory_bound_context(s, batch)
+
+    def times(context):
+        t = [op for op in s.target_ops(batch, context) if op.kind in ("linear", "attention")]
+        load = sum(float(op.cost.weight_bytes + op.cost.kv_bytes) for op in t) / 2.039e12
+        return load, sum(float(op.cost.flops) for op in t) / 312e12
+
+    load, compute = times(length)
+    assert load == pytest.approx(compute, rel=1e-6)
+    assert times(length * 2)[0] > times(length * 2)[1]
+    assert times(length / 2)[0] < times(length / 2)[1]
+
+
+def test_none_where_there_is_none():
+    # an absorbed MLA latent: 242 FLOPs a byte against H20's ridge of 37, so that long contexts compute longer
+    assert (
+        memory_bound_context(scenario(model="deepseek-v3", hardware="h20", draft_kv="full", calibration="ideal"), 512.0)
+        is None
+    )
+    # a full-cache self-draft costs what it gains: gamma T + T against at most gamma + 1 tokens
+    assert break_even_context(scenario(draft_kv="full", alpha=0.9, calibration="ideal"), 8.0, 3) is None
+    assert break_even_context(scenario(alpha=0.0), 8.0, 3) is None
+    # gamma 1 ideally: verification takes back what a growing batch gains
+    assert inflection_context(scenario(core=True, calibration="ideal"), 1, (32, 512)) is None
+
+
+def test_without_a_draft_nothing_is_gained_and_nothing_lost():
+    s = scenario(calibration="ideal")
+    assert context_lengths(s, 256.0, 0) == ContextLengths(memory_bound_context(s, 256.0), 1.0, 1.0)
+    assert [break_even_context(s, 8.0, 0, asked) for asked in (1.0, 1.5)] == [1.0, None]
+    assert inflection_context(s, 0) == 1.0
+    assert without_waves(s) is s
+
+
+def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
+    """8 to 32 sequences of 4 tokens stay memory-bound on A100: speedup rises with the batch above K, is flat below."""
+    s = scenario(core=True, calibration="ideal")
+    assert inflection_context(s, 3, (8.0, 32.0)) == 1.0
+    few, many = speedup(s, 8.0, np.array([400.0, 600.0])), speedup(s, 32.0, np.array([400.0, 600.0]))
+    assert many[0] == pytest.approx(few[0], rel=1e-12)
+    assert many[1] > few[1]
+    assert inflection_context(s, 3, (8.0, 64.0)) > 512
+
+
+def test_all_three_at_once():
+    s = scenario(tp=8)
+    found = context_lengths(s, 64.0, 3, (16.0, 128.0))
+    assert found.memory_bound_context == memory_bound_context(s, 64.0)
+    assert found.break_even_context == break_even_context(s, 64.0, 3)
+    assert found.inflection_context == inflection_context(s, 3, (16.0, 128.0))
+
+
+@pytest.mark.parametrize("turn", [1.7, 4000.0, 0.9 * SEARCH_TO])
+def test_the_first_context_and_the_last_one_of_a_property(turn: float) -> None:
+    assert turn <= first_where(lambda c: c >= turn) == pytest.approx(turn, rel=1e-7)
+    assert turn <= last_where(lambda c: c < turn) == pytest.approx(turn, rel=1e-7)
+    # the first of two stretches, and the end of the last
+    assert first_where(lambda c: (c >= turn) & ((c < 2 * turn) | (c > 4 * turn))) == pytest.approx(turn, rel=1e-7)
+    assert last_where(lambda c: (c < turn / 8) | ((c > turn / 4) & (c < turn))) == pytest.approx(turn, rel=1e-7)
+
+
+def test_a_property_that_never_turns() -> None:
+    assert (first_where(lambda c: c >= 1), first_where(lambda c: c < 0)) == (1.0, None)
+    assert (last_where(lambda c: c < 0), last_where(lambda c: c >= SEARCH_TO)) == (1.0, None)
+    assert first_where(lambda c: c >= SEARCH_TO) == pytest.approx(SEARCH_TO)
+
+
+def test_batches_are_quarter_octaves_and_a_fall_is_one_between_two_of_them() -> None:
+    np.testing.assert_allclose(batches_between(32.0, 256.0), 32 * 2 ** (np.arange(13) / 4))
+    np.testing.assert_allclose(batches_between(32.0, 33.0), [32, 33])
+    np.testing.assert_allclose(batches_between(32.0, 32.0), [32, 32])
+    surface = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 0.98, 2.0], [1.0, 3.0, 3.0, 1.9]])
+    assert falls(surface).tolist() == [False, False, True, True]
+    assert falls(surface, 0.03).tolist() == [False, False, False, True]
