@@ -31,7 +31,6 @@ PICTURES = {
     "map": f"plot gamma --map {EIGHT} --alpha 0.8 --batch 1..200",
     "sparse": "plot breakdown --model deepseek-v3.2 --hardware b200 --tp 8 --kv-dtype fp8 --batch 12 "
     "--context 16k,128k --draft-kv streamingllm:512 --gamma 1 --alpha 0.8",
-    "engines": "validate accuracy --plot-engines",
 }
 """Name of a picture in docs/img/ -> the command that draws it, to which the path is added (`plot`: as ``--output``)."""
 

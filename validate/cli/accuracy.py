@@ -37,9 +37,6 @@ def accuracy(
         Path | None,
         Argument("Folder of own records, accuracy.json and golden.csv.", "FOLDER", default="those that come with it"),
     ] = None,
-    plot_engines: Annotated[
-        Path | None, Argument("Only draw the errors of serving engines here (.png or .svg).", "FILE")
-    ] = None,
 ) -> None:
     """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on FAIL."""
     need_studies("accuracy")
@@ -47,12 +44,6 @@ def accuracy(
     from perfmodel.validate.studies import gate, golden
     from perfmodel.validate.studies import record as module
 
-    if plot_engines:
-        from perfmodel import plots
-        from perfmodel.validate.studies import engine_picture
-
-        plots.save(engine_picture.plot(), plot_engines)
-        return
     where = results or BUNDLED
     if not write:
         gate.read(module.path(where))  # before the work

@@ -37,7 +37,7 @@ def figures() -> dict[str, Any]:
     errors = replayed_from(record)
     return {
         "steps": _steps(errors),
-        "cells": _cells(every_step()),
+        "cells": _cells(step_errors(rows_of("seen"), KEYS["seen"], record["step_folds"]["seen"])),
         "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIOS},
         "sides": sides(errors),
         "ablations": record["ablations"],
@@ -121,14 +121,3 @@ def sides(errors: HeldOutReplay) -> dict[str, Any]:
                     "sure_and_wrong": int((sure & wrong).sum()),
                 }
     return counts
-
-
-def steps_with_errors() -> list[tuple[str, str, str, float]]:
-    """(engine, device, model, logarithm of predicted over measured) of every step, its group left out; for pictures."""
-    errors, rows = every_step(), rows_of("seen").rows
-    return [(r.engine, r.hardware, r.model, float(off)) for r, off in zip(rows, errors.off, strict=True)]
-
-
-def every_step() -> HeldOutErrors:
-    """Errors of every step, its group left out, be that all there is of its model or not."""
-    return step_errors(rows_of("seen"), KEYS["seen"], recorded()["step_folds"]["seen"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfmodel.errors import unknown_name
 from perfmodel.specs.fits import COVERAGE
-from perfmodel.validate.accuracy.compare import LABELS, SETS
+from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.engine_errors import RATIOS, RELATIONS
@@ -228,27 +228,6 @@ def _ablations(found: Record) -> list[str]:
     return table(["change", *HEADS], rows)
 
 
-def _partitions(found: Record) -> list[str]:
-    """A line a partition, those aside that are a whole set under another name and those of own records."""
-    cut: dict[str, dict[str, Record]] = {}
-    for name, part in found["replays"]["held-out"]["partitions"].items():
-        where, _, quantity = name.rpartition("/")
-        cut.setdefault(where, {})[quantity] = part
-    rows = []
-    for where, parts in cut.items():
-        count = max(part["rows"] for part in parts.values())
-        whole = "/".join(where.split("/")[: 2 if where.split("/")[0] in SETS else 3])
-        if where != whole and (whole.split("/")[0] not in SETS or count == _rows(cut[whole])):
-            continue
-        cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := parts.get(q)) else "-" for q in QUANTITIES]
-        rows.append([where, str(count), *cells])
-    return table(["partition", "rows", *HEADS], rows)
-
-
-def _rows(parts: dict[str, Record]) -> int:
-    return max(int(part["rows"]) for part in parts.values())
-
-
 SERVED = {
     "tpot_mean_ms": "TPOT",
     "output_tokens_per_s": "throughput",
@@ -359,7 +338,6 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "transferred": _transferred,
     "other_devices": _to_other_devices,
     "ablations": _ablations,
-    "partitions": _partitions,
     "traffic": _traffic,
     "served_runs": _served_runs,
     "engines": _engines,
