@@ -54,6 +54,10 @@ class HeadModel(Model):
     to_target [vocab]: the target's tokens that it can draft.
     """
 
+    output: Tensor
+    _given: Tensor
+    _first: Tensor
+
     def __init__(self, spec: ModelSpec, target: ModelSpec) -> None:
         super().__init__(spec.model_copy(update={"tie_word_embeddings": False}))
         self.features = Features(feature_layers(target))
@@ -65,8 +69,6 @@ class HeadModel(Model):
         self.project = nn.Linear(3 * target.hidden_size, hidden, bias=False)
         self.target_vocab = target.vocab_size
         self.to_target = torch.arange(spec.vocab_size)
-        self.output = self._given = torch.empty(0)
-        self._first = torch.empty(0)
 
     def give(self, hidden: Tensor, first: Tensor) -> None:
         """Hidden states [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
@@ -100,12 +102,14 @@ class HeadRunner(ViewRunner):
     [batch, width]: what stands for the features of the newest token.
     """
 
+    latest: Tensor
+
     def __init__(self, target: Runner, runner: Runner, head: HeadModel, view: View, gamma: int) -> None:
         super().__init__(runner, view, gamma + 1, own=True)
         self.target, self.head, target.tap = target, head, head.features
         shape = len(runner.cache.lengths), gamma + 1, head.project.in_features
         self.features = torch.zeros(shape, dtype=head.dtype, device=head.device)
-        self.pending, self.latest = torch.ones_like(runner.cache.lengths), torch.empty(0)
+        self.pending = torch.ones_like(runner.cache.lengths)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
         """All pairs of the prompts; the last tokens wait for the token that follows them."""

@@ -13,15 +13,9 @@ from perfmodel.validate.decoder.state import State
 
 PUBLISHED = "streamingllm:24,own_prefill=true"
 METHODS = [
-    "full",
-    "streamingllm:24",
-    PUBLISHED,
-    "snapkv:24,window=8",
-    "quest:24,page=4",
-    "topk:24",
-    "retrieval:24,every=3,chunk=4",
-    "quantized,bits=4",
-]
+    "full", "streamingllm:24", PUBLISHED, "snapkv:24,window=8", "quest:24,page=4", "topk:24",
+    "retrieval:24,every=3,chunk=4", "quantized,bits=4",
+]  # fmt: skip
 
 
 def watched(decoder: Decoder) -> Any:

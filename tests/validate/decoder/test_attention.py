@@ -49,14 +49,8 @@ def check(chosen: FoldedAttention, n: int, m: int, dtype: torch.dtype, tolerance
 )
 @pytest.mark.parametrize("name", ["math", "sdpa"])
 def test_portable_implementations(name: str, dtype: torch.dtype, tolerance: float, n: int, m: int) -> None:
-    check(
-        backends.choose(name, torch.device("cpu"), dtype),
-        n,
-        m,
-        dtype,
-        max(tolerance, 1e-6 * (name == "sdpa")),
-        [128, 1, 57],
-    )
+    chosen = backends.choose(name, torch.device("cpu"), dtype)
+    check(chosen, n, m, dtype, max(tolerance, 1e-6 * (name == "sdpa")), [128, 1, 57])
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])

@@ -17,25 +17,18 @@ from tests.validate.tiny_spec import tiny_spec
 transformers = pytest.importorskip("transformers")
 
 SHAPE: dict[str, Any] = {
-    "num_hidden_layers": 3,
-    "hidden_size": 48,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "intermediate_size": 80,
-    "vocab_size": 99,
-    "max_position_embeddings": 256,
-    "pad_token_id": None,
+    "num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2,
+    "intermediate_size": 80, "vocab_size": 99, "max_position_embeddings": 256, "pad_token_id": None,
     "initializer_range": 0.2,
-}
+}  # fmt: skip
 LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 500000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
+    "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
-}
+}  # fmt: skip
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+STATED = {"attention_factor": 1.3, "beta_fast": 4.0, "beta_slow": 0.5, "original_max_position_embeddings": 32}
+PARTLY = {"original_max_position_embeddings": 32, "tie_word_embeddings": True}
+EXPERTS = {"head_dim": 16, "moe_intermediate_size": 32}
 
 
 def longrope(before: int, pairs: int = 4) -> dict[str, Any]:
@@ -55,49 +48,22 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
     "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
     "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN}),
-    "qwen3-yarn-as-stated": (
-        "Qwen3",
-        {
-            "head_dim": 16,
-            "rope_parameters": YARN
-            | {"attention_factor": 1.3, "beta_fast": 4.0, "beta_slow": 0.5, "original_max_position_embeddings": 32},
-        },
-    ),
+    "qwen3-yarn-as-stated": ("Qwen3", {"head_dim": 16, "rope_parameters": YARN | STATED}),
     "llama-yarn-with-mscales": ("Llama", {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 1.2}}),
     "phi3-4k": ("Phi3", {"sliding_window": 17}),
     "phi3-128k": ("Phi3", {"rope_parameters": longrope(32), "original_max_position_embeddings": 32}),
     "phi3-128k-in-4k": ("Phi3", {"rope_parameters": longrope(128), "original_max_position_embeddings": 128}),
-    "phi4-mini": (
-        "Phi3",
-        {
-            "rope_parameters": longrope(32, 3) | {"partial_rotary_factor": 0.75},
-            "original_max_position_embeddings": 32,
-            "tie_word_embeddings": True,
-        },
-    ),
+    "phi4-mini": ("Phi3", {"rope_parameters": longrope(32, 3) | {"partial_rotary_factor": 0.75}, **PARTLY}),
     "mistral-7b-v0.1": ("Mistral", {"sliding_window": 9, "head_dim": 16}),
     "qwen2-half-sliding": ("Qwen2", {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 1}),
     "mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
     "qwen3-moe": (
         "Qwen3Moe",
-        {
-            "head_dim": 16,
-            "num_experts": 8,
-            "num_experts_per_tok": 3,
-            "moe_intermediate_size": 32,
-            "norm_topk_prob": True,
-        },
+        {**EXPERTS, "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": True},
     ),
     "qwen3-moe-first-dense": (
         "Qwen3Moe",
-        {
-            "head_dim": 16,
-            "num_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 32,
-            "norm_topk_prob": False,
-            "mlp_only_layers": [0],
-        },
+        {**EXPERTS, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False, "mlp_only_layers": [0]},
     ),
     "qwen3": ("Qwen3", {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}}),
 }

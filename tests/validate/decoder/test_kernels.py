@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[3]
 
 def interpreted(*parts: str) -> str:
     """Standard output of parts of interpreted.py, which runs on a CPU through Triton's interpreter."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
     command = [sys.executable, "-m", "tests.validate.decoder.interpreted", *parts]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("ok\n"), done.stderr[-2000:]
     return done.stdout
 

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching, depths
+from perfmodel.validate.decoder import tree_sampling
 from perfmodel.validate.decoder.factory import counter_of, make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
@@ -125,14 +126,6 @@ def test_top_k_then_top_p_by_hand() -> None:
     torch.testing.assert_close(kept, torch.tensor([0, 4 / 7, 0, 3 / 7], dtype=torch.float64))
 
 
-def test_the_rate_of_a_histogram_by_hand() -> None:
-    """0, 1, 2 accepted in 2, 1, 3 iterations: 7 tokens were accepted, and 3 were tried and refused."""
-    generation = Generation([[1] * 14], [[2, 1, 3]])
-    assert generation.alpha == 0.7
-    assert generation.tokens_per_iteration == 13 / 6
-    assert Generation([[1, 2]], [[1]]).alpha is None
-
-
 def test_accept_sampled_by_hand() -> None:
     """q = p accepts everything; q where p is 0 accepts nothing and draws the bonus from p alone."""
     p = torch.tensor([[[0.25, 0.75, 0.0]] * 3])
@@ -152,6 +145,36 @@ def test_a_residual_that_rounding_left_empty() -> None:
     )
     assert accepted.count.sum() == 0
     assert accepted.next_token.unique().tolist() == [1, 2]
+
+
+def test_what_is_left_of_a_refusal_by_hand() -> None:
+    """Of 1/4, 3/4 less 1/2, 1/2 only the second is left; where nothing is, what was there."""
+    rest, left = torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([[0.5, 0.5], [0.5, 0.5]])
+    assert tree_sampling._remainder(rest, left).tolist() == [[0.0, 1.0], [0.5, 0.5]]
+    left = torch.tensor([[0.0, 0.25, 0.25], [0.0, 0.0, 0.0]])
+    assert tree_sampling._proper(left, torch.tensor([[0], [2]])).tolist() == [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
+
+
+def test_the_ends_of_what_is_allowed() -> None:
+    for temperature in (0.0, 1e-6, 1e30):
+        assert Sampling(temperature, 1.0, 0).greedy == (temperature == 0)
+    assert str(Sampling()) == str(Sampling(0.0, 0.5)) == "greedy"
+    assert str(Sampling(0.5)) == "temperature 0.5"
+    assert str(Sampling(1.0, 0.75, 3)) == "temperature 1, top-k 3, top-p 0.75"
+    logits = torch.tensor([0.1, 0.4, 0.5]).log()
+    for whole in (Sampling(1.0), Sampling(1.0, top_k=3), Sampling(1.0, top_k=4)):
+        torch.testing.assert_close(whole.probabilities(logits), logits.exp())
+    torch.testing.assert_close(Sampling(0.5).probabilities(logits), torch.tensor([0.01, 0.16, 0.25]) / 0.42)
+    torch.testing.assert_close(Sampling(0.5, top_k=1).probabilities(logits), torch.tensor([0.0, 0.0, 1.0]))
+    assert Sampling(1.0).probabilities(logits.bfloat16()).dtype == torch.float32
+    assert scripted_weights(0, 2) == [1, 0, 0]
+    assert scripted_weights(1, 2) == [0, 0, 1]
+    assert scripted_weights(0.5, 0) == [1]
+    assert counts_of(Script([1], torch.device("cpu")), 3).tolist() == [0, 0, 0]
+    assert Generation([[], [5]], [[0, 0], [0, 0]]).tokens_per_iteration == 0
+    assert Generation([[1, 2]], [[1]]).alpha is None
+    found = Generation([[1, 2, 3], [4]], [[1, 2], [0, 4]])
+    assert (found.alpha, found.histogram, found.iterations, found.tokens_per_iteration) == (6 / 7, [1, 6], 4, 2 / 7)
 
 
 def test_accept_greedy_by_hand() -> None:
@@ -192,7 +215,12 @@ def test_scripted_acceptance_drives_the_loop(target: Model, prompts: list[list[i
         lambda: Sampling(1e-40),
         lambda: Sampling(float("nan")),
         lambda: Sampling(1.0, 0.0),
+        lambda: Sampling(1.0, 1.1),
+        lambda: Sampling(1.0, 1.0, -1),
         lambda: scripted_weights(1.5, 3),
+        lambda: scripted_weights(-0.1, 3),
+        lambda: Script([], torch.device("cpu")),
+        lambda: Script([2.0, -1.0], torch.device("cpu")),
         lambda: Script([0.0, 0.0], torch.device("cpu")),
         lambda: Request(1, 1, 1, 2, script=(1.0, 0.0)),
     ],

@@ -41,26 +41,24 @@ def test_a_topology_by_hand() -> None:
     assert tree.sees[10].nonzero().flatten().tolist() == [0, 3, 6, 9, 10]
 
 
-@pytest.mark.parametrize(
-    ("shape", "method"),
-    [
-        *((shape, method) for shape in TREES for method in METHODS[:2]),
-        *(("lopsided", method) for method in METHODS[2:]),
-    ],
-)
+ACCEPTED = {
+    "chain": [(128, 41), (53, 17)], "binary": [(120, 62), (58, 26)], "star": [(80, 60), (55, 43)],
+    "sequoia": [(128, 66), (68, 35)],
+    "lopsided": [(80, 56), (45, 30), (47, 30), (69, 46), (65, 43), (86, 55), (55, 40), (82, 57)],
+}  # fmt: skip
+"""Draft tokens that stand with the first of METHODS, drafted by the target itself and by a model."""
+
+
+@pytest.mark.parametrize(("shape", "number"), [(shape, n) for shape in TREES for n in range(len(ACCEPTED[shape]))])
 @pytest.mark.parametrize("kind", ["self", "model"])
 def test_greedy_output_is_plain_output(
-    target: Model, small: Model, prompts: list[list[int]], plain: Generation, kind: str, shape: str, method: str
+    target: Model, small: Model, prompts: list[list[int]], plain: Generation, kind: str, shape: str, number: int
 ) -> None:
-    made = make_decoder(target, asked(prompts, TREES[shape], kind, draft_kv=method), small if kind == "model" else None)
-    out = made.generate(prompts, NEW)
+    request = asked(prompts, TREES[shape], kind, draft_kv=METHODS[number])
+    out = make_decoder(target, request, small if kind == "model" else None).generate(prompts, NEW)
     assert out.tokens == plain.tokens
     assert len(out.histogram) == depths(TREES[shape])[-1] + 1
-    if method == "full" and kind == "self" and shape not in ("sequoia", "lopsided"):
-        assert sum(out.histogram[:-1]) == 0, "a draft that is the target must always be accepted"
-    elif shape != "star" and (method, kind) != ("full", "self"):
-        assert sum(out.histogram[:-1]) > 0, "some drafts must be rejected for this test to test rejection"
-    assert sum(out.histogram[1:]) > 0, "some drafts must be accepted"
+    assert sum(j * n for j, n in enumerate(out.histogram)) == ACCEPTED[shape][number][kind == "model"]
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8), Sampling(1.1, 0.7)], ids=["greedy", "0.8", "top-p"])

@@ -36,15 +36,21 @@ def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path: Path, cut: int) -> N
     assert path.read_bytes() == whole
 
 
-def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bits", [0x01, 0x20, 0x80])
+def test_damage_of_any_byte_is_refused_with_its_line(tmp_path: Path, bits: int) -> None:
     path = begun(tmp_path)
     whole = path.read_bytes()
-    path.write_bytes(whole.replace(b'"k1"', b'"k9"'))
-    with pytest.raises(InputError, match="line 3: must match its checksum"):
-        Journal.resume(path)
-    path.write_bytes(b"")
+    for at in range(len(whole) - 1):
+        line = whole.count(b"\n", 0, at) + 1
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ bits]) + whole[at + 1 :])
+        with pytest.raises(InputError, match=f"line {line}: must match its checksum"):
+            Journal.resume(path)
+
+
+def test_a_journal_without_a_header_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.journal").write_bytes(b"")
     with pytest.raises(InputError, match="must hold a header"):
-        Journal.resume(path)
+        Journal.resume(tmp_path / "run.journal")
 
 
 @pytest.mark.parametrize(

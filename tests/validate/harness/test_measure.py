@@ -69,6 +69,7 @@ def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
             gained = sum(j * count for j, count in enumerate(row.histogram)) + sum(row.histogram)
             assert sum(row.tokens["sd"]) == gained
             assert sum(row.tokens["ar"]) == 7 * row.batch
+            assert row.mean_growth_tokens == sum(row.tokens["sd"]) / 7 / row.batch / 2
         else:
             assert row.histogram is None
 

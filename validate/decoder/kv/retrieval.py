@@ -17,6 +17,8 @@ class RetrievalView(Packed):
 
     method = "retrieval"
     window = 1
+    latest: Tensor
+    """Queries [layers, batch, heads, 1, head_dim]."""
 
     def __init__(self, method: Retrieval, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         only(method, "keep_means", method.keep_means, method.keep_means)
@@ -26,8 +28,6 @@ class RetrievalView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
         self.chunk, self.every, self.chosen = method.chunk, method.every, method.budget // method.chunk
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=source.k.dtype, device=source.k.device)
-        self.latest = torch.empty(0)
-        """Queries [layers, batch, heads, 1, head_dim]."""
         self._unseen = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
         self.iteration = 0

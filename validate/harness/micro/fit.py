@@ -27,6 +27,10 @@ LARGE_WEIGHT = 0.25
 """Of GEMMs with more rows than any pass of the plan has: they set the FLOP fraction, and little else."""
 COLUMN_S = 1e-8
 """Scale at which the time of an output column is fitted."""
+Ranges = tuple[tuple[float, float, float], ...]
+GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
+ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
+"""Where the fit of each constant begins, and from where to where it looks; the first three by their logarithm."""
 KINK = 1.02
 """A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
 FAR, LEAST_FRACTION = 0.25, 0.0105
@@ -110,9 +114,7 @@ class KernelFit:
             memory, flops = load / math.exp(x[0]) + n * x[4] * COLUMN_S, compute / math.exp(x[1])
             return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
 
-        start = [math.log(0.8), math.log(0.6), math.log(1e-6), 3.0, 0.1]
-        low, high = [math.log(0.01), math.log(0.01), math.log(1e-9), 1.0, 0.0], [0.0, 0.0, math.log(1e-2), 16.0, 1e3]
-        x, error = self._fit("gemm", rows, model, start, low, high, weight)
+        x, error = self._fit("gemm", rows, model, GEMM, weight)
         return self._ends("gemm", x, error) | {
             "gemm_blend_power": self._constant(x[3], error[3]),
             "gemm_column_s": self._constant(x[4] * COLUMN_S, error[4] * COLUMN_S),
@@ -141,16 +143,14 @@ class KernelFit:
         pairs = query * context + query * (query + 1) / 2
         compute = 4 * heads * dim * batch * pairs / self.gpu.peak_flops(self.precision.attention_compute)
 
-        def model(x: Array) -> Array:
-            reread = np.minimum(1 + x[3] * (query - 1), query)
-            memory = (read * reread + fresh) / math.exp(x[0])
-            return math.exp(x[2]) + np.maximum(memory, compute / math.exp(x[1]))
+        def memory_s(x: Array) -> Array:
+            return (read * (1 + x[3] * (query - 1)) + fresh) / math.exp(x[0])
 
-        start = [math.log(0.5), math.log(0.3), math.log(2e-5), 0.05]
-        low, high = [math.log(0.005), math.log(0.002), math.log(1e-8), 0.0], [0.0, 0.0, math.log(1e-2), 1.0]
-        x, error = self._fit("attention", rows, model, start, low, high)
-        reread = np.minimum(1 + x[3] * (query - 1), query)
-        computes = compute / math.exp(x[1]) > KINK * (read * reread + fresh) / math.exp(x[0])
+        def model(x: Array) -> Array:
+            return math.exp(x[2]) + np.maximum(memory_s(x), compute / math.exp(x[1]))
+
+        x, error = self._fit("attention", rows, model, ATTENTION, np.ones(len(rows)))
+        computes = compute / math.exp(x[1]) > KINK * memory_s(x)
         found = self._ends("attention", x, error) | {"kv_reread_per_query": self._constant(x[3], error[3])}
         if not computes.any():
             why = "not determined, no attention call was limited by FLOPs: the GEMM one"
@@ -216,17 +216,15 @@ class KernelFit:
         kind: str,
         rows: Sequence[KernelRow],
         model: Callable[[Array], Array],
-        start: list[float],
-        low: list[float],
-        high: list[float],
-        weight: Array | None = None,
+        ranges: Ranges,
+        weight: Array,
     ) -> tuple[Array, Array]:
-        measured = np.log([self._s(row) for row in rows])
-        root = np.sqrt(np.ones(len(rows)) if weight is None else weight)
+        measured, root = np.log([self._s(row) for row in rows]), np.sqrt(weight)
+        start, low, high = ([*np.log(column[:3]), *column[3:]] for column in zip(*ranges, strict=True))
         solution = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=1.0)
         left = np.log(model(solution.x)) - measured
-        self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=root**2)))
-        spread = float(np.sum((root * left) ** 2) / max(1, len(rows) - len(start)))
+        self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=weight)))
+        spread = float(np.sum(weight * left**2) / max(1, len(rows) - len(start)))
         return solution.x, np.sqrt(np.maximum(np.diag(solution.covariance) * spread, 0.0))
 
     def _ends(self, kind: str, x: Array, error: Array) -> dict[str, Any]:

@@ -1,0 +1,207 @@
+"""What output cannot show: how long caches and masks are, what is looked at, which implementation and device."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from perfmodel.errors import InputError
+from perfmodel.validate.decoder import backends, memory, parallel
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.eagle import feature_layers
+from perfmodel.validate.decoder.kv import every_method
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.pair import Pair
+from perfmodel.validate.decoder.parallel import for_draft
+from perfmodel.validate.decoder.request import Request, check_prompts
+from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder.weights import Piece, RandomWeights, build, load, load_head
+from tests.validate.tiny_spec import tiny_spec
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def test_the_bounds_of_a_cache() -> None:
+    cache = KVCache((1, 2, 1, 65, 4), CPU, torch.float32)
+    bounds = [(cache.bound, cache.floor, cache.exact)]
+    for change in (
+        lambda: cache.set_lengths(torch.tensor([20, 20]), 20, exact=True),
+        lambda: cache.advance(torch.tensor([3, 1]), 5),
+        cache.tighten,
+        lambda: cache.set_lengths(torch.tensor([10, 12]), 12),
+        lambda: cache.advance(torch.tensor([1, 1]), 200),
+        lambda: setattr(cache, "fixed", True),
+        lambda: cache.set_lengths(torch.tensor([7, 7]), 7, exact=True),
+        lambda: cache.advance(torch.tensor([1, 1]), 1),
+        cache.tighten,
+    ):
+        change()
+        bounds.append((cache.bound, cache.floor, cache.exact))
+    assert bounds[:4] == [(0, 0, True), (20, 20, True), (25, 20, False), (23, 21, False)]
+    assert bounds[4:] == [(12, 0, False), *[(128, 0, False)] * 5]
+    first = torch.zeros(2, 1, dtype=torch.int64)
+    cache.floor = 21
+    assert [cache.span(first, window).start for window in (None, 5, 21, 22, 23)] == [0, 17, 1, 0, 0]
+    assert cache.positions(torch.tensor([3, 9]), 3).tolist() == [[3, 4, 5], [9, 10, 11]]
+
+
+def test_a_spans_mask() -> None:
+    lengths, low = torch.tensor([4, 2]), 0.5 * torch.finfo(torch.float32).min
+    assert Span(lengths, 4, exact=True).bias(2, torch.float32) is None
+    plain = Span(lengths, 4).bias(2, torch.float32)
+    assert plain is not None
+    assert plain.tolist() == [[[[0, 0, 0, 0]]], [[[0, 0, low, low]]]]
+    slid = Span(lengths, 4, exact=True, first=torch.tensor([[2, 3], [1, 2]]), start=1).bias(2, torch.float32)
+    assert slid is not None
+    assert (slid == 0).tolist() == [
+        [[[False, True, True], [False, False, True]] * 2], [[[True, False, False], [False, False, False]] * 2]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "attention", "pointwise"),
+    [
+        (CPU, torch.float32, "sdpa", "torch"), (CPU, torch.bfloat16, "sdpa", "torch"),
+        (CPU, torch.float64, "math", "torch"), (CUDA, torch.float64, "math", "torch"),
+        (CUDA, torch.float32, "sdpa", "triton"), (CUDA, torch.bfloat16, "triton", "triton"),
+    ],
+)  # fmt: skip
+def test_the_fastest_implementation(
+    monkeypatch: pytest.MonkeyPatch, device: torch.device, dtype: torch.dtype, attention: str, pointwise: str
+) -> None:
+    pytest.importorskip("triton")
+    assert backends.choose("auto", device, dtype).name == attention
+    assert backends.pointwise("auto", device, dtype).name == pointwise
+    assert backends.pointwise("torch", device, dtype).name == "torch"
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    assert backends.choose("auto", device, dtype).name == attention.replace("triton", "sdpa")
+    for asked in (backends.choose, backends.pointwise):
+        with pytest.raises(InputError, match="triton needs the package triton, a CUDA device"):
+            asked("triton", device, dtype)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "asked", "found"),
+    [
+        (False, "auto", "cpu"), (False, "cpu", "cpu"), (True, "auto", "cuda:3"), (True, "cuda", "cuda:3"),
+        (True, "cpu", "cpu"), (False, "cuda", None), (True, "tpu", None),
+    ],
+)  # fmt: skip
+def test_the_place_of_a_pair(monkeypatch: pytest.MonkeyPatch, cuda: bool, asked: str, found: str | None) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    pair = Pair("tinyllama-1.1b", device=asked)
+    with nullcontext() if found else pytest.raises(InputError, match="--device: must be auto, cpu or"):
+        assert str(pair.place()) == found
+        assert pair.precision() == ("bf16" if cuda and asked != "cpu" else "fp32")
+
+
+def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is available without swapping, else the free pages; what needs all of it fits."""
+    told = tmp_path / "meminfo"
+    monkeypatch.setattr(memory, "Path", lambda _: told)
+    monkeypatch.setattr(memory.os, "sysconf", {"SC_AVPHYS_PAGES": 3, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert memory._free_bytes(CPU) == 12288
+    told.write_text("MemTotal: 99 kB\n")
+    assert memory._free_bytes(CPU) == 12288
+    told.write_text("MemTotal: 99 kB\nMemAvailable: 5000000 kB\n")
+    assert memory._free_bytes(CPU) == 5_120_000_000
+    memory.check_fits("it", 5_120_000_000, CPU)
+    with pytest.raises(InputError, match=r"^it: must fit in the 5.1 GB free on cpu, needs 5.6 GB: sleep$"):
+        memory.check_fits("it", 5_600_000_000, CPU, "sleep")
+    memory.check_fits("it", 1e20, CUDA)
+    assert memory.allocate("it", (3, 5), CPU, torch.float16).tolist() == [[0.0] * 5] * 3
+    with pytest.raises(InputError, match=r"needs 8\.0 GB"):
+        memory.allocate("it", (1000, 1000, 2000), CPU, torch.float32)
+
+
+def test_what_a_request_says_of_itself() -> None:
+    plain, levels = Request(1, 8, 8, 3, "ngram:2"), Request(1, 8, 8, 3, "model", middle_kv="topk:4", inner_gamma=2)
+    tree = Request(1, 8, 8, 2, tree=(-1, 0, 0, 1, 1))
+    assert [(r.max_accepted, r.queries, r.cache_name) for r in (plain, levels, tree)] == [
+        (3, 4, "ngram:2"), (5, 6, "topk:4 < full"), (2, 5, "full")
+    ]  # fmt: skip
+    assert levels.plain() == Request(1, 8, 8, draft="model")
+    assert Request(1, 8, 8, 1, script=(0.0, 1.0)).plain().script == (1.0,)
+    assert Request(1, 8, 8, 1, "model", middle_kv="full", inner_gamma=1).queries == 3
+    for inner, gamma in ((0, 1), (1, 0)):
+        with pytest.raises(InputError, match=f"must be 1 or more with --middle-kv, given {inner}, {gamma}"):
+            Request(1, 8, 8, gamma, "model", middle_kv="full", inner_gamma=inner)
+
+
+def test_prompts_up_to_the_last_token() -> None:
+    spec = tiny_spec(max_position_embeddings=100)
+    check_prompts([[0] * 90, [60]], 10, spec, 2, 100)
+    check_prompts([[1] * 40], 1, spec, 1, 41)
+    for length, room, says in ((91, 200, "90 tokens, .* the 100 positions of tiny"), (81, 90, "80 tokens, .* caches")):
+        with pytest.raises(InputError, match=f"must be at most {says}, given {length}"):
+            check_prompts([[1] * length], 10, spec, 1, room)
+
+
+def test_every_method_and_its_budget() -> None:
+    """An eighth of the context, 64 or eight times gamma at least; layers that slide run no published window."""
+    for context, gamma, budget in ((4096, 4, 512), (100, 4, 64), (519, 4, 64), (520, 4, 65), (100, 9, 72)):
+        budgeted = [f"{name}:{budget}" for name in ("quest", "snapkv", "streamingllm", "topk")]
+        every = {"full", "quantized,bits=4", f"retrieval:{budget},every=8", *budgeted}
+        assert {*every_method(context, gamma, slides=True)} == every
+        assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}
+
+
+class Alone(RankShard):
+    """A rank whose sums are of nobody else."""
+
+    def sum(self, x: Tensor) -> Tensor:
+        return x
+
+
+def test_ranks_hold_halves_of_the_embedding(target: Model) -> None:
+    weights = RandomWeights(0, CPU, torch.float64, 0.3)
+    tokens = torch.tensor([[0, 29, 30, 59]])
+    ranks = [build(tiny_spec(vocab_size=60), weights, Alone(rank, 2)) for rank in range(2)]
+    whole = build(tiny_spec(vocab_size=60), weights)
+    assert torch.equal(sum(rank._embed(tokens) for rank in ranks), whole._embed(tokens))
+    assert [rank.kv_heads for rank in (*ranks, whole)] == [1, 1, 2]
+
+
+def test_drafts_split_over_fewer_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel.dist, "new_group", tuple)
+    whole: Any = RankShard(4, 6, None)
+    assert for_draft(whole, 6) is whole
+    assert for_draft(whole, 2) == RankShard(0, 2, (4, 5))  # type: ignore[arg-type]
+    assert for_draft(whole, 3) == RankShard(1, 3, (3, 4, 5))  # type: ignore[arg-type]
+    for size in (0, 4, 12):
+        with pytest.raises(InputError, match=f"--draft-tp: must divide --tp 6, given {size}"):
+            for_draft(whole, size)
+
+
+def test_what_ranks_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gather(parts: list[Any], mine: Any, group: object) -> None:
+        parts[:] = [mine, mine + 1] if isinstance(mine, Tensor) else [mine, "other"]
+
+    monkeypatch.setattr("torch.distributed.all_gather", gather)
+    monkeypatch.setattr("torch.distributed.all_gather_object", gather)
+    for shard, sums, all_ in ((RankShard(), [[1, 2]], ["a"]), (RankShard(0, 2), [[1, 2, 2, 3]], ["a", "other"])):
+        assert shard.gather_last(torch.tensor([[1, 2]])).tolist() == sums
+        assert shard.of_all("a") == all_
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda x, group: x.mul_(2))
+    assert [RankShard(0, size).sum(torch.ones(1)).item() for size in (1, 2)] == [1, 2]
+
+
+def test_random_weights_and_heads(make_model: Callable[..., Model]) -> None:
+    """0.02 wide, another name or seed is another matrix, norms are 1; a head drafts tokens at even distances."""
+    deep = make_model(num_hidden_layers=8)
+    assert load_head("eagle:features=3,vocab=20", "random:0", deep).to_target.tolist() == list(range(0, 60, 3))
+    assert feature_layers(deep.spec) == (2, 4, 5)
+    one, other = (RandomWeights(seed, CPU, torch.float32) for seed in (0, 1))
+    first = one.read(Piece("a", (200, 100)))
+    assert (first.mean().item(), first.std().item()) == (pytest.approx(0, abs=5e-4), pytest.approx(0.02, rel=0.02))
+    assert not torch.equal(first, other.read(Piece("a", (200, 100))))
+    assert torch.equal(one.read(Piece("a", (200, 100), 1, 3, 5)), first[:, 3:5])
+    assert one.read(Piece("norm", (3,))).tolist() == [1, 1, 1]
+    with pytest.raises(InputError, match=r"needs 1623\.4 GB: take a smaller model or dtype"):
+        load("llama-3.1-405b", "random:0", CPU, torch.float64, RankShard(0, 2))

@@ -1,0 +1,181 @@
+"""The harness on made-up machines: every second, byte and sample by hand."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.specs.model import load_model
+from perfmodel.speculation.acceptance import MAX_GAMMA
+from perfmodel.validate.decoder.generation import Generation
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.pair import Pair
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.harness import environment, measure, progress
+from perfmodel.validate.harness.acceptance import METHODS, AcceptanceSetting, _methods, _prompts, _source, entry
+from perfmodel.validate.harness.estimate import estimate, scenarios_of
+from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
+from perfmodel.validate.harness.side_by_side import difference
+from perfmodel.validate.lm.data import held_out_prompts
+from perfmodel.validate.records.plan import load_plan
+from tests.validate.tiny_plan import BLOCK, write
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
+
+
+def test_how_busy_a_machine_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of 100 jiffies 30 + 10 were idle; time of guests is in that of users already."""
+    stat, slept = tmp_path / "stat", list[float]()
+    assert environment.busy_share(0.0, stat) == 0
+    stat.write_text("cpu  10 20 30 400 50 60 70 80 9 9\ncpu0 1")
+    after = "cpu  40 30 40 430 60 70 70 80 99 99\ncpu0 2"
+    sleep = lambda s: (slept.append(s), stat.write_text(after))  # noqa: E731 - this module's alone: other threads sleep too
+    monkeypatch.setattr(environment, "time", SimpleNamespace(sleep=sleep))
+    assert environment.busy_share(stat=stat) == pytest.approx(0.6)
+    assert (environment.busy_share(stat=stat), slept) == (0, [0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("flags", "bf16"),
+    [("amx_bf16 amx_tile avx512_bf16", "amx"), ("amx_tile avx512_bf16", "avx512"), ("amx_bf16 avx2", "emulated")],
+)
+def test_a_cpu_by_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, bf16: str) -> None:
+    text = f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: fpu {flags}\nmodel name\t: Another\n"
+    monkeypatch.setattr(environment, "_read", {"/proc/cpuinfo": text}.get)
+    monkeypatch.setattr(environment, "Path", lambda _: tmp_path)
+    told = {"kind": "cpu", "name": "Some CPU", "isa": [name for name in environment.ISA if name in flags.split()]}
+    assert environment._cpu() == told | {"bf16": bf16, "last_level_cache_bytes": None}
+    for number, size in enumerate(("48K", "2M", "1024K", "odd")):
+        (tmp_path / f"index{number}").mkdir()
+        (tmp_path / f"index{number}/size").write_text(f"{size}\n")
+    assert environment._cpu()["last_level_cache_bytes"] == 2 * 2**20
+    monkeypatch.setattr(environment, "_read", lambda _: "")
+    assert environment._cpu()["name"]
+
+
+def test_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the pace of this sitting; on a terminal one line that changes, in a log a line every 20 s."""
+    now = 100.0
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    for terminal in (True, False):
+        monkeypatch.setattr(progress.sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        now = 100.0
+        shown = progress.RowProgress(10, 3)
+        for seconds in (0, 10, 20, 60):
+            now = 100.0 + seconds
+            shown.show("x" * 99)
+            shown.step()
+        shown.end()
+        left = ["", " · 60 s left", " · 50 s left", " · 80 s left"]
+        lines = [f"[{4 + row}/10] {'x' * 80}{text}" for row, text in enumerate(left)]
+        wanted = [f"\r\x1b[K{line}" for line in (*lines, "")] if terminal else [f"     {x}\n" for x in lines[2:]]
+        assert capsys.readouterr().err == "".join(wanted)
+    for seconds, text in ((44.9, "90 s"), (45, "2 min"), (150, "5 min")):
+        again = progress.RowProgress(3, 0)
+        again.step()
+        now += seconds
+        assert again._left() == f" · {text} left"
+
+
+@torch.inference_mode()
+def test_the_room_of_a_point(tmp_path: Path) -> None:
+    """Iterations that are timed, or the four of a capture and its warm-up, of gamma + 1 tokens each; and one token."""
+    for iterations, room in ((1, 4 * 3 + 1), (9, 9 * 3 + 1)):
+        plan = load_plan(str(write(tmp_path, protocol={"iterations": iterations})))
+        made = PointRunner(LoadedModels(plan, CPU), plan, plan.points()[1])
+        for run in made.runs.values():
+            assert (run.state.limit - run.state.length).tolist() == [room - 1] * 2
+            assert run.state.length.tolist() == [65, 65]
+        assert [run.state.histogram.shape[1] for run in made.runs.values()] == [1, 3]
+        assert (made.batch, made.graphs, made.attention) == (2, False, "sdpa")
+        made.runs["sd"].run(iterations=3, read_every=3)
+        cache = made.runs["sd"].decoder.target.cache
+        assert (cache.floor, cache.bound) == (int(cache.lengths.min()), int(cache.lengths.max()))
+        assert [64 + tokens for tokens in made.runs["sd"].tokens_gained()] == cache.lengths.tolist()
+        made.snapshot.restore()
+        assert cache.lengths.tolist() == [64, 64]
+    assert [measure._in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)] == ["sd", "ar", "sd", "ar"]
+
+
+def test_an_estimate_adds_up(tmp_path: Path) -> None:
+    """Eight samples of two iterations in each of two modes, and caches that are filled once."""
+    plan = load_plan(str(write(tmp_path, protocol={"iterations": 2}, grid=[{**BLOCK, "batch": [2]}])))
+    (found,) = estimate(plan)
+    (scenario,) = scenarios_of(plan, found.point)
+    assert found.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
+    assert found.needed_bytes == 2 * 90432 + 2 * (64 + 3 + 16) * 256, "weights; two caches, the draft's of 16 tokens"
+    filled_s = found.needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
+    assert found.seconds == pytest.approx(32 * (found.target_s + found.iteration_s) + filled_s)
+
+
+def test_the_largest_difference_is_told(target: Model) -> None:
+    """Where one sequence ends before the other, no tie of scores explains it."""
+
+    def found(*others: list[int]) -> tuple[int, int, float]:
+        plain, other = Generation([[1, 2, 3]] * len(others), []), Generation([*others], [])
+        told = difference(target, Request(3, 4, 3), [[5, 6, 7, 8]] * len(others), plain, other)
+        assert told is not None
+        return told.sequence, told.position, told.margin
+
+    assert found([1, 2, 3], [1, 2], [9, 2, 3]) == (1, 2, float("inf"))
+    late, early = found([1, 2, 4]), found([9, 2, 3])
+    assert found([1, 2, 4], [1, 2, 3], [9, 2, 3]) in ((0, 2, late[2]), (2, 0, early[2]))
+    assert found([1, 2, 4], [9, 2, 3])[2] == pytest.approx(max(late[2], early[2]))
+
+
+def test_what_is_observed_of_documents() -> None:
+    """Up to the last position of the model; half of the new tokens lie before the context; each document once."""
+
+    def asked(**more: Any) -> AcceptanceSetting:
+        known = {"pair": Pair("llama-68m"), "draft_kv": (), "contexts": (8,), "gamma": 2, "new_tokens": 5, "count": 2}
+        return AcceptanceSetting(**{**known, "sampling": Sampling(1.0), "batch": 3, **more})
+
+    texts = [[number] * number for number in (6, 5, 7, 9)]
+    spec, most = load_model("llama-68m"), load_model("llama-68m").max_position_embeddings
+    assert _prompts(asked(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
+    assert _prompts(asked(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
+    assert _prompts(asked(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
+    assert len(_prompts(asked(texts=[[1] * most]), spec, most - 5)[0]) == most - 5 - 2
+    assert _prompts(asked(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
+    for context, says in (
+        (most - 4, f"at most {most - 5} with 5 new"),
+        (2, "above half of the 5"),
+        (12, "of 10 tokens"),
+    ):
+        with pytest.raises(InputError, match=says):
+            _prompts(asked(texts=texts), spec, context)
+    assert tuple(_methods(asked())) == METHODS
+    for draft in ("tinyllama-1.1b", "ngram"):
+        assert tuple(_methods(asked(pair=Pair("llama-68m", draft=draft)))) == ("full",)
+    assert tuple(_methods(asked(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=("topk:8", "topk:9")))) == (
+        "topk:8",
+        "topk:9",
+    )
+    for wrong in (
+        {"gamma": 0},
+        {"count": 0},
+        {"batch": 0},
+        {"gamma": MAX_GAMMA + 1},
+        {"draft_kv": ("topk:8", "topk:08")},
+    ):
+        with pytest.raises(InputError, match="must be"):
+            _methods(asked(**wrong))
+    source = _source(asked(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2")))
+    assert source.endswith(
+        "snapkv:8,window=2; temperature 1, held-out standard-library text, 5 new tokens, gamma 2, seed 0, fp32, "
+        "2 devices"
+    )
+    assert source.count(";") == 1
+    model = SimpleNamespace(spec=SimpleNamespace(name="m"))
+    row = entry(model, None, "ngram:2", parse_kv("topk:8"), 7.5, [[1, 2], [3, 4]])  # type: ignore[arg-type]
+    assert row | {"standard_error": None} == {
+        "target": "m", "draft": "ngram", "draft_kv": "topk", "kv_budget_tokens": 8, "context_tokens": 7.5,
+        "histogram": [4, 6], "standard_error": None,
+    }  # fmt: skip
+    with pytest.raises(InputError, match="nothing was drafted"):
+        entry(model, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])  # type: ignore[arg-type]

@@ -1,0 +1,185 @@
+"""Which kernels a plan asks for, what each of them touches, and how its calls are timed: sizes and seconds by hand."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from perfmodel.specs.model import ModelSpec
+from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.harness.clock import Clock
+from perfmodel.validate.harness.micro import kernels, run
+from perfmodel.validate.harness.micro.grid import Job, jobs, shell_smalls, shell_spec, small_bytes
+from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
+from perfmodel.validate.harness.point_runner import DecoderRun
+from perfmodel.validate.records.plan import Plan, load_plan
+from tests.validate.tiny_plan import BLOCK, write
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    first = {**BLOCK, "batch": [1, 2], "context": [64, 96], "gamma": [2, 3]}
+    blocks = [first, {**BLOCK, "draft": "tiny", "draft_kv": ["full"], "batch": [1, 4]}]
+    return load_plan(str(write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks)))
+
+
+def test_the_jobs_of_a_plan_on_two_devices(plan: Plan) -> None:
+    """Half the heads, inner values and vocabulary; a cache that no point has is read by one query alone."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for job in jobs(plan):
+        found.setdefault(job.kind, []).append(tuple(job.at.values()))
+    half, whole, batches = (2, 1, 16), (4, 2, 16), (1, 2, 4)
+    small = [(*half, 64, 64, tokens) for tokens in (1, 4, 16, 64, 256, 1024)]
+    assert found == {
+        **{kind: [(2**20,), (2**23,)] for kind in ("copy", "read")},
+        **dict.fromkeys(("norm", "rope", "activation", "residual"), small),
+        "sampling": [(256, 1), (256, 4), (256, 16)],
+        "shell": list(product((1, 2), batches, (1, 4))),
+        "bare": list(product(("linears", "attention"), batches, (1, 4))),
+        "loop": [(*whole, 2, 256, "streamingllm:16", *size) for size in product(batches, (1, 4))],
+        "gemm": [(*shape, m) for shape in ((64, 64), (64, 32), (128, 64)) for m in (1, 4)],
+        "attention": [
+            (*half, batch, *size)
+            for batch in batches
+            for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))
+        ],
+        "allreduce": [(2**power,) for power in (12, 14, 16, 18, 20, 23, 26)],
+    }  # fmt: skip
+
+
+def test_element_wise_bytes_and_shells_by_hand(plan: Plan) -> None:
+    at = {"heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 64, "inner": 48}
+    found = {kind: small_bytes(kind, at, 2) for kind in ("norm", "rope", "activation", "residual")}
+    assert found == {"norm": 256, "rope": 256, "activation": 288, "residual": 384}
+    assert [shell_smalls(layers, plan) for layers in (1, 3)] == [9, 23]
+    bare, like = shell_spec(1), shell_spec(2, {"heads": 6, "kv_heads": 3, "head_dim": 8}, 99)
+
+    def shape(spec: ModelSpec) -> tuple[int, ...]:
+        heads = spec.num_attention_heads, spec.num_key_value_heads, spec.head_dim
+        return spec.num_hidden_layers, *heads, spec.vocab_size, spec.max_position_embeddings
+
+    assert [shape(bare), shape(like)] == [(1, 4, 2, 16, 256, 131072), (2, 6, 3, 8, 99, 131072)]
+
+
+def shapes(made: Any) -> Any:
+    return tuple(made.shape) if isinstance(made, Tensor) else [shapes(part) for part in made]
+
+
+SMALL = {"heads": 4, "kv_heads": 2, "head_dim": 8, "hidden": 32, "inner": 48, "tokens": 3}
+ATTENTION = {"heads": 4, "kv_heads": 2, "head_dim": 8, "batch": 3, "context": 5, "query": 2}
+KERNELS: list[tuple[Job, int, float, Any]] = [
+    (Job("copy", {"bytes": 4096}), 1, 4096, (512,)),
+    (Job("read", {"bytes": 4096}), 1, 4096, ()),
+    (Job("gemm", {"n": 6, "k": 10, "m": 3}), 5, 1200, (3, 6)),  # 240 B each, of which 1000 B are 4.2
+    (Job("gemm", {"n": 1, "k": 1, "m": 1}), 9, 36, (1, 1)),  # as many as there may be
+    (Job("gemm", {"n": 32, "k": 32, "m": 1}), 1, 4096, (1, 32)),
+    (Job("attention", {**ATTENTION, "context": 1, "batch": 1}), 8, 1024, (1, 2, 32)),  # 128 B
+    (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)),
+    (Job("norm", SMALL), 1, 384, (1, 3, 32)),
+    (Job("rope", SMALL), 1, 576, [(3, 4, 1, 8), (3, 2, 1, 8)]),
+    (Job("activation", SMALL), 1, 1152, (1, 3, 48)),
+    (Job("residual", SMALL), 1, 768, (1, 3, 32)),
+    (Job("sampling", {"vocab": 7, "batch": 3}), 1, 84, (3,)),
+    (Job("bare", {"what": "linears", "batch": 3, "query": 2}), 1, 0, [(6, n) for n in (128, 64, 128, 64)]),
+    (Job("bare", {"what": "attention", "batch": 1, "query": 2}), 1, 16384, (1, 2, 64)),
+    (Job("shell", {"layers": 2, "batch": 3, "query": 2}), 1, 0, (3, 2, 256)),
+    (Job("allreduce", {"bytes": 4096}), 1, 4096, (1024,)),
+]
+
+
+@pytest.mark.parametrize(("job", "buffers", "touched", "made"), KERNELS, ids=lambda value: getattr(value, "key", ""))
+def test_what_a_kernel_touches_and_makes(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, job: Job, buffers: int, touched: float, made: Any
+) -> None:
+    """In fp32. Buffers of GEMMs and attention take turns until they are 1000 bytes together, 9 of them at most."""
+    monkeypatch.setattr(kernels, "SPREAD_BYTES", 1000)
+    monkeypatch.setattr(kernels, "MAX_BUFFERS", 9)
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda message: message)
+    maker = KernelMaker(plan, CPU, torch.float32)
+    kernel = maker.make(job)
+    assert (kernel.buffers, kernel.working_set_bytes, kernel.max_calls) == (buffers, touched, 2000)
+    assert (kernel.spacer is not None) == (job.kind in ("gemm", "attention"))
+    assert shapes(kernel.call(buffers - 1)) == made
+    if kernel.spacer is not None:
+        assert shapes(kernel.spacer()) == (1, 1024)
+        kept = maker._kept[1]
+        assert len({part.data_ptr() for parts in kept for part in parts}) == buffers * len(kept[0])
+        assert KernelMaker.make(maker, job).buffers == buffers
+        assert maker._kept[1] is kept, "the next job of the shape has the same buffers"
+
+
+@torch.inference_mode()
+def test_a_loop_kernel_goes_on_and_comes_back(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 256 tokens, 1 to 5 more a call; 819 calls of 5 tokens at most fit into the 4096 there is room for."""
+    runs, snapshot = list[DecoderRun](), kernels.Snapshot
+    monkeypatch.setattr(kernels, "Snapshot", lambda run: (runs.append(run), snapshot(run))[1])
+    at = {"layers": 1, "vocab": 16, "draft_kv": "streamingllm:16", "batch": 40, "gamma": 4}
+    kernel = KernelMaker(plan, CPU, torch.float32).make(Job("loop", {**at, "heads": 2, "kv_heads": 1, "head_dim": 8}))
+    (state,), cache = [one.state for one in runs], runs[0].decoder.target.cache
+    assert (kernel.max_calls, kernel.buffers, kernel.working_set_bytes) == (819, 1, 0)
+    assert cache.capacity == 4416, "256 + 4096 + 5 tokens in blocks of 64"
+    for _ in range(3):
+        kernel.call(0)
+    gained = state.length - 257
+    assert torch.equal(cache.lengths, state.length - 1)
+    assert (int(gained.min()), int(gained.max())) == (3, 14), "of 3 to 15"
+    assert state.histogram.sum(0).gt(0).all(), "each count is accepted as often"
+    assert kernel.restore is not None
+    kernel.restore()
+    assert state.length.tolist() == [257] * 40
+    assert cache.lengths.tolist() == [256] * 40
+
+
+class Told(Clock):
+    """Time that passes as it is told."""
+
+    now = 0.0
+
+    def mark(self) -> None:
+        self._marks.append(round(self.now * 1e9))
+
+    def after(self, seconds: float) -> Any:
+        """What takes so long."""
+
+        def work(*given: int) -> None:
+            self.now += seconds
+            calls.extend(given)
+
+        calls: list[int] = []
+        work.calls = calls  # type: ignore[attr-defined]
+        return work
+
+
+@pytest.mark.parametrize(("spacer_s", "own_s"), [(None, 1e-3), (2e-4, 1e-3), (1.0, 0.01001)])
+def test_a_stretch_is_timed_less_what_lies_between(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, spacer_s: float | None, own_s: float
+) -> None:
+    """Calls of 1 ms: one, one more, then stretches of 4; a spacer as slow as all leaves a hundredth."""
+    clock = Told()
+    call, restore = clock.after(1e-3), clock.after(5.0)
+    kernel = Kernel(call, 3, 77.0, spacer_s and clock.after(spacer_s), restore)
+    maker = KernelMaker(plan, CPU, torch.float32)
+    monkeypatch.setattr(maker, "make", lambda job: kernel)
+    row = run.time_job(maker, Job("gemm", {}), clock, CPU, RankShard(), samples=2)
+    calls = 4 if own_s == 1e-3 else 1
+    assert row["samples"]["call_s"] == pytest.approx([own_s] * 2)
+    assert (row["status"], row["calls"], row["captured"], row["working_set_bytes"]) == ("ok", calls, False, 77.0)
+    assert call.calls == [0, 1, *(i % 3 for i in range(2 * calls))]
+
+
+def test_how_many_calls_a_stretch_has(plan: Plan) -> None:
+    """Of 4 ms; a long call is not run again to warm up, and a cache with room for two takes no third."""
+    for once, again, most, wanted, ran in (
+        (1.0, 1e-3, 2000, 1, 0), (0.25, 1e-3, 2000, 1, 0), (0.2, 1e-3, 2000, 4, 1), (0.2, 1e-3, 2, 2, 1),
+        (0.1, 0.0, 2000, 2000, 1), (0.1, 0.1, 2000, 1, 1),
+    ):  # fmt: skip
+        clock = Told()
+        call = clock.after(again)
+        kernel = Kernel(call, 2, 0.0, max_calls=most)
+        assert run._calls(kernel, once, clock, CPU, RankShard()) == wanted
+        assert call.calls == [1] * ran, "the second buffer"
