@@ -15,6 +15,7 @@ from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.fits import COVERAGE
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
@@ -205,9 +206,9 @@ def log_rms(predicted: Array, measured: Array) -> float:
     return float(np.sqrt(np.mean(np.log(predicted / measured) ** 2)))
 
 
-def small_sample(rms: float, count: float, level: float = 0.90) -> float:
-    """A root mean square of few errors, widened so that a normal interval of it holds `level` (Student's t)."""
+def small_sample(rms: float, count: float) -> float:
+    """A root mean square of few errors, widened so that a normal interval of it holds `COVERAGE` (Student's t)."""
     from scipy.stats import norm, t
 
-    tail = 0.5 + level / 2
+    tail = (1 + COVERAGE) / 2
     return rms * float(t.ppf(tail, max(count - 1, 1)) / norm.ppf(tail))

@@ -35,6 +35,7 @@ MAX_CONTEXT = 8192
 SHARD_BYTES = 15 * 2**20
 """Most of one file of weights: where a run leaves them may limit the size of a file."""
 ROPE_THETA = 100_000.0
+SAVE_EVERY_S = 240.0
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class Trainer:
         }
 
 
-def train(recipe: TrainingRecipe, folder: Path, device: torch.device, save_every_s: float = 240.0) -> dict[str, object]:
+def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[str, object]:
     """Run the recipe; the folder holds a usable checkpoint from the first save on. Returns what recipe.json says."""
     trainer = Trainer(recipe, device)
     began = saved = time.monotonic()
@@ -233,7 +234,7 @@ def train(recipe: TrainingRecipe, folder: Path, device: torch.device, save_every
         bits = trainer.step(progress)
         if trainer.steps % 50 == 1:
             print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
-        if time.monotonic() - saved > save_every_s:
+        if time.monotonic() - saved > SAVE_EVERY_S:
             save(trainer.model, folder, trainer.report(finished=False))
             saved = time.monotonic()
     held_out = [evaluate(trainer.model.eval(), context) for context in recipe.evaluated()]
@@ -245,10 +246,10 @@ def train(recipe: TrainingRecipe, folder: Path, device: torch.device, save_every
 def main() -> None:
     """Command line of the recipe."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", choices=SHAPES, default="small")
-    parser.add_argument("--minutes", type=float, default=45.0)
-    parser.add_argument("--longest", type=int, default=MAX_CONTEXT, help="most bytes of a sequence")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--shape", choices=SHAPES, default=TrainingRecipe.shape)
+    parser.add_argument("--minutes", type=float, default=TrainingRecipe.minutes)
+    parser.add_argument("--longest", type=int, default=TrainingRecipe.longest, help="most bytes of a sequence")
+    parser.add_argument("--seed", type=int, default=TrainingRecipe.seed)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=CHECKPOINT)

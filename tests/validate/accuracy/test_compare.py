@@ -12,7 +12,8 @@ from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module
-from perfmodel.validate.accuracy.compare import Cell, compare, error, partitions
+from perfmodel.validate.accuracy.compare import Cell, band, compare, error, partitions, right_side, worst
+from perfmodel.validate.accuracy.grid import best_gammas, inflections
 from perfmodel.validate.accuracy.report import error_table
 from perfmodel.validate.cli import app
 
@@ -122,3 +123,37 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert mine["ar_tpot_s"].lower == mine["target_s"].lower == pytest.approx(found.target_step.lower_s, rel=1e-12)
     assert mine["speedup"].predicted == pytest.approx(found.speedup, rel=1e-9)
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
+
+
+def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> Cell:
+    return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")  # type: ignore[arg-type]
+
+
+def test_best_draft_lengths_and_inflections_of_a_grid() -> None:
+    """Measured best at 3, predicted at 1; the speedup falls with batch at 1000 tokens and not at 4000 (asked: 4096)."""
+    lengths = [cell(1.2, 1.5, gamma=1), cell(1.4, 1.3, gamma=3), cell(1.0, 1.1, gamma=2, batch=999)]
+    assert list(best_gammas(lengths).values()) == [(3, 1)]
+    far = {"context": 4000, "asked_context": 4096}
+    falls = [cell(1.5, 1.5, batch=1, context=1000), cell(1.4, 1.6, batch=2, context=1000)]
+    stays = [cell(1.5, 1.5, batch=1, **far), cell(1.5, 1.5, batch=2, **far)]
+    ((measured, predicted),) = inflections([*falls, *stays], 0.03).values()
+    assert (measured, predicted) == (4096, falls[0].point.asked_context or 1000)
+    assert inflections(falls[:1], 0.03) == {}
+
+
+def test_sides_bands_and_the_worst() -> None:
+    cells = [cell(1.0, 1.0), cell(0.9, 1.0), cell(1.1, 0.99), cell(0.5, 0.4), cell(2.0, 2.0, "sd_tpot_s")]
+    assert right_side(cells) == (2, 4)
+    assert [c.measured for c in worst(cells, 2)] == [0.5, 0.9]
+    edges = [band(context) for context in (7999, 8000, 31999, 32000)]
+    assert edges == ["context < 8000", *["context < 32000"] * 2, "context >= 32000"]
+    assert partitions([cell(1.0, 0.0)], ("",)) == {}
+    parts = {name.split("/")[2] for name in partitions([cell(1.0, 1.0, draft=None, draft_kv=None)])}
+    assert not any(name.startswith("draft") for name in parts)
+
+
+def test_records_of_ones_own_machine_enter_no_gate_of_the_shipped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "own_records", lambda results: {"local-1/a": None, "cpu-1/b": None})
+    assert module.gated_sets(module.BUNDLED) == (*module.SETS, "cpu-1/b")
+    assert module.gated_sets(Path("elsewhere")) == (*module.SETS, "local-1/a", "cpu-1/b")
+    assert module.named_sets(["cpu-1", "cpu-1/b", "magicdec"], Path("x")) == ("cpu-1/b", "magicdec")

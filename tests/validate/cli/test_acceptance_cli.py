@@ -46,7 +46,10 @@ OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--
         (["--prompts", "none.jsonl"], "--prompts: none.jsonl: must be a readable file"),
         (["--prompts", "letters.jsonl"], "letters.jsonl: line 2: must be tokens in 0 .. 255, given 'a'"),
         (["--prompts", "empty.jsonl"], "--prompts: empty.jsonl: must be one document or more"),
-        (["--prompts", "short.jsonl"], "--prompts: must be documents of 60 tokens or more for --context 64, given '3 "),
+        (
+            ["--prompts", "short.jsonl"],
+            "--prompts: must be documents of 60 tokens or more for --context 64, given '3 at most'",
+        ),
         (["--checkpoint", "."], "--prompts: must be given with --checkpoint"),
         (["--checkpoint", "none"], "--checkpoint: must be a folder with config.json"),
         (["--temperature", "-1"], "--temperature: must be 0, or "),

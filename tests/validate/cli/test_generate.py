@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,12 +18,11 @@ from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.cli.generated import Predicted, level_lines, table
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.generation import Generation
-from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
-from perfmodel.validate.harness.side_by_side import Run, compare
+from perfmodel.validate.harness.side_by_side import Run
 from perfmodel.validate.lm import CHECKPOINT
 from perfmodel.validate.studies.train import configuration
 from tests.validate.tiny_folder import write_documents, write_folder
@@ -257,41 +257,24 @@ def test_a_batch_beyond_memory_is_refused_before_its_prompts_are_made(folder: st
     refused("KV cache: must fit in the", "--checkpoint", folder, "--batch", "900m")
 
 
-def test_graphs_are_refused_on_a_cpu(folder: str) -> None:
-    refused("--graphs: needs a CUDA device", "--checkpoint", folder, "--graphs")
-
-
-def test_budgets_follow_the_context() -> None:
-    assert "snapkv:2048" in every_method(16384, 4)
-    assert "streamingllm:64" in every_method(100, 4)
-
-
-def test_the_table_says_what_was_predicted(
-    target: Model, prompts: list[list[int]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    plain, runs = compare(target, [Request(4, 70, 20, 2, draft_kv="snapkv:24,window=8")], prompts)
-    table(plain, runs, [Predicted("h200-sxm-141gb", 1234.56, 1.75)])
-    text = capsys.readouterr().out
-    assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
-    assert " 1.75 " in text
-    assert plain.draft_s == 0
-    assert runs[0].speedup_from_parts(plain) > 0
-
-
-def test_the_figures_of_a_run_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
-    """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.5 gained in each; plain: 50 tokens in 2 s."""
+def test_the_figures_of_a_run_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.6 gained in each; plain: 50 tokens in 2 s."""
     drafted = Request(2, 70, 20, 4)
     one = Run(drafted, Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]), 2.0, 100, 10, 0.0, 0.01, 0.05)
-    plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 0.0, 0.0, 0.04)
-    assert one.tokens_per_s == 50
-    assert one.outside_s == pytest.approx(0.2 - 0.09)
-    assert one.generation.tokens_per_iteration == pytest.approx(2.6)
-    assert one.generation.alpha == pytest.approx(16 / 25)
-    assert one.speedup_from_parts(plain) == pytest.approx(2.6 * 0.04 / 0.09)
+    plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
     table(plain, [one], [None])
-    cells = row(capsys.readouterr().out, "full")
-    assert cells[:3] == ["full", "50.0", "2.00"]
-    assert cells[8:10] == ["2.60", "0.640"]
+    text = capsys.readouterr().out
+    cells = ["full", "50.0", "2.00", "1.16", "-", "10.00", "50.00", "110.00", "2.60", "0.640", "3", "2", "2", "2", "1"]
+    assert row(text, "full") == cells
+    assert "batch 2, context 70, 20 new tokens, gamma 4, draft self, greedy; prefill 1.25 s; baseline 25.0" in text
+    assert "tokens/s, T_T 40.00 ms" in text
+    table(plain, [one], [Predicted("h200-sxm-141gb", 1234.56, 1.75)])
+    text = capsys.readouterr().out
+    assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
+    assert row(text, "full")[4] == "1.75"
+    nothing = replace(one, timed_iterations=0, timed_tokens=0, generation=Generation([[0]] * 2, [[0, 0]] * 2))
+    table(plain, [nothing], [None])
+    assert row(capsys.readouterr().out, "full")[:10] == ["full", *"----", "10.00", "50.00", "-", "-", "-"]
 
 
 def test_the_prediction_is_asked_for_what_was_run(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,21 +129,3 @@ def test_a_noisy_calibration_does_not_end_in_a_question() -> None:
         assert lines[1] == "NOT TO BE RELIED ON: c.yaml"
         assert lines[2].startswith(f"  {why}"), lines
         assert not [line for line in lines if line.startswith("ask")]
-
-
-def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from perfmodel.validate.harness import progress
-
-    now = 0.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    shown = progress.RowProgress(100, 0)
-    for row in range(100):
-        now = 1.0 * row
-        shown.show(f"row-{row}")
-        shown.step()
-    shown.end()
-    assert capsys.readouterr().err.splitlines() == [
-        f"     [{row + 1}/100] row-{row} · {100 - row:.0f} s left" for row in (20, 40, 60, 80)
-    ]

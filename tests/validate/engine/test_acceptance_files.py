@@ -118,14 +118,6 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates: list[float], short
         reached *= rate
 
 
-def test_counters_of_a_stretch_are_the_difference_of_two_pages() -> None:
-    one, two = (vllm_figures.read_counters("x", page(*n)) for n in ((10, 30, [9, 5, 2]), (30, 90, [25, 15, 8])))
-    stretch = two.since(one)
-    assert (stretch.drafts, stretch.accepted, stretch.draft_tokens) == (20.0, (16.0, 10.0, 6.0), 60.0)
-    assert stretch.tokens_per_iteration == pytest.approx(1 + 32 / 20)
-    assert stretch.one_length
-
-
 def test_the_feedback_loop_survives_its_own_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """schedule -> counters under it -> acceptance -> schedule: the same table."""
     from perfmodel.cli import run
@@ -144,17 +136,6 @@ def test_the_feedback_loop_survives_its_own_schedule(tmp_path: Path, capsys: pyt
     again = json.loads(capsys.readouterr().out)["tables"][0]["ranges"]
     assert [r["tokens"] for r in again] == [r["tokens"] for r in first] == [3]
     assert again[0]["speedup"] == pytest.approx(first[0]["speedup"], rel=1e-9)
-
-
-def test_vllm_counters_are_survival_not_conditional(tmp_path: Path) -> None:
-    """100 drafts of two engines; 80, 60, 30 accepted at positions 0, 1, 2: a = .8, .75, .5; a time may follow."""
-    path, per = tmp_path / "metrics.txt", "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    lines = [f'vllm:spec_decode_num_drafts_total{{engine="{e}",model_name="m"}} {n}' for e, n in ((0, 40), (1, 60))]
-    lines += [f'{per}{{position="0"}} 80', f'{per}{{position="1"}} 60 1700000000', f'{per}{{position="2"}} 3e1', ""]
-    path.write_text("\n".join(["# HELP vllm:spec_decode_num_drafts_total Number of drafts", *lines]))
-    assert acceptance(path, 3, tmp_path).prefix == pytest.approx((0.8, 0.75, 0.5))
-    path.write_text(json.dumps({"num_drafts": 100, "num_accepted_tokens_per_pos": [80, 60, 30]}))
-    assert acceptance(path, 3, tmp_path).prefix == pytest.approx((0.8, 0.75, 0.5))
 
 
 def test_sglang_lengths_count_the_bonus_token(tmp_path: Path) -> None:
@@ -235,3 +216,84 @@ def test_a_log_line_of_vllm_states_rates(rates: str) -> None:
     line = f"SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance rate: {rates}, Avg"
     with pytest.raises(InputError, match="SpecDecoding metrics"):
         vllm_figures.read_counters("x.txt", line)
+
+
+def test_log_lines_are_added_by_their_drafts() -> None:
+    """9 tokens at .8 + .6 + .4 and 6 at .8 + .4 are 5 drafts each; 8 tokens over two positions, none right, are 4."""
+    line = "SpecDecoding metrics: Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance rate: {}, Avg x\n"
+    text = line.format(9, 15, "0.8, 0.6, 0.4") + line.format(6, 10, "0.8, 0.4") + line.format(0, 8, "0.0, 0.0")
+    found = vllm_figures.read_counters("x", text)
+    assert (found.drafts, found.accepted, found.draft_tokens) == (14.0, pytest.approx((8.0, 5.0, 2.0)), 33.0)
+
+
+def test_a_schedule_at_its_ends() -> None:
+    """All drafts of the shorter length; one of the longer; nothing accepted; lengths that one can tell from none."""
+    rates = {
+        (100, (80, 0, 0), 100): [0.8],
+        (101, (81, 1, 1), 103): [81 / 101, 1.0, 1.0],
+        (100, (0, 0, 0), 200): [0.0, 0.0, 0.0],
+    }
+    for (drafts, accepted, tokens), positions in rates.items():
+        assert Counters(drafts, accepted, tokens).rates("x", lengths=(1, 3))["positions"] == pytest.approx(positions)
+    assert Counters(100, (80, 60, 30), 295).rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
+    assert Counters(100, (80, 60, 30), 200).said("", (1, 2, 3)) == "only the 1 positions that every draft reaches"
+    assert Counters(100, (80, 60, 30), 200).said("", ()).startswith("drafts of 2.00 tokens on average")
+    assert Counters(100, (80, 60, 30)).said("", (1, 3)) == ""
+    for lengths in ((1, 4), (3, 3), (1, 1)):
+        with pytest.raises(InputError, match="--lengths: must hold the draft lengths in use"):
+            Counters(100, (80, 60, 30), 200).rates("x", lengths=lengths)
+
+
+def test_counters_that_some_pages_lack() -> None:
+    after, before = Counters(9.0, (5.0, 2.0, 1.0), 20.0), Counters(4.0, (3.0,))
+    assert after.since(before) == Counters(5.0, (2.0, 2.0, 1.0), None)
+    assert before.since(Counters(1.0, (1.0,), 2.0)) == Counters(3.0, (2.0,), None)
+    Counters(5.0, (5.0, 5.0)).check("x")
+    with pytest.raises(InputError, match="must not rise"):
+        Counters(0.0, (0.0,)).check("x")
+    data = {vllm_figures.BENCH: [1.0, 0.5], "spec_decode_num_drafts": 8}
+    assert vllm_figures.of_bench("x", data) == Counters(8.0, (8.0, 4.0), None)
+
+
+def test_counters_of_several_engines_are_added() -> None:
+    """40 and 60 drafts; a time may follow a value, which may have an exponent."""
+    text = "".join(f'vllm:spec_decode_num_drafts_total{{engine="{e}"}} {n}\n' for e, n in ((0, 40), (1, 60)))
+    text += page(0, 300, [80, 50]).partition("\n")[2]
+    per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    text += f'{per}{{position="1",engine="1"}} 10 1700000000\n{per}{{position="2"}} 3e1\n'
+    assert vllm_figures.read_counters("x", text) == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
+
+
+def test_the_draft_length_is_held_against_the_positions(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.txt"
+    path.write_text(page(10, 10, [5]))
+    assert import_file(path, None, subject(1)).rows[0].histogram == (5, 5)
+    assert import_file(path, None, AcceptanceSubject("t", "d", "full", 1, 4096, gamma_given=False)).rows
+    with pytest.raises(InputError, match="--gamma: must be 1, the positions in"):
+        import_file(path, None, subject(2))
+    with pytest.raises(InputError, match="--gamma: must be from 1 to 4096, given 4097"):
+        import_file(path, None, subject(4097))
+    path.write_text('{"accept_length": 2.0}\n')
+    with pytest.raises(InputError, match="--lengths: must be left out"):
+        import_file(path, None, subject(3, lengths=(1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("text", "omega"),
+    [
+        ('[{"accept_length": 2.0}, {"accept_length": 3.0}]', 2.5),
+        ('{"accept_length": 4.0}', 4.0),
+        ('{"accept_length": 1}', 1.0),
+        ("sglang:spec_accept_length 0\nsglang:spec_accept_length 2.0\nsglang:spec_accept_length 3.0\n", 2.5),
+        ('{"meta_info": {"spec_correct_drafts_histogram": [1, 0, 0, 1]}}\n'
+         '{"meta_info": {"spec_correct_drafts_histogram": [2]}}', 1.75),
+        ("Decode batch, #running-req: 0, accept len: 4.00, accept rate: 1.00,\n"
+         "Decode batch, #running-req: 3, accept len: 1.30, accept rate: 0.09,", 1.975),  # too low to tell a length
+        ('{"predicted_n": 101, "draft_n": 161, "draft_n_accepted": 50}', 2.0),  # 3.22 of 3 may be
+        ('{"predicted_n": 2, "draft_n": 3, "draft_n_accepted": 0}', 1.0),
+    ],
+)  # fmt: skip
+def test_tokens_per_iteration_at_their_ends(tmp_path: Path, text: str, omega: float) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert acceptance(path, 3, tmp_path).tokens_per_iteration(3) == pytest.approx(omega)

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
@@ -55,24 +53,6 @@ def test_chunks_of_several_iterations_fall_back_on_the_counters() -> None:
         found = measure(Server.at(url), "tiny", 320, ServerLoad(1, 8, 120), 2, seed=1, rounds=2)
     assert found.how == "Omega of the counters x time of a token"
     assert 1.3 < found.tokens_per_iteration < 2.7
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    starts=st.lists(st.floats(0, 1), min_size=1, max_size=4),
-    steps=st.integers(5, 20),
-    tokens=st.integers(1, 4),
-)
-def test_only_the_stretch_in_which_all_decode_counts(starts: list[float], steps: int, tokens: int) -> None:
-    answers = [StreamedAnswer(0.0, [Chunk(s + 1.0 + i, tokens) for i in range(steps)], steps * tokens) for s in starts]
-    found = stretch_of(answers, ServerLoad(len(starts), 1, steps * tokens))
-    assert found.seconds == pytest.approx(min(starts) + steps - max(starts) - 1)
-    assert all(gap == pytest.approx(1.0) for gap in found.gaps)
-    times = [chunk.at_s for answer in answers for chunk in answer.chunks]
-    start, end = max(s + 1.0 for s in starts), min(s + steps for s in starts)
-    assert found.chunks == pytest.approx(sum(start < t <= end for t in times), abs=len(starts))  # each may end there
-    assert found.tokens == found.chunks * tokens
-    assert found.grown < steps * tokens
 
 
 def test_an_answer_that_ends_before_another_begins_is_refused() -> None:

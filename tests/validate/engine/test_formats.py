@@ -11,7 +11,7 @@ import yaml
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.calibrate import differences
 from perfmodel.validate.engine.formats import modules, read
-from perfmodel.validate.engine.formats.fields import bunched, interference, thinned
+from perfmodel.validate.engine.formats.fields import bunched
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
 
@@ -64,28 +64,6 @@ def test_a_chunk_is_an_iteration_where_it_holds_what_one_gains() -> None:
     assert found.tokens_per_iteration == pytest.approx(tokens / len(chunks))
     assert found.prefill_share == 0.0
     assert found.seconds < 0.85 * found.tokens_per_iteration * run["median_tpot_ms"] / 1e3, "prefill is in the TPOT"
-
-
-def test_without_chunks_the_prefill_is_estimated(tmp_path: Path) -> None:
-    run = json.loads((FILES / "vllm-serve-draft3-4.json").read_text())
-    for key in ("itls", "input_lens", "output_lens"):
-        del run[key]
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps(run))
-    (found,) = read(path, Said())
-    assert found.seconds == pytest.approx(run["spec_decode_acceptance_length"] * run["median_tpot_ms"] / 1e3)
-    assert found.context == pytest.approx(512 + 64)
-    # by hand: 3 others' prompts of 0.413 s in the 0.413 s + 128 x 10.84 ms that a request takes
-    whole = run["median_ttft_ms"] / 1e3 + 128 * run["median_tpot_ms"] / 1e3
-    assert found.prefill_share == pytest.approx(3 * run["median_ttft_ms"] / 1e3 / whole, rel=1e-6)
-    assert found.prefill_share > 0.06
-
-
-def test_prefill_disturbs_nobody_where_all_start_together() -> None:
-    assert interference(4, 4, 1.0, 0.01, 100, 1.0) == 0.0
-    assert interference(1, 9, 1.0, 0.01, 100, 1.0) == 0.0
-    assert interference(4, 8, 1.0, 0.01, 100, 1.0) == 1.0
-    assert interference(2, 8, 0.1, 0.01, 90, 1.0) == pytest.approx(0.1)
 
 
 def test_several_results_appended_to_one_file_are_several_steps(tmp_path: Path) -> None:
@@ -157,13 +135,6 @@ def test_chunks_that_were_read_late_are_no_steps(tmp_path: Path) -> None:
     path.write_text(json.dumps(run))
     (found,) = read(path, Said())
     assert (found.seconds, found.how) == (pytest.approx(run["median_tpot_ms"] / 1e3), "median TPOT")
-
-
-def test_thinned_samples_keep_ends_and_median() -> None:
-    values = [i / 1000 for i in range(1001)]
-    found = thinned(values)
-    assert (len(found), found[0], found[-1]) == (200, 0.0, 1.0)
-    assert statistics.median(found) == pytest.approx(0.5, abs=0.003)
 
 
 def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path: Path) -> None:

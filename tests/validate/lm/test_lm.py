@@ -2,18 +2,23 @@
 
 import json
 import math
+import sysconfig
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from perfmodel.cli import run
-from perfmodel.validate.decoder import kv
+from perfmodel.errors import InputError
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
+from perfmodel.validate.studies import train
 from perfmodel.validate.studies.train import (
     Stage,
     Trainer,
@@ -27,13 +32,21 @@ CPU = torch.device("cpu")
 
 
 def test_the_split_is_by_file_and_stable() -> None:
+    """Five in a hundred by their name's checksum, in a seeded order; what is too short for a prompt is left out."""
+    root = Path(sysconfig.get_paths()["stdlib"])
     held_out = [path for path in data.source_files() if data.is_held_out(path)]
-    assert 0.02 < len(held_out) / len(data.source_files()) < 0.09
-    assert data.is_held_out(data.source_files()[0]) == data.is_held_out(data.source_files()[0])
-    prompts = data.held_out_prompts(3, 500)
-    assert [len(prompt) for prompt in prompts] == [500] * 3
-    texts = [path.read_bytes()[:500] for path in held_out]
-    assert all(bytes(prompt) in texts for prompt in prompts)
+    names = {path: str(path.relative_to(root)).encode() for path in data.source_files()}
+    assert held_out == [path for path, name in names.items() if zlib.crc32(name) % 100 in range(5)]
+    long = [path for path in held_out if path.stat().st_size >= 500]
+    for seed in (0, 1):
+        wanted = [long[i].read_bytes()[:500] for i in np.random.default_rng(seed).permutation(len(long))]
+        found = [bytes(prompt) for prompt in data.held_out_prompts(len(long) + 2, 500, seed)]
+        assert found == [*wanted, *wanted[:2]]
+        assert seed or [bytes(prompt) for prompt in data.held_out_prompts(2, 500)] == wanted[:2]
+    longest = max(path.stat().st_size for path in held_out)
+    assert len(data.held_out_prompts(1, longest)[0]) == longest
+    with pytest.raises(InputError, match="no held-out file"):
+        data.held_out_prompts(1, longest + 1)
 
 
 def test_what_is_held_out_is_not_trained_on() -> None:
@@ -41,7 +54,9 @@ def test_what_is_held_out_is_not_trained_on() -> None:
     assert len(trained) > 10 * len(kept)
     one = max((p for p in data.source_files() if data.is_held_out(p)), key=lambda p: p.stat().st_size)
     text = one.read_bytes().replace(b"\0", b"")
-    assert text in kept.tobytes()
+    assert text + b"\0" in kept.tobytes()
+    assert np.array_equal(kept, data.corpus(True, 0))
+    assert np.count_nonzero(kept == 0) == sum(data.is_held_out(p) for p in data.source_files())
     assert text not in trained.tobytes()
 
 
@@ -50,6 +65,55 @@ def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch:
     monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
     model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
     assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
+
+
+def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
+    """Rates at a quarter of the warm-up, its end, the plateau, where it falls from, half way down, and the end."""
+    recipe = TrainingRecipe()
+    rates = [recipe.rate(progress) for progress in (0.005, 0.02, 0.3, 0.5, 0.75, 1.0)]
+    assert rates == pytest.approx([0.25, 1.0, 1.0, 1.0, 0.525, 0.05])
+    stages = [recipe.stage(progress) for progress in (0.0, 0.549, 0.55, 0.8, 0.93)]
+    assert [(s.context, s.batch) for s in stages] == [(512, 16), (512, 16), (2048, 4), (4096, 2), (8192, 1)]
+    assert (recipe.minutes, recipe.evaluated()) == (45.0, [1024, 4096, 8192])
+    short = TrainingRecipe(longest=2048)
+    assert (short.stage(0.9), short.evaluated()) == (Stage(0.8, 2048, 2), [1024, 2048])
+
+
+def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps of ten seconds for a minute, saved every 20 s and at the end, where it is evaluated."""
+    clock, seen, saved = iter(range(10**6)), list[float](), list[object]()
+
+    class Steps(Trainer):
+        def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
+            self.recipe, self.steps, self.trained, self.model = recipe, 0, {}, torch.nn.Identity()  # type: ignore[assignment]
+
+        def step(self, progress: float) -> float:
+            seen.append(progress)
+            self.steps += 1
+            return 2.0
+
+    monkeypatch.setattr(train, "Trainer", Steps)
+    monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: 5.0 * next(clock)))  # asked twice a step
+    monkeypatch.setattr(train, "save", lambda model, folder, report: saved.append(report["finished"]))
+    monkeypatch.setattr(train, "evaluate", lambda model, context: {"context": context})
+    monkeypatch.setattr(train, "SAVE_EVERY_S", 20.0)
+    report = train.train(TrainingRecipe(minutes=1, longest=512), tmp_path, CPU)
+    assert seen == pytest.approx([1 / 12, 3 / 12, 5 / 12, 8 / 12, 10 / 12]), "a save takes five seconds too"
+    assert saved == [False, True]
+    assert (report["finished"], report["steps"], report["held_out"]) == (True, 5, [{"context": 512}])
+    assert capsys.readouterr().out == "  8.3%  step 1  {}  2.000 bits/byte\n"
+
+
+def test_the_command_line_of_a_run_is_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(train, "train", lambda recipe, *where: asked.extend((recipe, *where)))
+    monkeypatch.setattr("sys.argv", ["train"])
+    train.main()
+    monkeypatch.setattr("sys.argv", ["train", "--shape", "large", "--minutes", "6", "--out", "x"])
+    train.main()
+    assert asked == [TrainingRecipe(), CHECKPOINT, CPU, TrainingRecipe("large", minutes=6.0), Path("x"), CPU]
 
 
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
@@ -96,7 +160,6 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
         out = make_decoder(model, Request(2, 320, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
         assert out.tokens == plain.tokens, method
         assert 1.5 < out.tokens_per_iteration <= 5, method
-    assert len(every_method(512, 4, slides=True)) == len(every_method(512, 4)) - 1 == len(kv.names())
 
 
 def test_without_the_checkpoint_a_command_says_so(

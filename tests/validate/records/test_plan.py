@@ -1,12 +1,15 @@
 """Plans: what ships is sound, what is not is refused in one line, and a dry run says what a run would need."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.estimate import estimate, fitting
+from perfmodel.validate.records.grid import GridBlock
 from perfmodel.validate.records.plan import Plan, load_plan, plan_names, spec_of
 from tests.validate.tiny_plan import BLOCK, TINY, write
 
@@ -92,3 +95,51 @@ def test_kernels_are_copied_up_to_2_gib_where_a_plan_says_nothing() -> None:
     from perfmodel.validate.records.plan import Micro
 
     assert Micro().max_bytes == 2 * 1024**3
+
+
+def block(**changes: Any) -> GridBlock:
+    return GridBlock(**{**BLOCK, **changes})
+
+
+def test_points_of_chains_trees_and_two_levels_by_hand() -> None:
+    """Tokens of a sequence by pass, the most that an iteration accepts, and the name of the first of two batches."""
+    chain = {"gamma": None, "alpha": None, "rates": (0.6, 0.2)}
+    levels = {"draft": "d", "middle_kv": ("streamingllm:32",), "inner_gamma": (2,), "inner_alpha": 0.7}
+    found = [
+        (of.count, len(made := list(of.points())), made[0].queries, made[0].max_accepted, made[0].key)
+        for of in (
+            block(),
+            block(**chain, tree=("2x1",)),  # a root, two children, one each
+            block(**(chain | {"gamma": (1, 2)}), tree=("sequoia:3",)),  # two children, or one of each level
+            block(**levels, gamma=(3,)),
+        )
+    ]
+    start = "tiny/self/streamingllm:16/b1/s64"
+    assert found == [
+        (2, 2, (1, 3), 2, f"{start}/g2/a0.8"),
+        (2, 2, (1, 2, 5), 2, f"{start}/g2/t2x1/r0.6,0.2"),
+        (4, 4, (1, 3), 1, f"{start}/g1/tsequoia:3/r0.6,0.2"),
+        (2, 2, (1, 3, 4, 6), 5, "tiny/d/streamingllm:32<streamingllm:16/b1/s64/g3/a0.8/i2/a0.7"),
+    ]
+    for wrong, says in (
+        (levels | {"draft": "self"}, "must stand over a draft of another model"),
+        (levels | {"context": (1,)}, "must stand over a draft of another model"),
+        ({"tree": ("2x1",)}, "gamma: must not be given with trees as drawn"),
+        ({"alpha": None}, "alpha: must be given with chains"),
+        ({"inner_gamma": (2,)}, "inner_gamma: must not be given with chains"),
+        (chain | {"tree": ("2x1", "sequoia:3")}, "not both in one block"),
+    ):
+        with pytest.raises(ValidationError, match=says):
+            block(**wrong)
+    assert block(**levels, context=(2,)).count == 2
+
+
+def test_a_plan_keeps_whole_batches_and_contexts(tmp_path: Path) -> None:
+    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}])))
+    assert plan.only(lambda p: True) is plan
+    left = plan.only(lambda p: (p.context, p.batch, p.gamma) != (64, 2, 1))
+    assert left is not None
+    places = [(p.context, p.batch) for p in left.points()][::2]
+    assert places == [(64, 1), (128, 1), (128, 2), (256, 1), (256, 2)]
+    assert plan.only(lambda p: p.gamma == 1) is None
+    assert [mode for _, mode in left.runs()][:3] == ["end_to_end", "phases", "end_to_end"]

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.validate.records.schema import RENAMED_IN_2, SAMPLES, PointRow
 from perfmodel.validate.records.store import RESULTS, Record, latest, read_record, records, withdrawn
-from perfmodel.validate.records.summary import points, repeatability
+from perfmodel.validate.records.summary import is_quiet, points, quiet_line, repeatability, steady_share
 
 
 def committed(kind: str = "measure") -> Record:
@@ -176,3 +177,38 @@ def test_a_host_has_memory_up_to_an_exbibyte(memory_bytes: int, refused: bool) -
     with pytest.raises(ValidationError) as caught:  # all else is missing
         Environment.model_validate({"memory_bytes": memory_bytes})
     assert (("memory_bytes",) in {fault["loc"] for fault in caught.value.errors()}) == refused
+
+
+def test_what_a_tree_and_two_levels_drafted() -> None:
+    """A root with two children of one each; rounds and verified tokens an iteration, two in each of two samples."""
+    record = committed()
+    whole, parts = (next(row for row in record.rows if row.mode == mode) for mode in ("end_to_end", "phases"))
+    tree = {"parents": (-1, 0, 0, 1, 2)}
+    (point,) = points(changed(record, [whole.model_copy(update=tree)]))
+    assert (point.gamma, point.tree, point.widths) == (None, (5, 3), (1, 2, 2))
+    levels = {"inner_gamma": 2, "middle_kv": "full", "gamma": 3, "rounds": (4, 6), "verified": (8, 12), "iterations": 2}
+    (point,) = points(changed(record, [whole.model_copy(update=levels)]))
+    assert (point.gammas, point.rounds, point.verified, point.middle_kv) == ((2, 3), 2.5, 5.0, "full")
+    alone = {"sd_draft_s": (0.4, 0.6), "sd_accept_s": (0.1, 0.2), "sd_commit_s": (0.3, 0.4)}
+    timed = parts.model_copy(update=levels | {"samples": parts.samples | alone})
+    (point,) = points(changed(record, [timed]))
+    assert (point.rounds, point.verified, point.draft_s) == (None, 10.0, pytest.approx(0.1))
+    assert point.overhead_s == pytest.approx(0.5)
+    once = whole.model_copy(update={"iterations": None, "histogram": (0, 0, 0)})
+    (point,) = points(changed(record, [once]))
+    assert (point.ar_tpot_s, point.speedup) == (pytest.approx(np.median(whole.samples["ar_s"])), None)
+
+
+def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
+    record = committed()
+    (row, *_) = record.rows
+
+    def of(steady: int) -> Record:
+        names = {f"{i}": (1.0, 1.1, 1.2) if i < steady else (1.0, 1.11, 1.2) for i in range(10)}
+        return changed(record, [row.model_copy(update={"samples": names}), row.model_copy(update={"status": "failed"})])
+
+    assert (steady_share(of(7)), is_quiet(of(7)), is_quiet(of(6))) == (0.7, True, False)
+    assert quiet_line(of(7)) == "70% of timings have a median within 10% of their fastest sample"
+    assert quiet_line(of(6)).startswith("WARNING: the machine was not quiet (60% of timings")
+    assert steady_share(changed(record, [])) == 0.0
+    assert repeatability(record, changed(record, [])) is None

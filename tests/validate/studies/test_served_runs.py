@@ -1,10 +1,30 @@
 """Served runs replayed, and what a request costs fitted to them."""
 
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from zlib import crc32
+
 import numpy as np
 import pytest
+import yaml
 
-from perfmodel.validate.studies.traffic import BY, DEEPSEEK, STUDIES, compare, folds, held_out, runs
-from perfmodel.validate.studies.traffic_fit import SCALES, StraightLines, solved
+from perfmodel.specs import PACKAGE
+from perfmodel.specs.request_costs import EngineRequests
+from perfmodel.validate.studies import traffic, traffic_fit
+from perfmodel.validate.studies.traffic import (
+    BY,
+    DEEPSEEK,
+    STUDIES,
+    Compared,
+    ServedRun,
+    compare,
+    folds,
+    held_out,
+    runs,
+)
+from perfmodel.validate.studies.traffic_fit import SCALES, WEIGHED, Scale, StraightLines, lines_of, solved
 
 
 def run_of(study: str, steps: int, concurrency: int):
@@ -46,3 +66,88 @@ def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
     assert solved([line], narrow, nothing)[0] == pytest.approx(0.1, abs=1e-3)
     far = StraightLines(run, np.array([-30.0]), line.slopes)
     assert solved([line] * 9 + [far], wide, nothing)[0] == pytest.approx(0.233, abs=2e-3)
+
+
+def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) -> ServedRun:
+    """A run whose requests all decode at once; chunk: tokens in one, which come every `gap_ms`."""
+    cells = dict.fromkeys((*traffic.SERVER, "draft", "input_std", "output_std", "ttft_mean_ms", "ttft_p50_ms"))
+    cells |= {"study": "s", "engine": "vllm", "steps": steps, "concurrency": concurrency, "itl_p50_ms": gap_ms}
+    cells |= {"tpot_mean_ms": 9.0, "tpot_p50_ms": gap_ms / chunk, "input_tokens": 10, "output_tokens": 10}
+    run = ServedRun({})
+    run.cells = cells
+    return run
+
+
+@pytest.mark.parametrize(
+    ("gaps", "passes_ms"),
+    [  # at 2, 5 and 7 sequences; measured at 1, 3 and 5
+        ([(1, 20, 0, 1), (3, 40, 0, 1), (5, 70, 0, 1)], [30, 70, 100]),
+        ([(1, 20, 0, 1), (3, 40, 0, 1), (5, 30, 0, 1)], [30, 30, 30]),  # a last fall goes no further
+        ([(1, 200, 0, 12), (3, 400, 0, 12), (5, 700, 0, 12)], [30, 70, 100]),  # every tenth pass is seen
+        ([(1, 20, 0, 1), (3, 299, 0, 1), (5, 300, 0, 1)], [159.5, 578, 857]),  # the last is too crowded
+        ([(3, 40, 0, 1)], [40, 40, 40]),
+        ([(1, 20, 4, 9), (3, 40, 4, 9), (1, 15, 0, 1)], [30, 60, 80]),  # drafts count as the baseline's chunks do
+    ],
+)
+def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
+    gaps: list[tuple[int, int, int, int]], passes_ms: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [served(*gap) for gap in gaps]
+    for name in ("runs", "rows_of"):
+        monkeypatch.setattr(traffic, name, lambda study: rows)
+    found = traffic._gaps(rows[0], SimpleNamespace(batches=np.array([2.0, 5.0, 7.0])))  # type: ignore[arg-type]
+    assert found == pytest.approx(np.array(passes_ms) / 1e3)
+
+
+def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> None:
+    run = run_of(STUDIES[1], 0, 1)
+    assert compare(run, "length", measured=True).ratios["tpot_mean_ms"] == pytest.approx(1, abs=1e-9)
+    assert compare(run, "length").ratios["tpot_mean_ms"] != pytest.approx(1, abs=1e-3)
+
+
+def test_a_constant_moves_in_its_scale_and_where_there_is_room() -> None:
+    line, share = Scale(0.4, 1.0, 1.0, most=1.0), Scale(math.log(2), 1.0, 1.0, log=True)
+    assert [line.moved(0.5, by) for by in (0.2, 0.6, -0.6)] == [0.7, 1.0, 0.0]
+    assert [line.trial(value) for value in (0.5, 0.6, 0.7)] == pytest.approx([0.9, 1.0, 0.3])
+    assert [share.moved(3.0, math.log(2)), share.trial(3.0)] == pytest.approx([6.0, 6.0])
+    assert (line.between(0.5, 0.7), share.between(3.0, 6.0)) == pytest.approx((0.2, math.log(2)))
+
+
+TRUTH = EngineRequests(request_s=0.03, prompt_token_s=9e-6, prompt_factor=1.3, passes_ahead=0.8,
+                       passes_ahead_model_draft=0.1, reserved_bytes=4e9)  # fmt: skip
+
+
+def straight(run: ServedRun, by: str, costs: EngineRequests, measured: bool) -> Compared:
+    """Each run sees one of the constants, a step of whose scale is 1 % of TPOT and -30 % of TTFT."""
+    assert measured
+    seen = [*SCALES][crc32(run.id.encode()) % len(SCALES)]
+    scale, one, other = SCALES[seen], getattr(TRUTH, seen), getattr(costs, seen)
+    ratio = math.exp(0.01 * scale.between(one, other) / scale.step)
+    return Compared(run, {"tpot_mean_ms": 1.02 * ratio, "ttft_mean_ms": ratio**-30}, 0.1)
+
+
+def test_constants_that_made_the_runs_are_fitted_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: dict[Path, str] = {}
+    monkeypatch.setattr(traffic_fit, "compare", straight)
+    monkeypatch.setattr(traffic_fit, "write_all", lambda files, flag: written.update(files))
+    run = run_of(STUDIES[0], 7, 4)
+    line, seen = lines_of(run), crc32(run.id.encode()) % len(SCALES)
+    assert [*WEIGHED] == ["tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"]
+    step = list(SCALES.values())[seen].step
+    assert line.slopes[:, seen] == pytest.approx([0.01 / step / 0.05, 0.0, -0.3 / step / 0.15])
+    assert np.count_nonzero(line.slopes) == 2
+    traffic_fit.main()
+    stated, left_out = (written[path] for path in sorted(written, key=lambda path: path.suffix, reverse=True))
+    found, apart = yaml.safe_load(stated), json.loads(left_out)
+    assert found["errors"]["tpot"]["rows"] == 238
+    assert found["errors"]["tpot"]["log_rms"] == pytest.approx(math.log(1.02), rel=0.1)
+    assert found.keys() == yaml.safe_load((PACKAGE.parent / "hardware" / "requests.yaml").read_text()).keys()
+    assert apart.keys() == folds().keys()
+    assert apart[DEEPSEEK].keys() == {"common", "vllm"}, "of the others' engines no run is left"
+    # near TRUTH, as far as engines may leave what all runs say; `common` moves as far as they do from another place
+    assert tuple(found["common"].values()) == (0.048, 1.07e-05, 1.28, 0.819, 0.0914, 3.97e9)
+    assert {engine: tuple(of.values()) for engine, of in found["engines"].items()} == {
+        "vllm": (0.0299, 8.96e-06, 1.3, 0.792, 0.0923, 3.96e9),
+        "trtllm": (0.0305, 8.96e-06, 1.31, 0.794, 0.092, 3.96e9),
+        "sglang": (0.0313, 9.07e-06, 1.34, 0.819, 0.092, 3.97e9),
+    }

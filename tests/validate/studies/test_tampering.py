@@ -135,6 +135,14 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
         assert gate.faults(one, other)[1].startswith("  /more: ")
 
 
+@pytest.mark.parametrize(("points", "worse"), [(0.99, 0), (1.01, 1)])
+def test_a_mean_error_may_rise_by_a_point(recorded: dict[str, Any], points: float, worse: int) -> None:
+    off = json.loads(json.dumps(recorded))
+    off["systems"]["overall"]["mape"] += points / 100
+    said = [fault for fault in gate.faults(recorded, off) if fault.startswith("worse: systems: overall: mean error ")]
+    assert len(said) == worse
+
+
 def test_a_figure_that_is_no_number_is_worse(recorded: dict[str, Any]) -> None:
     off = json.loads(json.dumps(recorded))
     off["replays"]["shipped"]["overall"]["mape"] = float("nan")

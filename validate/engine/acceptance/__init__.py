@@ -34,9 +34,9 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
     if subject.lengths and format != "vllm":
         raise refuse("--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format)
     rates, source = MODULES[format].read(str(path), text, subject)
-    held = len(rates.get("histogram", (0,))) - 1
-    if subject.gamma_given and not subject.lengths and held and held != subject.gamma:
-        raise refuse("--gamma", None, f"{held}, the positions in {path}", subject.gamma)
+    counted = rates.get("histogram")
+    if subject.gamma_given and not subject.lengths and counted and len(counted) != subject.gamma + 1:
+        raise refuse("--gamma", None, f"{len(counted) - 1}, the positions in {path}", subject.gamma)
     method = parse_kv(subject.draft_kv)
     row = {
         "target": _name(subject.target),

@@ -103,8 +103,8 @@ class Counters:
         """Conditional acceptance by position."""
         short, long = lengths[0], lengths[-1]
         survival = [a / self.drafts for a in self.accepted[:short]]
-        if len(lengths) == 2 and self.draft_tokens is not None:
-            longer = (self.draft_tokens - short * self.drafts) / (long - short)
+        if len(lengths) == 2:
+            longer = self.drafts * (self.draft_length - short) / (long - short)
             for accepted in self.accepted[short:long] if longer > 0 else ():
                 survival.append(min(accepted / longer, survival[-1]))
         return [after / before if before else 0.0 for before, after in itertools.pairwise([1.0, *survival])]

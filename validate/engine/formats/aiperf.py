@@ -42,12 +42,12 @@ def _seconds(where: str, run: dict[str, Any], metric: str) -> float:
     return number(where, run, f"{metric}.p50") / (1e3 if unit == "ms" else 1.0)
 
 
-def _concurrency(config: Any, depth: int = 8) -> float | None:
-    """The first `concurrency` of the configuration, wherever a version keeps it."""
-    if not isinstance(config, dict | list) or not depth:
-        return None
-    value = config.get("concurrency") if isinstance(config, dict) else None
-    if is_count(value) and value > 0:
-        return float(value)
-    parts = config.values() if isinstance(config, dict) else config
-    return next((found for part in parts if (found := _concurrency(part, depth - 1))), None)
+def _concurrency(config: Any) -> float | None:
+    """The outermost `concurrency` of the configuration, wherever a version keeps it."""
+    parts = [config]
+    for part in parts:  # which grows on the way
+        value = part.get("concurrency") if isinstance(part, dict) else None
+        if is_count(value) and value:
+            return float(value)
+        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return None

@@ -82,10 +82,8 @@ def interference(batch: float, prompts: float, ttft_s: float, step_s: float, out
     are more prompts than places; each replacement holds everybody up for a prompt's time (at most the time to the
     first token).
     """
-    if prompts <= batch or batch <= 1:
-        return 0.0
     whole = ttft_s + step_s / gained * output
-    return min((batch - 1) * ttft_s / whole, 1.0) if whole else 0.0
+    return min(max(batch - 1, 0) * ttft_s / whole, 1.0) if whole and prompts > batch else 0.0
 
 
 def of_client(

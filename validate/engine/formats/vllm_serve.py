@@ -41,7 +41,7 @@ def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     by_chunk = replace(
         step,
         seconds=statistics.median(chunks),
-        tokens_per_iteration=tokens / len(chunks),
+        tokens_per_iteration=min(max(tokens / len(chunks), 1.0), length + 1.0),
         how="median time between chunks, one an iteration",
         prefill_share=0.0,
         samples=fields.thinned(chunks),

@@ -1,0 +1,172 @@
+"""What the verbs that measure print and refuse, on figures made up: every line by hand."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.specs.acceptance_file import AcceptanceFile
+from perfmodel.specs.published import published_points
+from perfmodel.validate.accuracy import check
+from perfmodel.validate.accuracy.compare import Cell
+from perfmodel.validate.cli.acceptance import as_text, summary
+from perfmodel.validate.cli.check import _share
+from perfmodel.validate.cli.compare import _show
+from perfmodel.validate.cli.generate import _made_up
+from perfmodel.validate.cli.measure import _record, time_points
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.pair import Pair
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.harness import environment
+from perfmodel.validate.harness.estimate import estimate
+from perfmodel.validate.records.plan import Plan, load_plan
+from tests.validate.tiny_plan import BLOCK, write
+
+
+def test_observed_acceptance_in_a_line() -> None:
+    """0, 1, 2 accepted in 1, 2, 1 iterations: 2 tokens in each; 3 of 4, then 1 of 3."""
+    row = {"target": "t", "draft": "self", "context_tokens": 64}
+    error = {"documents": 3, "tokens_per_iteration": 0.126, "positions": [0.1, 0.2]}
+    rows = [
+        {**row, "draft_kv": "quest", "kv_budget_tokens": 32, "histogram": [1, 2, 1], "standard_error": error},
+        {**row, "draft_kv": "full", "histogram": [1, 2, 1]},
+        {**row, "draft_kv": "full", "context_tokens": 2.5, "positions": [0.5, 0.25]},
+        {**row, "draft_kv": "full", "context_tokens": 128, "alpha": 0.5},
+    ]
+    table = AcceptanceFile.model_validate({"schema_version": 1, "source": "a test", "rows": rows})
+    assert summary(table) == [
+        "quest:32             at 64: alpha 0.618, 2.00 +/- 0.13 (3 documents) tokens per iteration, "
+        "by position 0.75 0.33",
+        "full                 at 64: alpha 0.618, 2.00 tokens per iteration, by position 0.75 0.33",
+        "full                 at 2.5: by position 0.50 0.25",
+        "full                 at 128: alpha 0.500",
+    ]
+    lines = as_text(table).splitlines()
+    assert lines[0] == '{"schema_version": 1, "source": "a test", "rows": ['
+    assert [line[-2:] for line in lines[1:]] == ["},", "},", "},", "5}", "]}"]
+    assert AcceptanceFile.model_validate_json(as_text(table)) == table
+
+
+@pytest.mark.parametrize(
+    ("faults", "limit", "before", "status", "last"),
+    [
+        ([], 0.1, None, 0, "check: PASS; 7 figures of 2 records in R; mean errors up to 10.0%"),
+        (["a: too large"], None, SimpleNamespace(parts={"a": SimpleNamespace(mape=0.1)}), 1,
+         "check: FAIL; 7 figures of 2 records in R; no limit, 1 point above None at most"),
+    ],
+)  # fmt: skip
+def test_a_check_in_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], faults: list[str], limit: float | None,
+    before: Any, status: int, last: str,
+) -> None:  # fmt: skip
+    def part(name: str, rows: int, fitted: bool, *records: str) -> SimpleNamespace:
+        errors = SimpleNamespace(rows=rows, mape=0.123, bias=-0.05, worst=0.5)
+        figures = [SimpleNamespace(record=record, fitted=fitted) for record in records]
+        return SimpleNamespace(name=name, errors=errors, figures=figures, calibration="c")
+
+    parts = [part("a", 3, False, "x"), part("b", 4, not faults, "x", "y")]
+    found = SimpleNamespace(parts=parts, faults=faults, limit=limit, before=before)
+    monkeypatch.setattr(check, "check", lambda folder, **_: found)
+    assert run(["validate", "check", "--results", "R"]) == status
+    said = capsys.readouterr()
+    rows = [line.split() for line in said.out.splitlines()]
+    was = [["10.0%"], ["-"]] if before else [[], []]
+    assert [line for line in rows if line[:1] in (["a"], ["b"])] == [
+        [name, count, "12.3%", *old, "-5.0%", "+50.0%", "c"] for name, count, old in zip("ab", "34", was, strict=True)
+    ]
+    assert said.out.splitlines()[-1] == last
+    assert ("* fitted on these very records" in said.out) == (not faults)
+    assert ("to keep errors that you know of from growing" in said.err) == bool(faults)
+
+
+def test_the_ends_of_a_share() -> None:
+    assert [_share(given, "--max-error") for given in ("10%", "0.1", "999%")] == [0.1, 0.1, 9.99]
+    for given in ("0", "10", "-1"):
+        with pytest.raises(InputError, match="--max-error: must be a share above 0"):
+            _share(given, "--max-error")
+
+
+def test_a_plan_before_it_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two rows of each point that fits; the other has a batch of a million."""
+    path = write(tmp_path, grid=[{**BLOCK, "batch": [1, 10**6], "context": [64, 100000]}])
+    assert run(["validate", "measure", str(path), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "test-tiny: A tiny plan for tests; predicted for h100-sxm-80gb, calibration its own"
+    found = estimate(load_plan(str(path)))
+    minutes = sum(one.seconds for one in found[:3]) / 60
+    assert lines[-1] == f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
+    for one, line in zip(found, lines[4:-2], strict=True):
+        times = f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms {one.speedup:.2f} {one.seconds:.1f} s"
+        fits = "" if one.fits else " (does not fit)"
+        assert " ".join(line.split()) == f"{one.point.key} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
+
+
+def test_a_busy_machine_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = load_plan(str(write(tmp_path)))
+    for busy, device, said in ((0.15, "cpu", 0), (0.16, "cuda", 0), (0.16, "cpu", 1)):
+        monkeypatch.setattr(environment, "busy_share", lambda busy=busy: busy)
+        assert _record(plan.model_copy(update={"device": device}), lambda: None) is None
+        assert capsys.readouterr().err.count("WARNING: other processes use 16% of the CPUs") == said
+
+
+def test_prompts_that_nobody_gave(target: Model) -> None:
+    """As long as was said, else as the model has positions for."""
+    pair = Pair("tinyllama-1.1b")
+    for context, stated, length in ((4096, False, 2048 - 12), (4096, True, 4096), (100, False, 100)):
+        found = _made_up(Request(3, context, 12), pair, target, stated, 1)
+        assert [len(row) for row in found] == [length] * 3
+        assert 0 <= min(map(min, found)) < max(map(max, found)) == 60
+    assert found != _made_up(Request(3, 100, 12), pair, target, False, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--judge a --stack b", "--judge, --stack: must not both be given"),
+        ("--results a", "--results: is of --from-microbench"),
+        ("--from-microbench a --write", "--from-microbench: takes only NAME"),
+        ("--from-microbench a --json", "--from-microbench: takes only NAME"),
+        ("--from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
+        ("--from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
+    ],
+)
+def test_flags_of_calibrate_that_do_not_go_together(capsys: pytest.CaptureFixture[str], words: str, says: str) -> None:
+    assert run(["validate", "calibrate", *words.split()]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_comparison_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """One figure twice as long as predicted, and below its bound; a speedup predicted on the wrong side of 1."""
+    point = published_points("magicdec")[0]
+    cells = [Cell(point, "target_s", 2.0, 1.0, "c", False, 2.5, True), Cell(point, "speedup", 0.8, 1.2, "c")]
+    for worst in (0, 1):
+        _show(cells, ("",), worst)
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
+        assert lines[1:7] == [
+            "magicdec/a100-sxm-80gb/speedup 1 50.00 +50.00 +50.0",
+            "magicdec/a100-sxm-80gb/target_s 1 50.00 -50.00 -50.0",
+            "side of 1.0 right: 0 of 1",
+            "measured below the physical lower bound: 1 of 1 that could be",
+            "magicdec/3a-01/target_s: 2 < 2.5",
+            *["largest errors"] * worst,
+        ]
+        assert lines[8:] == ["3a-01 a100-sxm-80gb llama-2-7b-32k tinyllama-1.1b 32 1024 target_s 2 1 -50.0"] * worst
+
+
+def test_points_that_do_not_fit_a_gpu_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A CPU's plan is run as it is."""
+    ran: list[Plan] = []
+    monkeypatch.setattr("perfmodel.validate.harness.measure.run_plan", lambda plan, *_, **__: ran.append(plan))
+    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [1, 10**8]}])))
+    for device, points, said in (("cpu", 2, ""), ("cuda", 1, "1 points do not fit h100-sxm-80gb and are left out")):
+        monkeypatch.setattr("perfmodel.validate.harness.environment.busy_share", lambda: 0.0)
+        assert time_points(plan.model_copy(update={"device": device}), "t-1", None, False, tmp_path) is None
+        assert len(ran.pop().points()) == points
+        assert capsys.readouterr().err.strip() == said

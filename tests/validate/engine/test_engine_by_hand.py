@@ -1,0 +1,298 @@
+"""What a live server's chunks, a plan and the start of a fit come to, by hand."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.model import load_model
+from perfmodel.validate.engine import driver
+from perfmodel.validate.engine.acceptance.counters import Counters
+from perfmodel.validate.engine.calibrate import _step_between, distinct, speedup_pairs
+from perfmodel.validate.engine.client import Chunk, StreamedAnswer
+from perfmodel.validate.engine.constants import sought
+from perfmodel.validate.engine.driver import ServerLoad, Stretch, stretch_of
+from perfmodel.validate.engine.fit import EngineRows, _least_determined, _Solution, check_enough, scatter, small_sample
+from perfmodel.validate.engine.fit import usable as usable_rows
+from perfmodel.validate.engine.plan import PlanRequest, commands, loads
+from perfmodel.validate.engine.sources import BenchFile
+from perfmodel.validate.engine.timing import Said, Timing
+
+LOAD = ServerLoad(batch=2, prompt=100, tokens=50)
+EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
+
+
+def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
+    return Timing(**{"where": "x", "batch": batch, "context": 1000.0, "gamma": gamma, "seconds": seconds} | more)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "tokens", "gaps", "counted", "seconds", "gained", "how"),
+    [  # of 100 chunks in a second of two answers
+        (0, 100, EVEN, None, 0.01, 1.0, "median time"),
+        (0, 105, EVEN, None, 0.01, 1.0, "median time"),
+        (0, 106, EVEN, None, 2 / 106, 1.0, "stretch over tokens"),
+        (0, 100, LATE, None, 0.02, 1.0, "stretch over its chunks"),
+        (3, 250, LATE, None, 0.02, 2.5, "stretch over its chunks"),
+        (3, 404, EVEN, None, 0.01, 4.0, "median time"),
+        (3, 406, EVEN, None, 0.0, 0.0, "chunks of 4.06 tokens at K = 3 and no counters"),
+        (3, 90, EVEN, None, 0.01, 1.0, "median time"),
+        (3, 272, EVEN, 2.5, 0.01, 2.72, "median time"),
+        (3, 278, EVEN, 2.5, 2.5 * 2 / 278, 2.5, "Omega of the counters"),
+        (3, 222, EVEN, 2.5, 2.5 * 2 / 222, 2.5, "Omega of the counters"),
+        (3, 500, EVEN, 2.5, 2.5 * 2 / 500, 2.5, "Omega of the counters"),
+        (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
+    ],
+)
+def test_what_chunks_and_counters_come_to(
+    gamma: int, tokens: int, gaps: tuple[float, ...], counted: float | None, seconds: float, gained: float, how: str
+) -> None:
+    stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 2, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 2, 20.0)]
+    counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
+    if not seconds:
+        with pytest.raises(InputError, match=how):
+            driver._timing("u", LOAD, gamma, stretches, counters)
+        return
+    t = driver._timing("u", LOAD, gamma, stretches, counters)
+    assert (t.seconds, t.tokens_per_iteration) == pytest.approx((seconds, gained))
+    assert t.how.startswith(how)
+    assert (t.batch, t.context, t.prompt, t.output, len(t.samples)) == (2.0, 115.0, 100.0, 50.0, 40)
+
+
+def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnswer:
+    return StreamedAnswer(0.0, [Chunk(*chunk) for chunk in chunks], total)
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens", "grown"),
+    [
+        ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
+        ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
+    ],
+)
+def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(
+    said: tuple[int | None, ...], tokens: float, grown: float
+) -> None:
+    """From 2 to 4 s: of the first answer two pieces behind the one at 2 s, of the second two behind its first."""
+    one = answer(6, (1.0, 1 if said[0] else None), (2.5, said[0]), (4.0, said[1]))
+    two = answer(8, (2.0, 2 if said[0] else None), (3.0, said[2]), (4.0, 4 if said[0] else None), (6.0, 1))
+    found = stretch_of([one, two], LOAD)
+    assert (found.chunks, found.seconds, found.batch) == (4, 2.0, 2)
+    assert found.gaps == (1.5, 1.0, 1.0)
+    assert (found.tokens, found.grown) == (tokens, grown)
+    uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
+    assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 1, 2.0)
+
+
+def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def answers(server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any) -> list[StreamedAnswer]:
+        asked.append(load.tokens)
+        late = [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 2.0)]
+        return late
+
+    monkeypatch.setattr(driver, "_answers", answers)
+    monkeypatch.setattr(driver, "counters", lambda server: None)
+    assert driver.measure(driver.Server("u"), "m", 320, LOAD, 0, 1, rounds=1).batch == 2.0
+    assert asked == [16, 50]
+    asked.clear()
+    driver._stretch(driver.Server("u"), "m", 320, LOAD, None)  # type: ignore[arg-type]
+    assert asked == [50, 100]
+
+
+@pytest.mark.parametrize(
+    ("event", "chunks", "total"),
+    [
+        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
+        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
+        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
+        ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
+        ({"choices": {"text": "x"}}, [None], 2),
+        ({"choices": [{"text": ""}]}, [], 2),
+        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 5}}, "a whole number from 2 to the 4 asked", 0),
+        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, "a whole number from 2 to the 4 asked", 0),
+    ],
+)
+def test_an_event_of_a_stream(event: Any, chunks: Any, total: int) -> None:
+    """Beside two tokens that were there before, of four that were asked for."""
+    held = StreamedAnswer(0.0, [], 2)
+    if isinstance(chunks, str):
+        with pytest.raises(InputError, match=chunks):
+            held.add(event, 1.0, 4)
+        return
+    held.add(event, 1.0, 4)
+    assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
+
+
+def test_a_whole_answer_has_all_tokens_in_two_pieces_or_more() -> None:
+    answer(4, (1.0, 2), (2.0, 2)).check_whole(4)
+    answer(None, (1.0, None), (2.0, None)).check_whole(2)
+    full = StreamedAnswer(0.0, [Chunk(0.0, None)] * 3)
+    full.add([{"text": "x"}], 1.0, 4)
+    with pytest.raises(InputError, match="more pieces than the 4"):
+        full.add([{"text": "x"}], 1.0, 4)
+    for bad, says in ((answer(4, (1.0, 4)), "in 1 pieces$"), (answer(None, (1.0, None), (2.0, None)), "each counted")):
+        with pytest.raises(InputError, match=f"4 tokens were asked for, .*{says}"):
+            bad.check_whole(4)
+
+
+STARTS = {
+    ("vllm", "draft_model", None): '\'{"method": "draft_model", "model": "DRAFT", "num_speculative_tokens": 2, '
+    '"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.8, 0.64]}\'',
+    ("vllm", "mtp", "d"): '\'{"method": "mtp", "num_speculative_tokens": 2, '
+    '"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.8, 0.64]}\'',
+    ("sglang", "eagle3", "d"): "--speculative-algorithm EAGLE3 --speculative-draft-model-path d "
+    "--speculative-num-draft-tokens 3 --speculative-num-steps 2 --speculative-eagle-topk 1",
+    ("sglang", "mtp", "d"): "--speculative-algorithm NEXTN "
+    "--speculative-num-draft-tokens 3 --speculative-num-steps 2 --speculative-eagle-topk 1",
+    ("sglang", "dspark", None): "--speculative-algorithm DSPARK --speculative-draft-model-path DRAFT "
+    "--speculative-num-draft-tokens 3 --speculative-dspark-block-size 2",
+    ("sglang", "dflash", "d"): "--speculative-algorithm DFLASH --speculative-draft-model-path d "
+    "--speculative-num-draft-tokens 3",
+    ("llama.cpp", "draft_model", "d"): "-m m -md d --draft-max 2 --draft-min 2 --draft-p-min 0 -np 16",
+}
+
+
+@pytest.mark.parametrize("said", STARTS)
+def test_a_server_is_started_with_its_draft(said: tuple[str, str, str | None]) -> None:
+    engine, method, draft = said
+    plain, two, seven = (
+        [line for line in commands(PlanRequest("m", engine, tp, method, draft)) if line.endswith("server=$!")]
+        for tp in (1, 1, 2)
+    )
+    assert plain == two
+    assert plain[-2].endswith(f" {STARTS[said]} --port 8101 & server=$!")
+    assert plain[-1].endswith("--port 8102 & server=$!")
+    parallel = {"vllm": " --tensor-parallel-size 2 ", "sglang": " --tp 2 ", "llama.cpp": "llama-server "}[engine]
+    assert all(parallel in line for line in seven)
+    assert engine == "llama.cpp" or not any(parallel in line for line in plain)
+
+
+def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer() -> None:
+    points = [(load.batch, load.prompt, load.tokens) for load in loads(PlanRequest("m"))]
+    assert points == [(1, 512, 256), (4, 512, 256), (16, 512, 256), (1, 4096, 256), (16, 4096, 256)]
+    assert len(loads(PlanRequest("m", batches=(4,)))) == 2
+    lines = commands(PlanRequest("m", method="ngram", pretends=False))
+    assert lines[0].startswith("# n-gram drafts")
+    assert not any("synthetic" in line for line in lines)
+    (run,) = (line for line in lines if line.startswith("for c in 1 4 16;") and "K7" in line)
+    assert "--port 8102 " in run
+    assert "--random-input-len 512 --random-output-len 256 " in run
+    (end,) = (line for line in lines if line.startswith("vllm bench serve --port 8102 "))
+    assert "--random-input-len 4096 " in end
+    assert end.endswith(
+        "--max-concurrency 16 --num-prompts 16 --save-result --save-detailed --result-filename K7-4096-16.json"
+    )
+    (first, *_) = commands(PlanRequest("m", "llama.cpp"))
+    assert first == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
+
+
+BASE = load_calibration("h100-sxm-80gb.literature")
+ROWS = (timing(1, 0, 0.010), timing(2, 1, 0.024), timing(4, 3, 0.064))
+
+
+def test_where_constants_are_sought() -> None:
+    """Layers 32; medians of seconds .024, by token (.010, .006, .004) .006, by sequence (.010, .012, .016) .012.
+
+    Beside a baseline the priors of an iteration are a fifth of the shortest drafting one, .024 and .012 a sequence.
+    """
+    found = sought(BASE, ROWS, load_model("llama-3.1-8b"))
+
+    def place(name: str) -> tuple[float, ...]:
+        return found[name].start, found[name].spread, found[name].low, found[name].high
+
+    fixed = {n: getattr(BASE, n).value for n in ("attention_fixed_s", "pass_fixed_s", "token_s", "iteration_fixed_s")}
+    assert place("attention_fixed_s") == pytest.approx((fixed["attention_fixed_s"], 0.024 / 32 / 2, 0, 0.064 / 32))
+    assert place("pass_fixed_s") == pytest.approx((fixed["pass_fixed_s"], 0.012, 0, 0.064))
+    assert place("token_s") == pytest.approx((fixed["token_s"], 0.003, 0, 0.010))
+    assert place("iteration_fixed_s") == pytest.approx((fixed["iteration_fixed_s"], 0.0048, 0, 0.064))
+    assert place("iteration_sequence_s") == pytest.approx((BASE.iteration_sequence_s.value, 0.0024, 0, 0.016))
+    assert place("kv_reread_per_query") == (BASE.kv_reread_per_query.value, 0.5, 0.0, 1.0)
+    share = BASE.gemm_bandwidth_fraction.value
+    assert place("gemm_bandwidth_fraction") == (share, share / 2, 0.02, 1.0)
+    assert [*found] == [
+        "attention_fixed_s", "pass_fixed_s", "token_s", "iteration_fixed_s", "iteration_sequence_s",
+        "kv_reread_per_query", "gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction",
+    ]  # fmt: skip
+    alone = sought(BASE, ROWS[1:], load_model("llama-3.1-8b"))  # no baseline: a twentieth of medians .044 and .014
+    assert alone["iteration_fixed_s"].spread == pytest.approx(0.0022)
+    assert alone["iteration_sequence_s"].spread == pytest.approx(0.0007)
+    passes = sought(BASE, [replace(t, kind="pass") for t in ROWS], load_model("llama-3.1-8b"))
+    assert [name for name in found if name not in passes] == ["iteration_fixed_s", "iteration_sequence_s"]
+    plain = sought(BASE, ROWS[:1], load_model("llama-3.1-8b"))
+    assert plain.keys() == passes.keys()
+
+
+def test_where_constants_are_sought_that_nothing_or_much_is_known_of() -> None:
+    ideal, engine = load_calibration("ideal"), load_calibration("h200-sxm-141gb.vllm")
+    for cpu, starts in ((False, (0.0024, 0.0)), (True, (0.0048, 0.0024))):
+        found = sought(ideal, ROWS, load_model("llama-3.1-8b"), cpu)
+        assert (found["iteration_fixed_s"].start, found["iteration_sequence_s"].start) == pytest.approx(starts)
+    found = sought(engine, ROWS, load_model("gpt-oss-120b"))
+    for name in ("gemm_factor", "expert_factor"):
+        value = getattr(engine, name).value
+        assert (found[name].start, found[name].spread, found[name].high) == (value, value / 2, 2 * value)
+    drafted = engine.drafted_token_s.value
+    assert (found["drafted_token_s"].start, found["drafted_token_s"].spread) == (drafted, drafted / 2)
+    assert (found["drafted_token_s"].low, found["drafted_token_s"].high) == (0.0, 2 * drafted)
+    assert "gemm_bandwidth_fraction" not in found
+    assert "drafted_token_s" not in sought(engine, ROWS[:1], load_model("gpt-oss-120b"))
+    assert "expert_factor" not in sought(engine, ROWS, load_model("llama-3.1-8b"))
+
+
+def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
+    assert scatter((1.0, 2.0, 3.0)) == scatter((0.0,) * 4) == 0.0
+    assert scatter((1.0, 2.0, 3.0, 4.0)) == pytest.approx(1.5 / 1.349 / 2.5)
+    steady = EngineRows((timing(1, 0, 0.01), timing(1, 0, 0.01, samples=(1.0, 2.0, 3.0, 4.0))), None)  # type: ignore[arg-type]
+    assert steady.noise == pytest.approx([0.03, 0.03 * 1.5 / 1.349 / 2.5 / 0.2])
+    assert (small_sample(1.0, 2), small_sample(1.0, 1), small_sample(2.0, 6)) == pytest.approx(
+        (6.313752 / 1.644854, 6.313752 / 1.644854, 2 * 2.015048 / 1.644854)
+    )
+    free = dict(itertools.islice(sought(BASE, ROWS, load_model("llama-3.1-8b")).items(), 2))
+    spreads = np.array([place.spread for place in free.values()])
+
+    def worst(shares: tuple[float, float], rows: int, at_bound: tuple[str, ...] = ()) -> str | None:
+        return _least_determined(free, _Solution({}, np.diag((np.array(shares) * spreads) ** 2), at_bound), rows)
+
+    assert worst((0.4, 0.45), 3) is None
+    assert worst((0.4, 0.55), 3) == worst((0.4, 0.45), 2) == "pass_fixed_s"
+    assert worst((0.6, 0.55), 3, ("pass_fixed_s",)) == "pass_fixed_s"
+    assert _least_determined({}, _Solution({}, np.zeros((0, 0)), ()), 0) is None
+    kept, aside = usable_rows([timing(1, 0, 1.0, prefill_share=share) for share in (0.06, 0.061)])
+    assert (len(kept), len(aside)) == (1, 1)
+    for files, held in ((4, "a0, a1, a2, a3: must"), (5, "a0, a1, a2, a3 and 1 more: must")):
+        with pytest.raises(InputError, match=held):
+            check_enough([timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
+
+
+def test_runs_of_one_draft_length_that_differ_in_their_output() -> None:
+    """(3.0 - 2.0) s over 60 tokens, 2 in an iteration; in the middle of outputs of 40 and 100."""
+    one = timing(4, 3, 2.0, kind="total", prompt=500.0, output=40.0, tokens_per_iteration=2.0)
+    step = _step_between(one, replace(one, seconds=3.0, output=100.0, where="y"))
+    assert (step.seconds, step.context, step.where) == (pytest.approx(2 / 60), 570.0, "y less x")
+    assert (step.batch, step.gamma, step.prompt, step.output, step.kind) == (4, 3, 500.0, 100.0, "iteration")
+    for seconds in (2.0, 1.0):
+        with pytest.raises(InputError, match="y: latencies: must be longer than those of x"):
+            _step_between(one, replace(one, seconds=seconds, output=100.0, where="y"))
+    assert distinct([one, replace(one, where="again"), step]) == [one, step]
+
+
+def test_a_speedup_has_a_plain_step_of_its_batch_within_a_tenth_of_its_context() -> None:
+    rows = [timing(2, 3, 0.1), timing(2, 0, 0.1, context=899.0), timing(2, 0, 0.1, context=900.0), timing(2, 0, 0.1)]
+    assert speedup_pairs(rows) == [(0, 2)]
+    assert speedup_pairs([rows[0], timing(4, 0, 0.1), replace(rows[3], kind="pass")]) == []
+    assert speedup_pairs([timing(2, 0, 0.1, context=1111.0), *rows[:1]]) == [(1, 0)]
+
+
+def test_what_stands_behind_the_name_of_a_file() -> None:
+    (one,) = BenchFile.parse("x.json,batch=0,input=2.5,gamma=3")
+    assert one.said == Said(batch=0.0, input=2.5, gamma=3)
+    assert BenchFile.parse("x.json")[0].said == Said()
+    for bad in ("batch", "batch=", "speed=1", "batch=1e9", "batch=-1", "gamma=2.5"):
+        with pytest.raises(InputError, match="--from"):
+            BenchFile.parse(f"x.json,{bad}")
