@@ -27,7 +27,7 @@ test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 test-engine: $(VENV)/.dev  ## a real engine on this CPU (vLLM, 3 GB in .engine/): its parsers, a calibration, held-out points; not in CI
 	$(BIN)/python -m tests.engine.live .engine
 
-attack: $(VENV)/.dev  ## hostile inputs, kills and full disks, mutants: about 15 minutes; rewrites docs/reliability.md; PARTS="faults mutants" for some
+attack: $(VENV)/.dev  ## hostile inputs, kills and full disks, mutants: about 20 minutes; rewrites docs/reliability.md; PARTS="faults mutants" for some
 	nice $(BIN)/python -m tests.attack $(PARTS)
 
 mutants: $(VENV)/.dev  ## the mutants alone, and their table

@@ -1,4 +1,4 @@
-"""``python -m tests.attack [inputs] [gate] [servers] [faults] [mutants]``: all attacks, or some, and their tables.
+"""``python -m tests.attack [PART ...]``: all attacks, or some (see `PARTS`), and their tables.
 
 What `make attack` runs. Exit status 1 where something got through, or too few mutants were killed.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import faults, mutants, readers, servers, surroundings, tampered, verbs, watch
+from tests.attack import cliffs, faults, mutants, readers, servers, surroundings, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -23,8 +23,9 @@ ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
 SEEDS = (2901, 2902, 2903)
 """Of the mutants: nine in ten must be noticed with each."""
-READ, TYPED, CHANGED, KILLS, EACH, MUTANTS = 3600, 2400, 150, 100, 4, 40
-"""Files given to readers, command lines, numbers changed, kills, other faults of each kind, mutants of a seed."""
+READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 3600, 2400, 150, 1500, 100, 4, 40
+"""Files given to readers, command lines, numbers changed, pairs of questions, kills, other faults of each kind, mutants
+of a seed."""
 LEAST_KILLED = 0.9
 Part = tuple[list[str], bool]
 """Lines of a table, and whether nothing got through."""
@@ -50,6 +51,13 @@ def changed() -> Part:
     with tempfile.TemporaryDirectory() as folder:
         tampered.attack(tally, Path(folder), SEED, CHANGED)
     return _told(["| data of | numbers changed | refused | unseen |", *_by_name(tally)], tally.faults)
+
+
+def stepped() -> Part:
+    """Pairs of questions that differ by one sequence or token."""
+    tally = watch.Tally()
+    cliffs.attack(tally, SEED, PAIRS)
+    return _told(["| pairs of questions | tried | one tells of a step | silent |", *_by_name(tally)], tally.faults)
 
 
 def broken() -> Part:
@@ -110,6 +118,7 @@ def served() -> Part:
 PARTS: dict[str, Callable[[], Part]] = {
     "inputs": inputs,
     "gate": changed,
+    "cliffs": stepped,
     "servers": served,
     "faults": broken,
     "mutants": mutated,

@@ -13,7 +13,20 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from tests.attack import faults, forks, hostile, jobs, mutants, readers, servers, surroundings, tampered, verbs, watch
+from tests.attack import (
+    cliffs,
+    faults,
+    forks,
+    hostile,
+    jobs,
+    mutants,
+    readers,
+    servers,
+    surroundings,
+    tampered,
+    verbs,
+    watch,
+)
 from tests.attack.__main__ import ROOT
 
 pytestmark = pytest.mark.slow
@@ -49,6 +62,13 @@ def test_a_changed_number_of_the_shipped_data_is_seen(tmp_path: Path) -> None:
     tampered.attack(tally, tmp_path, seed=1, count=20)
     assert tally.faults == []
     assert len(tally.tried) >= 4
+
+
+def test_no_cliff_is_silent() -> None:
+    tally = watch.Tally()
+    cliffs.attack(tally, 29, 300)  # enough to notice that either of the two warnings is gone
+    assert not tally.faults
+    assert sum(tally.refused.values()) > 5
 
 
 def test_every_fault_of_a_server_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +155,19 @@ def test_a_mutant_is_in_memory_alone_and_its_tests_notice() -> None:
     before = chosen.path.read_text(encoding="utf-8")
     assert _survive(every.index(chosen)) == [False]
     assert chosen.path.read_text(encoding="utf-8") == before
+
+
+def test_children_have_the_mutant_and_its_source() -> None:
+    """Triton's interpreter reads a kernel's source, and runs in a process of its own."""
+    chosen = next(m for m in mutants.mutants() if m.path.name == "quest.py" and m.what == "Div -> Mult")
+    child = {"MUTANT": f"{chosen.path}:{chosen.place}", "PYTHONPATH": str(ROOT / "tests" / "attack" / "child")}
+    code = "import inspect, perfmodel.kv.quest as quest; print(inspect.getsource(quest).count(' / '))"
+    command = [sys.executable, "-c", code]
+    counts = [
+        int(subprocess.run(command, cwd=ROOT, env=os.environ | more, capture_output=True, check=True).stdout)
+        for more in ({}, child)
+    ]
+    assert counts[1] == counts[0] - 1
 
 
 def _survive(place: int) -> list[bool]:

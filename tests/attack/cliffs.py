@@ -1,0 +1,63 @@
+"""One more sequence, or token of context, changes no pass's time by much unless the answer says why."""
+
+from dataclasses import replace
+from random import Random
+
+from perfmodel.answers.whatif import Query, WhatIf, whatif
+from perfmodel.errors import InputError
+from perfmodel.specs.files import bundled_names
+from tests.attack import watch
+
+RISE, FALL = 1.1, 0.93
+"""What is not much, beyond what is in proportion to the sequences."""
+WORDS = ("pads to", "longer than for one")
+DRAFTS = (
+    *({"draft_kv": kv} for kv in ("full", "streamingllm:512", "snapkv:1k", "quest:512")),
+    *({"draft": draft} for draft in ("eagle", "eagle:features=3", "ngram", "mtp", "llama-3.2-1b")),
+)
+BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 1024, 2048, 8192, 16384, 32768)
+
+
+def attack(tally: watch.Tally, seed: int, count: int) -> None:
+    """Pairs of questions over all models, devices, stacks and drafts, by what there is one more of."""
+    rng = Random(f"{seed}:cliffs")
+    while sum(tally.tried.values()) < count:
+        query, more = _question(rng), rng.choice(("batch", "context"))
+        one_more = replace(query, **{more: getattr(query, more) + 1})
+        try:
+            pair = whatif(query), whatif(one_more)
+        except InputError:
+            continue  # no such group, or no acceptance is known: not what is looked for here
+        tally.count(
+            f"one more of {more}", told(*pair), f"{query}: silent" if steep(*pair) and not told(*pair) else None
+        )
+
+
+def _question(rng: Random) -> Query:
+    stack = rng.choice(bundled_names("calibrations"))
+    device = next((name for name in bundled_names("gpus") if stack.startswith(name)), None)
+    return Query(
+        rng.choice(bundled_names("models")),
+        device or rng.choice(bundled_names("gpus")),
+        rng.choice((*BATCHES, rng.randint(1, 300))),
+        rng.choice((*CONTEXTS, rng.randint(100, 60_000))),
+        rng.choice((1, 2, 3, 4, 7)),
+        alpha=0.7,
+        tp=rng.choice((1, 2, 4, 8)),
+        calibration=stack if device else None,
+        **rng.choice(DRAFTS),
+    )
+
+
+def steep(less: WhatIf, more: WhatIf) -> bool:
+    """Whether a pass takes much longer, or less, for one more."""
+    share = more.query.batch / less.query.batch
+    passes = (
+        (getattr(a, name).predicted_s for a in (less, more)) for name in ("target_step", "draft_step", "verify_step")
+    )
+    return any(s and not FALL <= m / s <= max(RISE, 1.02 * share) for s, m in passes)
+
+
+def told(less: WhatIf, more: WhatIf) -> bool:
+    """Whether one of the two says that a pass steps up."""
+    return any(word in warning for warning in (*less.warnings, *more.warnings) for word in WORDS)
