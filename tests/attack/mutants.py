@@ -129,14 +129,15 @@ def _computed_s() -> float:
     return sum(os.times()[:4])
 
 
-class _First:
-    """A plugin of pytest: some tests first, the quickest of them before the others."""
+class _Reaching:
+    """A plugin of pytest: of some modules only these tests, the quickest first; all of a module that is named itself."""
 
-    def __init__(self, first: Collection[str], seconds: dict[str, float]) -> None:
-        self.rank = {test: seconds[test] for test in first if test in seconds}
+    def __init__(self, tests: Collection[str], seconds: dict[str, float]) -> None:
+        self.rank = {test: seconds.get(test, LONGEST_S) for test in tests}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: self.rank.get(item.nodeid, 1e9))
+        ranks = {i: self.rank.get(i.nodeid, self.rank.get(i.nodeid.partition("::")[0])) for i in items}
+        items[:] = sorted((i for i in items if ranks[i] is not None), key=lambda i: ranks[i] or 0.0) or items
 
 
 def passes(mutant: Mutant | None, tests: Iterable[str], *plugins: object, said: str = os.devnull) -> int:
@@ -219,22 +220,32 @@ def _modules(path: Path) -> Iterable[Path]:
 
 
 def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, bool]]:
-    """Each mutant, and whether its folder's test modules that reach it, or any where none does, pass all the same."""
+    """Each mutant, and whether all tests that reach it pass all the same: first those of its folder, then the others."""
+    left = []
+    for mutant, noticed in _noticed(chosen, known, own=True):
+        if noticed:
+            yield mutant, False
+        else:
+            left.append(mutant)
+    for mutant, noticed in _noticed(left, known, own=False):
+        yield mutant, not noticed
+
+
+def _noticed(chosen: Sequence[Mutant], known: Reached, own: bool) -> Iterator[tuple[Mutant, bool]]:
+    """Each mutant, and whether one of the tests that reach it fails: of those of its folder, or of all others."""
     calls = []
     for mutant in chosen:
-        every = known.among(mutant)
-        first = {test for test in every if test.startswith(folders()[_folder(mutant)])} or every
-        if not first:
-            yield mutant, True
-            continue
-        paths = sorted({test.partition("::")[0] for test in first})
+        tests = {test for test in known.among(mutant) if test.startswith(folders()[_folder(mutant)]) == own}
+        paths = sorted({test.partition("::")[0] for test in tests})
         limit_s = STARTS_S + TIMES * sum(s for test, s in known.seconds.items() if test.partition("::")[0] in paths)
-        calls.append((mutant, partial(passes, mutant, paths, _First(first, known.seconds)), limit_s))
+        if tests:
+            calls.append((mutant, partial(passes, mutant, paths, _Reaching(tests, known.seconds)), limit_s))
+        else:
+            yield mutant, False
     for number, status in in_forks((call, limit_s) for _, call, limit_s in calls):
-        mutant = calls[number][0]
         if status in (CRASHED, pytest.ExitCode.NO_TESTS_COLLECTED):
-            raise RuntimeError(f"pytest did not run; nothing is known of {mutant.name}")
-        yield mutant, status == 0
+            raise RuntimeError(f"pytest did not run; nothing is known of {calls[number][0].name}")
+        yield calls[number][0], status != 0
 
 
 def _load() -> None:
