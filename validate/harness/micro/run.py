@@ -39,6 +39,8 @@ def run_micro(
     minutes: float | None = None,
 ) -> Path | None:
     """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
+    if "fp8" in (plan.precision.weights, plan.precision.kv):
+        raise InputError(f"{plan.name}: precision: must be bf16, fp16 or fp32 for microbenchmarks, given fp8")
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
