@@ -42,13 +42,18 @@ class Fp8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., inputs] to [..., outputs]."""
-        if x.is_cuda:
-            return scaled_product(x, self.weight, self.scale, self.bias)
-        out = (F.linear(x, self.weight.to(x.dtype)) * self.scale).to(x.dtype)
-        return out if self.bias is None else out + self.bias
+        return product(x, self.weight, self.scale, self.bias)
 
 
-def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
+def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x [..., inputs] times the transpose of codes [outputs, inputs], as the device does it."""
+    if x.is_cuda:
+        return scaled_product(x, weight, scale, bias)
+    out = (F.linear(x, weight.to(x.dtype)) * scale).to(x.dtype)
+    return out if bias is None else out + bias
+
+
+def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [..., inputs] in bf16, quantised by token, times the transpose of weight [outputs, inputs], by the library."""
     rows = x.reshape(-1, x.shape[-1])
     if x.is_cuda:

@@ -65,7 +65,8 @@ for case in kernels.cases():
     if cached:
         kernels.PARTIAL[case.kernel.__name__] = {{"out_at": "*fp32"}} | dict.fromkeys(cached, "*fp8e4nv")
         sizes = case.sizes | {{"ROUNDED": True}} if "ROUNDED" in case.sizes else case.sizes
-        assert kernels.compiled(kernels.Case(case.kernel, "", sizes, case.warps, case.stages), 90).spill_bytes == 0, case
+        made = kernels.compiled(kernels.Case(case.kernel, "", sizes, case.warps, case.stages), 90)
+        assert made.spill_bytes == 0, (case, made.spill_bytes)
 """
 
 

@@ -39,14 +39,12 @@ def run_micro(
     minutes: float | None = None,
 ) -> Path | None:
     """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
-    if "fp8" in (plan.precision.weights, plan.precision.kv):
-        raise InputError(f"{plan.name}: precision: must be bf16, fp16 or fp32 for microbenchmarks, given fp8")
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
-        maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.weights]), clock_for(device)
+        maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.activations]), clock_for(device)
         return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in wanted]
 
     protocol = {"samples": MIN_SAMPLES, "stretch_s": STRETCH_S, "data": "normal random values; buffers take turns"}
