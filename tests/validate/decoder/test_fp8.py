@@ -12,13 +12,14 @@ from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, by_row, check_runs, s
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.decoder.weights import RandomWeights, build, load, weight_bytes
+from perfmodel.validate.decoder.weights import RandomWeights, build, load, load_head, weight_bytes
 from tests.validate.decoder.methods import METHODS, PUBLISHED
 from tests.validate.decoder.test_graphs import eager_and_replayed
 from tests.validate.tiny_spec import tiny_spec
 
 CPU = torch.device("cpu")
 NEW = 24
+LINEARS = ("qkv", "output", "mlp.gate_up", "mlp.down")
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +78,8 @@ def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
     cache = make_decoder(eight, Request(3, 64, 10, kv_dtype="fp8")).target.cache
     assert cache.kv.nbytes == 3 * cache.capacity * spec.kv_bytes_per_token(precision.kv.bytes_per_value)
     kinds = {name: p.dtype for name, p in eight.named_parameters()}
-    assert {name.rpartition(".")[0].rpartition(".")[2] for name, kind in kinds.items() if kind == FP8} == {
-        "qkv", "output", "gate_up", "down"
-    }  # fmt: skip
+    quantised = {name for name, kind in kinds.items() if kind == FP8}
+    assert quantised == {f"layers.{layer}.{at}.weight" for layer in range(2) for at in LINEARS}
     assert kinds["embedding"] == kinds["final_norm"] == torch.float64
 
 
@@ -158,6 +158,15 @@ def test_the_cache_is_that_of_a_prefill(eight: Model, prompts: list[list[int]]) 
     for row, length in enumerate(made.target.cache.lengths.tolist()):
         ours, theirs = (each.kv[:, :, row, :, :length].float() for each in (made.target.cache, fresh.cache))
         assert torch.equal(ours, theirs)
+
+
+def test_a_head_is_of_its_targets_format(prompts: list[list[int]]) -> None:
+    deep = build(tiny_spec(num_hidden_layers=8), RandomWeights(0, CPU, torch.float64, 0.3), fp8=True)
+    head = load_head("eagle:features=3,vocab=40", "random:0", deep)
+    kinds = {name: p.dtype for name, p in head.named_parameters() if name.endswith(".weight")}
+    assert set(kinds) == {"project.weight", *(f"layers.0.{at}.weight" for at in LINEARS)}
+    assert set(kinds.values()) == {FP8}
+    assert tokens(deep, prompts, head, draft="model", gamma=3, kv_dtype="fp8") == tokens(deep, prompts, kv_dtype="fp8")
 
 
 @torch.inference_mode()
