@@ -58,16 +58,13 @@ def test_a_changed_output_would_be_noticed() -> None:
     assert GENERATE.filled(text.replace("Speculate: eagle3", "Speculate: ngram")) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
-        ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
-        ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
-        ("```console\nperfmodel kv list\n```\n", "one command, after"),
-        ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
+    ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
+    ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
+    ("```console\nperfmodel kv list\n```\n", "one command, after"),
+    ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
+])  # fmt: skip
 def test_an_example_that_fails_is_refused(text: str, said: str) -> None:
     with pytest.raises(RuntimeError, match=said):
         GENERATE.filled(text)
@@ -163,9 +160,7 @@ def workflows(page: Path) -> list[str]:
     return [run for run in steps if run.startswith("perfmodel ")]
 
 
-def test_the_commands_of_the_ci_page_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
     found = workflows(ROOT / "docs" / "ci.md")
     assert len(found) == 5
     monkeypatch.chdir(tmp_path)

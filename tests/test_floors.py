@@ -25,13 +25,9 @@ HEAVY = ("matplotlib", "pandas", "scipy", "torch", "transformers", "pyarrow")
 AT_MODULE_LEVEL = {
     "matplotlib": ("perfmodel.plots",),
     "pandas": ("perfmodel.plots", "perfmodel.validate"),
-    "torch": (
-        "perfmodel.validate.decoder",
-        "perfmodel.validate.harness",
-        "perfmodel.validate.lm",
-        "perfmodel.validate.studies.train",
-    ),
-}
+    "torch": ("perfmodel.validate.decoder", "perfmodel.validate.harness", "perfmodel.validate.lm",
+        "perfmodel.validate.studies.train"),
+}  # fmt: skip
 
 
 @cache

@@ -104,8 +104,7 @@ def test_nothing_is_fetched_from_elsewhere(site: dict[Path, Page]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[gone](gone.md)", "[no place](index.md#nowhere)", "[out](/etc)", "::: perfmodel.answers.query.Nothing"],
+    "text", ["[gone](gone.md)", "[no place](index.md#nowhere)", "[out](/etc)", "::: perfmodel.answers.query.Nothing"]
 )
 def test_a_broken_page_fails_the_build(text: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()

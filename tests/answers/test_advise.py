@@ -161,20 +161,17 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert (research.chosen.draft, research.chosen.runs_in) == ("self", None)
 
 
-@pytest.mark.parametrize(
-    ("engine", "draft", "kv", "says"),
-    [
-        ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
-        ("vllm", "medusa", "full", "vLLM 0.9 to 0.32 only"),
-        ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
-        ("sglang", "parallel:llama-3.2-1b", "full", "not in SGLang; in vLLM >= 0.16"),
-        ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
-        ("magicdec", "self", "streamingllm:512", None),
-        ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),
-        ("vllm@0.22", "dspark", "full", "vLLM >= 0.28, not in 0.22"),
-        ("sglang@0.5.9", "eagle3", "streamingllm:512", "SGLang >= 0.5.12, not in 0.5.9"),
-    ],
-)
+@pytest.mark.parametrize(("engine", "draft", "kv", "says"), [
+    ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
+    ("vllm", "medusa", "full", "vLLM 0.9 to 0.32 only"),
+    ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
+    ("sglang", "parallel:llama-3.2-1b", "full", "not in SGLang; in vLLM >= 0.16"),
+    ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
+    ("magicdec", "self", "streamingllm:512", None),
+    ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),
+    ("vllm@0.22", "dspark", "full", "vLLM >= 0.28, not in 0.22"),
+    ("sglang@0.5.9", "eagle3", "streamingllm:512", "SGLang >= 0.5.12, not in 0.5.9"),
+])  # fmt: skip
 def test_where_a_draft_runs(engine: str, draft: str, kv: str, says: str | None) -> None:
     a = whatif("llama-3.1-8b", "h100", 4, 4096, 2, draft=draft, draft_kv=kv, alpha=0.7, engine=engine)
     assert a.runs_in == says
@@ -319,19 +316,16 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
     assert best(rate=rates | budgets) >= now
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"objective": "speed"}, "no objective named"),
-        ({"batch": ()}, "one value or more"),
-        ({"context": 0}, "a positive whole number"),
-        ({"rate": {"self@quest": "0.8"}}, "needs budget"),
-        ({"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in \\[0, 1\\]"),
-        ({"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
-        ({"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
-        ({"hardware": "x86-xeon-8480"}, "no "),
-    ],
-)
+@pytest.mark.parametrize(("given", "words"), [
+    ({"objective": "speed"}, "no objective named"),
+    ({"batch": ()}, "one value or more"),
+    ({"context": 0}, "a positive whole number"),
+    ({"rate": {"self@quest": "0.8"}}, "needs budget"),
+    ({"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in \\[0, 1\\]"),
+    ({"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
+    ({"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
+    ({"hardware": "x86-xeon-8480"}, "no "),
+])  # fmt: skip
 def test_refusals(given: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
         advise(request(**given))

@@ -41,9 +41,7 @@ def test_the_report_is_the_row_of_the_verdict(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("rate", "says"), [("1,2", "one --request-rate"), ("100", "a load that the server sustains")])
-def test_what_is_no_one_run_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rate: str, says: str
-) -> None:
+def test_what_is_no_one_run_is_refused(tmp_path, capsys, rate, says) -> None:
     where = tmp_path / "report.json"
     assert run([*ASK, *LENGTHS, "--request-rate", rate, "--report", str(where)]) == 2
     assert says in capsys.readouterr().err

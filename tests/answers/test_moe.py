@@ -84,23 +84,17 @@ def test_the_cost_of_an_iteration_rises_with_gamma_as_published() -> None:
     assert 1 < costs[0] < costs[-1] < 1.6
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"model": "qwen3-8b"}, "no routed experts"),
-        ({"gamma": None}, "gamma: must be a whole number from 1"),
-        ({"routing_independence": 1.5}, "routing_independence: must be a number from 0 to 1"),
-        ({"fewer_experts": 0.9}, "a share from 0 to"),
-        (
-            {"fewer_experts": 0.1, "fewer_experts_at": 2**21},
-            "fewer_experts_at: must be a whole number from 1",
-        ),
-        ({"fewer_experts": 0.1, "routing_independence": 1}, "give one of them"),
-        ({"draft": "medusa:heads=2"}, "gamma: must be at most 2 with medusa, given 3"),
-        ({"batch": 2**21}, "batch: must be a whole number from 1 to 1048576"),
-        ({"batch": "1..2000"}, "batch: must be at most 1024 values"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), [
+    ({"model": "qwen3-8b"}, "no routed experts"),
+    ({"gamma": None}, "gamma: must be a whole number from 1"),
+    ({"routing_independence": 1.5}, "routing_independence: must be a number from 0 to 1"),
+    ({"fewer_experts": 0.9}, "a share from 0 to"),
+    ({"fewer_experts": 0.1, "fewer_experts_at": 2**21}, "fewer_experts_at: must be a whole number from 1"),
+    ({"fewer_experts": 0.1, "routing_independence": 1}, "give one of them"),
+    ({"draft": "medusa:heads=2"}, "gamma: must be at most 2 with medusa, given 3"),
+    ({"batch": 2**21}, "batch: must be a whole number from 1 to 1048576"),
+    ({"batch": "1..2000"}, "batch: must be at most 1024 values"),
+])  # fmt: skip
 def test_refusals(given: dict, said: str) -> None:
     with pytest.raises(InputError, match=said):
         answer(**given)

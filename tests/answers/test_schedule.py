@@ -127,17 +127,14 @@ def handed(draft: dict, path: str | None = None, **flags):
     return table, export(table, s.draft, ServedTarget("meta-llama/Llama-3.1-8B"), path)
 
 
-@pytest.mark.parametrize(
-    ("draft", "path", "method", "algorithm"),
-    [
-        ({"draft": "ngram"}, None, "ngram", "NGRAM"),
-        ({"draft": "eagle"}, "some/head", "eagle", "EAGLE"),
-        ({"draft": "eagle:features=3,vocab=32000"}, "some/head", "eagle3", "EAGLE3"),
-        ({"draft": "mtp"}, None, "mtp", "NEXTN"),
-        ({"draft": "llama-3.2-1b"}, "some/model", "draft_model", "STANDALONE"),
-        ({"draft": "parallel:llama-3.2-1b"}, "some/pard", "draft_model", None),
-    ],
-)
+@pytest.mark.parametrize(("draft", "path", "method", "algorithm"), [
+    ({"draft": "ngram"}, None, "ngram", "NGRAM"),
+    ({"draft": "eagle"}, "some/head", "eagle", "EAGLE"),
+    ({"draft": "eagle:features=3,vocab=32000"}, "some/head", "eagle3", "EAGLE3"),
+    ({"draft": "mtp"}, None, "mtp", "NEXTN"),
+    ({"draft": "llama-3.2-1b"}, "some/model", "draft_model", "STANDALONE"),
+    ({"draft": "parallel:llama-3.2-1b"}, "some/pard", "draft_model", None),
+])  # fmt: skip
 def test_engine_configurations_parse_and_say_what_the_table_says(draft, path, method, algorithm) -> None:
     table, out = handed(draft, path)
     assert out.vllm is not None

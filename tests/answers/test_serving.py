@@ -141,19 +141,14 @@ def test_mixed_steps_load_the_weights_fewer_times() -> None:
     assert [mixes(scenario(draft=draft).draft) for draft in ("self", "llama-3.2-1b")] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: padded(4.0, (4, 2)), "rising"),
-        (lambda: mixed_target_s(scenario(), []), "one context"),
-        (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
-        (
-            lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
-            "gamma: must be at most 3 with medusa, given 9",
-        ),
-        (lambda: tokens_per_slot_iteration([Acceptance.from_alpha(0.5)], [0.0], 3), "one share"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: padded(4.0, (4, 2)), "rising"),
+    (lambda: mixed_target_s(scenario(), []), "one context"),
+    (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
+    (lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
+     "gamma: must be at most 3 with medusa, given 9"),
+    (lambda: tokens_per_slot_iteration([Acceptance.from_alpha(0.5)], [0.0], 3), "one share"),
+])  # fmt: skip
 def test_refusals(call, words: str) -> None:
     with pytest.raises(InputError, match=words):
         call()

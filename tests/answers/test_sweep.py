@@ -102,9 +102,7 @@ def test_without_pyarrow_parquet_is_refused_with_the_remedy(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_an_interrupted_sweep_leaves_what_was_there(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_blocks: None
-) -> None:
+def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatch, small_blocks) -> None:
     path, done = tmp_path / f"grid{suffix}", []
     path.write_text("before", encoding="utf-8")
 

@@ -24,19 +24,16 @@ def scenario(**flags):
     return resolve(Query(**(asked | flags)))
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "gamma", "fits", "word"),
-    [
-        (1.0, 1.4, 3, True, "too_close_to_call"),
-        (1.0001, 1.4, 3, True, "pays"),
-        (1.0001, 1.4, 1, True, "pays"),
-        (1.0001, 1.4, 3, False, "does_not_fit"),
-        (1.0001, 1.4, 0, True, "does_not_pay"),
-        (0.8, 1.0, 3, True, "does_not_pay"),
-        (0.8, 1.0001, 3, True, "too_close_to_call"),
-        (math.nan, math.nan, 3, True, "pays"),  # of the speedup, 1.2
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "gamma", "fits", "word"), [
+    (1.0, 1.4, 3, True, "too_close_to_call"),
+    (1.0001, 1.4, 3, True, "pays"),
+    (1.0001, 1.4, 1, True, "pays"),
+    (1.0001, 1.4, 3, False, "does_not_fit"),
+    (1.0001, 1.4, 0, True, "does_not_pay"),
+    (0.8, 1.0, 3, True, "does_not_pay"),
+    (0.8, 1.0001, 3, True, "too_close_to_call"),
+    (math.nan, math.nan, 3, True, "pays"),  # of the speedup, 1.2
+])  # fmt: skip
 def test_a_verdict_takes_the_whole_interval(low, high, gamma, fits, word) -> None:
     assert verdicts(1.2, low, high, gamma, fits).item() == word
 
@@ -136,33 +133,30 @@ def test_units_begin_at_their_own_number() -> None:
     assert [text.devices("x", n) for n in (1, 2)] == ["x", "2 x x"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "name", "fine", "refused"),
-    [
-        (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
-        (pm.whatif, "kv_reread", 4, 4.01),
-        (pm.whatif, "batch_range", (1, 2), (2, 2)),
-        (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
-        (pm.whatif, "batch_range", (1, 2), (0, 2)),
-        (pm.advise, "batch", 2**20, 2**20 + 1),
-        (pm.advise, "max_gamma", 1, 0),
-        (pm.advise, "max_gamma", 256, 257),
-        (pm.advise, "context", 2**40, 2**40 + 1),
-        (pm.serving, "batch", 4, 3),
-        (pm.serving, "max_gamma", 256, 257),
-        (pm.serving, "max_gamma", 1, 0),
-        (pm.serving, "gamma", 1, 0),
-        (pm.compare, "gamma", 1, 0),
-        (pm.moe, "gamma", 1, 0),
-        (pm.moe, "batch", "1..1024", "1..1025"),
-        (pm.traffic, "input_std", 577, 578),
-        (pm.traffic, "output_std", 57, 58),
-        (pm.schedule, "output_len", 999, 1000),
-        (pm.schedule, "output_len", 2, 1),
-        (pm.schedule, "lookup", "3..3", "4..3"),
-        (pm.schedule, "lookup", (3,), (3, 4, 5)),
-    ],
-)
+@pytest.mark.parametrize(("asked", "name", "fine", "refused"), [
+    (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
+    (pm.whatif, "kv_reread", 4, 4.01),
+    (pm.whatif, "batch_range", (1, 2), (2, 2)),
+    (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
+    (pm.whatif, "batch_range", (1, 2), (0, 2)),
+    (pm.advise, "batch", 2**20, 2**20 + 1),
+    (pm.advise, "max_gamma", 1, 0),
+    (pm.advise, "max_gamma", 256, 257),
+    (pm.advise, "context", 2**40, 2**40 + 1),
+    (pm.serving, "batch", 4, 3),
+    (pm.serving, "max_gamma", 256, 257),
+    (pm.serving, "max_gamma", 1, 0),
+    (pm.serving, "gamma", 1, 0),
+    (pm.compare, "gamma", 1, 0),
+    (pm.moe, "gamma", 1, 0),
+    (pm.moe, "batch", "1..1024", "1..1025"),
+    (pm.traffic, "input_std", 577, 578),
+    (pm.traffic, "output_std", 57, 58),
+    (pm.schedule, "output_len", 999, 1000),
+    (pm.schedule, "output_len", 2, 1),
+    (pm.schedule, "lookup", "3..3", "4..3"),
+    (pm.schedule, "lookup", (3,), (3, 4, 5)),
+])  # fmt: skip
 def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
     given = {
         pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},

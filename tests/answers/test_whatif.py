@@ -14,9 +14,7 @@ from perfmodel.errors import InputError
 
 README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 
-STEP = {
-    *("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"),
-}
+STEP = {*("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter")}
 CONTRACT: dict[str, set[str] | None] = {
     **dict.fromkeys(("schema_version", "query", "verdict", "reason", "overhead_s", "speedup", "speedup_interval")),
     **dict.fromkeys(("interval_coverage", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s")),
@@ -296,16 +294,10 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     assert full.reason.startswith("would be undecided: at most batch ")
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        (
-            Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
-            "verifying 9 tokens (CUDA graphs: 16)",
-        ),
-        (Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7), "batch 33 pads to 40"),
-    ],
-)
+@pytest.mark.parametrize(("query", "said"), [
+    (Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7), "verifying 9 tokens (CUDA graphs: 16)"),
+    (Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7), "batch 33 pads to 40"),
+])  # fmt: skip
 def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, said: str) -> None:
     assert any(note.startswith(said) for note in whatif(query).warnings)
     fewer = {"batch": query.batch - 1} if query.batch > 1 else {"gamma": 7}

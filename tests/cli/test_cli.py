@@ -206,9 +206,7 @@ def test_a_closed_stdout_is_no_mistake() -> None:
 
 
 @pytest.mark.parametrize(("raised", "status"), [(KeyboardInterrupt, 130), (BrokenPipeError, 1), (MemoryError, 2)])
-def test_what_ends_a_command_has_a_status(
-    raised: type[BaseException], status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ends_a_command_has_a_status(raised, status, monkeypatch) -> None:
     def app(**_: Any) -> None:
         raise raised
 
@@ -217,9 +215,7 @@ def test_what_ends_a_command_has_a_status(
 
 
 @pytest.mark.parametrize("torch", [False, True])
-def test_a_process_ends_at_once_unless_torch_has_to_be_taken_apart(
-    torch: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_ends_at_once_unless_torch_has_to_be_taken_apart(torch, monkeypatch) -> None:
     ended = []
     monkeypatch.setattr(cli, "run", len)
     monkeypatch.setattr(cli.os, "_exit", lambda status: ended.append(("os", status)))

@@ -14,15 +14,9 @@ from perfmodel.errors import InputError
 from tests.commands import refused
 
 GOOD = {
-    "--model": "llama-3.1-8b",
-    "--hardware": "a100-sxm-80gb",
-    "--tp": "8",
-    "--batch": "64",
-    "--context": "32000",
-    "--draft-kv": "streamingllm:512",
-    "--gamma": "2",
-    "--alpha": "0.8",
-}
+    "--model": "llama-3.1-8b", "--hardware": "a100-sxm-80gb", "--tp": "8", "--batch": "64", "--context": "32000",
+    "--draft-kv": "streamingllm:512", "--gamma": "2", "--alpha": "0.8",
+}  # fmt: skip
 
 
 def whatif(**changed: str | None) -> list[str]:
@@ -73,9 +67,7 @@ BAD: list[tuple[dict[str, str | None], str]] = [
 @pytest.mark.parametrize(
     ("changed", "said"), BAD, ids=[" ".join(f"{k}={v}" for k, v in c.items())[:40] for c, _ in BAD]
 )
-def test_refused_with_one_line_that_names_the_flag_here_and_the_argument_in_python(
-    changed: dict[str, str | None], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_with_one_line_that_names_the_flag_here_and_the_argument_in_python(changed, said, capsys) -> None:
     line = refused(capsys, *whatif(**changed))
     assert said in line
     given = {flag[2:].replace("-", "_"): value for flag, value in GOOD.items()} | changed
@@ -88,20 +80,15 @@ def test_refused_with_one_line_that_names_the_flag_here_and_the_argument_in_pyth
         assert str(caught.value).startswith(f"{named[1].replace('-', '_')}: ")
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"tp": "4,8"}, "--tp: must be one value here, given 2; `perfmodel sweep` takes lists"),
-        ({"model": "llama-3.1-8b,qwen3-8b"}, "`perfmodel sweep` takes lists"),
-        ({"alpha": None, "tokens_per_iteration": "2", "gamma": "1,auto"}, "--gamma"),
-        ({"model": None}, "--model"),
-        ({"context": None}, "--context"),
-        ({"kontext": "1"}, "--kontext"),
-    ],
-)
-def test_what_only_a_command_line_can_get_wrong(
-    changed: dict[str, str | None], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"tp": "4,8"}, "--tp: must be one value here, given 2; `perfmodel sweep` takes lists"),
+    ({"model": "llama-3.1-8b,qwen3-8b"}, "`perfmodel sweep` takes lists"),
+    ({"alpha": None, "tokens_per_iteration": "2", "gamma": "1,auto"}, "--gamma"),
+    ({"model": None}, "--model"),
+    ({"context": None}, "--context"),
+    ({"kontext": "1"}, "--kontext"),
+])  # fmt: skip
+def test_what_only_a_command_line_can_get_wrong(changed, said, capsys) -> None:
     assert said in refused(capsys, *whatif(**changed))
 
 
@@ -118,18 +105,13 @@ def test_other_verbs_refuse_too(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("verb", ["show", "check"])
-@pytest.mark.parametrize(
-    ("kind", "typo", "argument", "meant"),
-    [
-        ("gpus", "h10", "NAME|PATH", "h100"),
-        ("models", "lama-3.1-8b", "NAME|PATH", "llama-3.1-8b"),
-        ("calibrations", "ideel", "NAME|PATH", "ideal"),
-        ("kv", "qest", "METHOD[:BUDGET]", "quest"),
-    ],
-)
-def test_a_catalogue_names_its_argument_not_a_flag_of_another_verb(
-    verb: str, kind: str, typo: str, argument: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(("kind", "typo", "argument", "meant"), [
+    ("gpus", "h10", "NAME|PATH", "h100"),
+    ("models", "lama-3.1-8b", "NAME|PATH", "llama-3.1-8b"),
+    ("calibrations", "ideel", "NAME|PATH", "ideal"),
+    ("kv", "qest", "METHOD[:BUDGET]", "quest"),
+])  # fmt: skip
+def test_a_catalogue_names_its_argument_not_a_flag_of_another_verb(verb, kind, typo, argument, meant, capsys) -> None:
     said = refused(capsys, kind, verb, typo)
     assert said.startswith(f"error: {argument}: no ")
     assert f"did you mean {meant}" in said
@@ -187,13 +169,7 @@ def lacking(module: str) -> ModuleNotFoundError:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_ends_a_command(
-    error: BaseException,
-    status: int | None,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_ends_a_command(error, status, told, monkeypatch, capsys) -> None:
     """A line where the user can do something, nothing where he stopped it; a bug (None) keeps its traceback."""
 
     def end(_: str) -> None:

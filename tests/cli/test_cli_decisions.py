@@ -91,30 +91,27 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     assert large["composition"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
-        ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
-        ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
-        ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
-        ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
-        ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
-        ((*SCHEDULE, "--shares", "fair"), "--shares"),
-        ((*SCHEDULE, "--missed", "-1"), "--missed"),
-        ((*SCHEDULE, "--max-batch", "8,16"), "--max-batch: must be a positive whole number"),
-        ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
-        ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
-        ((*SCHEDULE[:-6], "--rate", "tree:0.5/0.1"), "belongs to"),
-        (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
-        ((*TREE, "--size", "9999"), "tree size"),
-        ((*TREE, "--levels", "0"), "tree levels"),
-        ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
-        ((*TREE[:-1], "many"), "--rates"),
-        ((*TREE[:-1], "absent.yaml"), "absent.yaml"),
-        ((*COMPARE, "--gamma", "auto"), "--gamma"),
-        ((*COMPARE, "--gamma", "0"), "--gamma"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
+    ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
+    ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
+    ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
+    ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
+    ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
+    ((*SCHEDULE, "--shares", "fair"), "--shares"),
+    ((*SCHEDULE, "--missed", "-1"), "--missed"),
+    ((*SCHEDULE, "--max-batch", "8,16"), "--max-batch: must be a positive whole number"),
+    ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
+    ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
+    ((*SCHEDULE[:-6], "--rate", "tree:0.5/0.1"), "belongs to"),
+    (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
+    ((*TREE, "--size", "9999"), "tree size"),
+    ((*TREE, "--levels", "0"), "tree levels"),
+    ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
+    ((*TREE[:-1], "many"), "--rates"),
+    ((*TREE[:-1], "absent.yaml"), "absent.yaml"),
+    ((*COMPARE, "--gamma", "auto"), "--gamma"),
+    ((*COMPARE, "--gamma", "0"), "--gamma"),
+])  # fmt: skip
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(capsys, *arguments)

@@ -84,9 +84,7 @@ def test_one_kind_of_request_is_no_mixture_and_may_wait_for_its_slowest(capsys: 
     [((*TREE, "--rates", "0.63,0.11"), 5), ((*HIERARCHY, "-b", "64", "-c", "32k"), 2), ((*SERVING, "-b", "48"), 15)],
     ids=["tree", "hierarchy", "serving"],
 )
-def test_a_batch_that_does_not_fit_is_told(
-    capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], most: int
-) -> None:
+def test_a_batch_that_does_not_fit_is_told(capsys, asked, most) -> None:
     read_one = read if asked[0] == "serving" else read_row
     found = read_one(capsys, *asked)
     assert not found["fits"]
@@ -98,22 +96,19 @@ def test_a_batch_that_does_not_fit_is_told(
     assert read_one(capsys, *asked, "-b", "6", "--memory-fraction", "0.01")["max_batch"] == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
-        ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
-        ((*HIERARCHY[:-1], "tree:0.5/0.1"), "chains only"),
-        ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
-        ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
-        ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
-        ((*SERVING, "-b", "5"), "from 6"),
-        ((*SERVING, "-g", "0"), "--gamma"),
-        ((*SERVING, "--new-tokens", "0"), "--new-tokens: must be a positive whole number such as 8"),
-        ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
-        ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
+    ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
+    ((*HIERARCHY[:-1], "tree:0.5/0.1"), "chains only"),
+    ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
+    ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
+    ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
+    ((*SERVING, "-b", "5"), "from 6"),
+    ((*SERVING, "-g", "0"), "--gamma"),
+    ((*SERVING, "--new-tokens", "0"), "--new-tokens: must be a positive whole number such as 8"),
+    ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
+    ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
+])  # fmt: skip
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(capsys, *arguments)
 

@@ -61,9 +61,7 @@ def words(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_nothing_is_broken_at_80_columns(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
     """Every word and number of the narrow output stands whole in the wide one, and no line is too long."""
     piped = run(capsys, *shlex.split(command))
     assert all(line == line.rstrip() for line in piped.splitlines())
@@ -121,9 +119,7 @@ def test_verbose_adds_what_there_is_of_the_passes(capsys: pytest.CaptureFixture[
     assert named["2 --engine magicdec"] - named["2"] >= {"fitted on"}
 
 
-def test_what_does_not_fit_says_so_first_and_never_in_green(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch) -> None:
     asked = shlex.split("whatif --model llama-3.1-8b --hardware h100 --batch 8 --context 64k --alpha 0.8")
     assert run(capsys, *asked).splitlines()[1] == "Does not fit in memory; would pay: at most batch 6 fits"
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -93,17 +93,12 @@ def test_decisions_say_what_their_numbers_rest_on(out: Out) -> None:
     assert rests in out(f"schedule {LLAMA} --context 4k --draft ngram --rate 0.4x3 --max-batch 4")
 
 
-@pytest.mark.parametrize(
-    ("line", "instead"),
-    [
-        (f"tree {LLAMA} --batch 1 --context 4k --alpha 0.8", "--alpha: a tree's acceptance is by rank of the child"),
-        (f"tree {LLAMA} --batch 1 --context 4k --acceptance x", "--acceptance: a tree's acceptance is by rank"),
-        (f"advise {LLAMA} --context 4k --alpha 0.8", "--alpha: acceptances are by draft here: --rate DRAFT=0.8"),
-        ("plot pareto --acceptance-rate 0.8", "--acceptance-rate: acceptances are by draft here"),
-        ("hierarchy --draft llama-68m", "--draft: the small model is --small, the middle's cache --draft-kv"),
-    ],
-)
-def test_a_flag_of_another_verb_names_what_stands_for_it(
-    capsys: pytest.CaptureFixture[str], line: str, instead: str
-) -> None:
+@pytest.mark.parametrize(("line", "instead"), [
+    (f"tree {LLAMA} --batch 1 --context 4k --alpha 0.8", "--alpha: a tree's acceptance is by rank of the child"),
+    (f"tree {LLAMA} --batch 1 --context 4k --acceptance x", "--acceptance: a tree's acceptance is by rank"),
+    (f"advise {LLAMA} --context 4k --alpha 0.8", "--alpha: acceptances are by draft here: --rate DRAFT=0.8"),
+    ("plot pareto --acceptance-rate 0.8", "--acceptance-rate: acceptances are by draft here"),
+    ("hierarchy --draft llama-68m", "--draft: the small model is --small, the middle's cache --draft-kv"),
+])  # fmt: skip
+def test_a_flag_of_another_verb_names_what_stands_for_it(capsys, line, instead) -> None:
     assert refused(capsys, *shlex.split(line)).startswith(f"error: {instead}")

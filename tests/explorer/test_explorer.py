@@ -116,9 +116,7 @@ def test_the_default_page_is_small(tmp_path: Path, capsys: pytest.CaptureFixture
     assert path.stat().st_size < 3e6
 
 
-def test_progress_is_for_terminals(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_for_terminals(tmp_path, capsys, monkeypatch) -> None:
     written(tmp_path / "quiet.html")
     assert capsys.readouterr().err.count("surfaces") == 1
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
@@ -145,13 +143,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("more", "expected"), BAD)
-def test_bad_input_is_one_line(
-    more: tuple[str, ...],
-    expected: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input_is_one_line(more, expected, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.run([*SMALL, "-o", "page.html", *more]) == 2
     out, err = capsys.readouterr()
@@ -162,9 +154,7 @@ def test_bad_input_is_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_appears_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_appears_whole_or_not_at_all(tmp_path, monkeypatch, capsys) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -142,9 +142,7 @@ class TestInABrowser:
         assert min(map(int, re.findall(r"\d+", light))) > 220 > 40 > max(map(int, re.findall(r"\d+", dark)))
 
     @pytest.mark.parametrize("width", [400, 1000])
-    def test_no_line_crosses_a_number_and_baseline_cells_are_blank(
-        self, browser: Browser, tmp_path: Path, width: int
-    ) -> None:
+    def test_no_line_crosses_a_number_and_baseline_cells_are_blank(self, browser, tmp_path, width) -> None:
         path = tmp_path / "page.html"
         written(path, "--batch", "1..64x2", "--context", "1k..128kx2", "--gamma", "auto", "--hardware", "a100")
         browser.open(path, width=width)

@@ -160,17 +160,14 @@ MOE = replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("query", "passes", "roofs"),
-    [
-        (ASK, 3, ["312 TFLOP/s (bf16)"]),
-        (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
-        (replace(H100, weights="fp8", draft_weights="int8"), 3, ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"]),
-        (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
-        (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
-        (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
-    ],
-)
+@pytest.mark.parametrize(("query", "passes", "roofs"), [
+    (ASK, 3, ["312 TFLOP/s (bf16)"]),
+    (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
+    (replace(H100, weights="fp8", draft_weights="int8"), 3, ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"]),
+    (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
+    (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
+    (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
+])  # fmt: skip
 def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, passes: int, roofs: list[str]) -> None:
     scenario = resolve(query)
     figure = plots.roofline(scenario, query.batch, query.context, query.gamma or 0)

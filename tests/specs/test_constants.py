@@ -132,44 +132,33 @@ def refused(data: dict[str, object]) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
-        ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
-        ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
-        ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
-        ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
-        ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
-        ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
-        ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
-        ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
-        ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
-        ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
+    ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
+    ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
+    ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
+    ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
+    ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
+    ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
+    ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
+    ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
+    ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
+    ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
+])  # fmt: skip
 def test_impossible_values_are_refused(name: str, value: float, words: str) -> None:
     data = A100.model_dump() | {name: {"value": value, "source": "a test"}}
     assert refused(data) == f"mine.yaml: {name}: must be {words}"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
-        (
-            {"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}},
-            "fit and errors must be left",
-        ),
-        (
-            {"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
-            "allreduce must be 0 where kind is ideal",
-        ),
-        ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
-        ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
-        ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
+    ({"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}}, "fit and errors must be left"),
+    ({"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
+     "allreduce must be 0 where kind is ideal"),
+    ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
+    ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
+    ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
+])  # fmt: skip
 def test_ideal_is_ideal(change: dict[str, object], words: str) -> None:
     assert words in refused(load_calibration("ideal").model_dump() | change)
 
@@ -245,18 +234,10 @@ def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "knots",
-    [
-        ((1.0, 1.0),),
-        ((2.0, 1.0), (1.0, 2.0)),
-        ((1.0, 1.0), (1.0, 2.0)),
-        ((1.0, 1.0), (2.0, float("inf"))),
-        ((0.0, 1.0), (2.0, 1.0)),
-        ((1.0, 0.0), (2.0, 1.0)),
-        ((1.0, 1e-5), (float("nan"), 1e-4)),
-    ],
-)
+@pytest.mark.parametrize("knots", [
+    ((1.0, 1.0),), ((2.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (2.0, float("inf"))),
+    ((0.0, 1.0), (2.0, 1.0)), ((1.0, 0.0), (2.0, 1.0)), ((1.0, 1e-5), (float("nan"), 1e-4)),
+])  # fmt: skip
 def test_knots_rise_and_are_above_0(knots) -> None:
     with pytest.raises(ValidationError, match="two or more pairs of numbers above 0, by rising first number"):
         AllReduce(knots={2: knots}, source="a test")

@@ -51,16 +51,13 @@ SMALL = sizes(2, 64, 8, 8, 40, 100, 512)
 ATTENTION, MLP, ENDS = 4 * 64 * 64, 3 * 64 * 40, 5 * 64 + 2 * 100 * 64
 
 
-@pytest.mark.parametrize(
-    ("base", "keys"),
-    [
-        ("gemma3_text", {"rope_local_base_freq": 1e4}),  # gemma-3-1b-it
-        ("gemma3_text", {"sliding_window_pattern": 6, "_sliding_window_pattern": 6}),
-        ("gemma2", {"sliding_window_size": 4096}),  # gemma-2-9b
-        ("llama", {"for_llm_compressor": False, "moe_router_dtype": None}),
-        ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 1, "mscale_all_dim": 0.0, "truncate": False}}),
-    ],
-)
+@pytest.mark.parametrize(("base", "keys"), [
+    ("gemma3_text", {"rope_local_base_freq": 1e4}),  # gemma-3-1b-it
+    ("gemma3_text", {"sliding_window_pattern": 6, "_sliding_window_pattern": 6}),
+    ("gemma2", {"sliding_window_size": 4096}),  # gemma-2-9b
+    ("llama", {"for_llm_compressor": False, "moe_router_dtype": None}),
+    ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 1, "mscale_all_dim": 0.0, "truncate": False}}),
+])  # fmt: skip
 def test_keys_of_real_files_that_move_no_byte(base: str, keys: Config) -> None:
     name, config = PUBLISHED[base]
     assert shape(from_config(config | keys, "c.json")) == shape(load_model(name))
@@ -129,16 +126,13 @@ def test_llama3_scaling_in_both_layouts() -> None:
     assert old.rope_theta == new.rope_theta == 500000
 
 
-@pytest.mark.parametrize(
-    ("scaling", "expected"),
-    [
-        (None, None),
-        ({"rope_type": "default"}, None),
-        ({"type": "linear", "factor": 8}, ("linear", 8.0, 131072)),
-        ({"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}, ("yarn", 40.0, 4096)),
-        ({"type": "su", "original_max_position_embeddings": 4096, "short_factor": [1.0]}, ("longrope", 32.0, 4096)),
-    ],
-)
+@pytest.mark.parametrize(("scaling", "expected"), [
+    (None, None),
+    ({"rope_type": "default"}, None),
+    ({"type": "linear", "factor": 8}, ("linear", 8.0, 131072)),
+    ({"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}, ("yarn", 40.0, 4096)),
+    ({"type": "su", "original_max_position_embeddings": 4096, "short_factor": [1.0]}, ("longrope", 32.0, 4096)),
+])  # fmt: skip
 def test_other_scalings_are_held_by_name(scaling: Config | None, expected: tuple[str, float, int] | None) -> None:
     rope = from_config(LLAMA | {"rope_scaling": scaling}, "c.json").rope_scaling
     assert (rope and (rope.rope_type, rope.factor, rope.original_max_position_embeddings)) == expected
