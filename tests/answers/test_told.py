@@ -80,18 +80,16 @@ def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
-    held = MeasuredRange(
-        model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000), gamma=(1, 3)
-    )
+    held = MeasuredRange(model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000),
+                         gamma=(1, 3))  # fmt: skip
     s = scenario(draft="eagle")
     assert list(unlike_measured(s, 1.0, 1.0, 9)) == []
     c = s.machine.calibration.model_copy(update={"measured": held})
 
     def notes(s, *at) -> list[str]:
         s = replace(s, machine=replace(s.machine, calibration=c))
-        return [
-            note.partition(": intervals")[0].removeprefix(f"{c.name} was timed ") for note in unlike_measured(s, *at)
-        ]
+        said = (note.partition(": intervals")[0] for note in unlike_measured(s, *at))
+        return [note.removeprefix(f"{c.name} was timed ") for note in said]
 
     assert notes(s, 2.0, 1000.0, 1) == notes(s, 8.0, 4000.0, 3) == notes(s, 2.0, 1000.0, 0) == []
     assert notes(s, 1.0, 480.0, 7) == [
@@ -194,11 +192,6 @@ def test_rates_of_a_tree_are_read_from_a_list_a_text_or_a_file(tmp_path) -> None
         path.write_text(spoiled, encoding="utf-8")
         with pytest.raises(InputError, match="a mapping with source"):
             parse_tree_rates(str(path), "--rates")
-
-
-def test_only_one_acceptance_is_given() -> None:
-    with pytest.raises(InputError, match="--alpha and --tokens-per-iteration: only one of them may be given"):
-        resolve(Query("llama-3.1-8b", "h100", 1, 1000, 2, alpha=0.7, tokens_per_iteration=2.0))
 
 
 def test_inverse_in_a_line_with_and_without_an_acceptance() -> None:
