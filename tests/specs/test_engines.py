@@ -1,7 +1,7 @@
 """Serving engines: kernels and engine constants put together, the choice of a calibration, rows that load."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import get_args
 
 import pytest
@@ -139,18 +139,16 @@ def test_a_research_stack_says_how_far_it_is_off_here_and_elsewhere() -> None:
 
 
 def test_every_engine_says_what_an_error_rests_on() -> None:
-    c = load_bundled("h200-sxm-141gb.vllm")
-    assert c.relation("target_s", "gpt-oss-120b", load_gpu("h200-sxm-141gb")) == "seen"
-    assert c.relation("target_s", "qwen3-8b", load_gpu("h200-sxm-141gb")) == "model"
-    assert c.relation("target_s", "gpt-oss-120b", load_gpu("h20-sxm-96gb")) == "transferred"
-    assert c.relation("target_s", "gpt-oss-120b", load_gpu("mi300x-192gb")) == "maker"
-    assert load_bundled("gb200-186gb.vllm").relation("target_s", "gpt-oss-120b", load_gpu("gb200-186gb")) == "gpu"
-    for engine in SERVED:
-        stated = engines().engines[engine].errors
-        for quantity in ("target_s", "ratio"):
-            widths = [stated[r][quantity].deviation for r in get_args(Relation)]
-            assert widths == sorted(widths)
-            assert widths[0] > 0.01
+    for kernels, model, gpu, relation in (
+        ("h200-sxm-141gb", "gpt-oss-120b", "h200-sxm-141gb", "seen"), ("h200-sxm-141gb", "qwen3-8b", "h200", "model"),
+        ("h200-sxm-141gb", "gpt-oss-120b", "h20-sxm-96gb", "transferred"),
+        ("h200-sxm-141gb", "gpt-oss-120b", "mi300x-192gb", "maker"), ("gb200-186gb", "gpt-oss-120b", "gb200", "gpu"),
+    ):  # fmt: skip
+        assert load_bundled(f"{kernels}.vllm").relation("target_s", model, load_gpu(gpu)) == relation
+    for engine, quantity in product(SERVED, ("target_s", "ratio")):
+        widths = [engines().engines[engine].errors[r][quantity].deviation for r in get_args(Relation)]
+        assert widths == sorted(widths)
+        assert widths[0] > 0.01
     assert set(SERVED) < set(ENGINES)
 
 

@@ -117,12 +117,9 @@ def test_a_quantised_gemm_reads_quantised_inputs() -> None:
 
 def test_gpt_oss_20b_by_hand() -> None:
     """Experts 24 x 32 x 3 x 2880^2 at 4.25 bits with bf16 biases, all else bf16; the files weigh 13.8 GB (HF page)."""
-    model = load_model("gpt-oss-20b")
-    experts = 24 * 32 * 3 * 2880**2
-    biases = 24 * 32 * 3 * 2880
+    experts, biases, sinks = 24 * 32 * 3 * 2880**2, 24 * 32 * 3 * 2880, 24 * 64
     assert part("gpt-oss-20b").precision.weights.name == "bf16,experts=mxfp4"
-    sinks = 24 * 64
-    rest = model.total_params - experts - biases - sinks
+    rest = load_model("gpt-oss-20b").total_params - experts - biases - sinks
     stored = part("gpt-oss-20b").stored_weight_bytes
     assert stored == pytest.approx(experts * 4.25 / 8 + 2 * (biases + rest), rel=1e-12)
     assert stored / 1e9 == pytest.approx(13.8, abs=0.05)
@@ -326,10 +323,9 @@ def test_two_files_that_speak_of_different_modules() -> None:
 
 def test_scales_of_the_cache_make_it_fp8() -> None:
     """As engines take it: vLLM resolves `--kv-cache-dtype auto` by the checkpoint's scheme."""
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme={"num_bits": 4, "type": "float"}))[1] == "nvfp4"
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme={"num_bits": 8, "type": "int"}))[1] == "bf16"
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme="fp8"))[1] == "fp8"
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme={"num_bits": 8, "type": "float", "dynamic": False}))[1] == "fp8"
+    for scheme, form in (({"num_bits": 4, "type": "float"}, "nvfp4"), ({"num_bits": 8, "type": "int"}, "bf16"),
+                         ("fp8", "fp8"), ({"num_bits": 8, "type": "float", "dynamic": False}, "fp8")):  # fmt: skip
+        assert own(DENSE, modelopt("FP8", kv_cache_scheme=scheme))[1] == form
     assert own(DENSE, modelopt("FP8", kv_cache_quant_algo="NVFP4"))[1] == "nvfp4"
 
 
