@@ -173,17 +173,6 @@ def test_every_verb_stands_below_one_heading_of_the_help(out: Run) -> None:
     assert out("whatif", "-h") == out("whatif", "--help")
 
 
-def test_inflection_seeks_gamma_where_none_is_given(ask: Callable[..., Any], out: Run) -> None:
-    asked = ("inflection", *SUBJECT, "--batch", "64", "--alpha", "0.8", "--json")
-    (found,) = json.loads(out(*asked))["rows"]
-    best = ask("--batch", "64", "--context", "32k", "--alpha", "0.8")["gamma_optimal"]
-    assert found["gamma"] == best
-    (named,) = json.loads(out(*asked, "--gamma", str(best)))["rows"]
-    assert found == named
-    (short,) = json.loads(out(*asked, "--context", "64"))["rows"]
-    assert short["gamma"] == 1  # where none pays, the shortest
-
-
 def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:
     """Of 3 drafted tokens 66 % are accepted: 1 + 3 x 0.66 = 2.98 tokens an iteration, which is alpha 0.81, not 0.66."""
     answer = ask(*POINT, "--gamma", "3", "--acceptance-rate", "0.66")

@@ -11,29 +11,18 @@ from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.two_levels import predict_two_levels
 from tests.commands import read, read_row, refused, run
 
-ADVISE = (
-    *("advise", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "32k", "--batch", "1..32"),
-    *("--rate", "self@streamingllm:512=0.8", "--rate", "eagle=0.75/0.65/0.5"),
+ADVISE = shlex.split(
+    "advise -m llama-3.1-8b --hardware h100 -c 32k -b 1..32 --rate self@streamingllm:512=0.8 --rate eagle=0.7"
 )
-SCHEDULE = (
-    *("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "1k", "--draft", "eagle"),
-    *("--alpha", "0.5", "--draft-path", "your/head", "--dynamic-price", "0"),
+SCHEDULE = shlex.split(
+    "schedule -m llama-3.1-8b --hardware a100 -c 1k --draft eagle --alpha 0.5 --draft-path your/head --dynamic-price 0"
 )
-TREE = (
-    *("tree", "--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "1,16", "--context", "4k"),
-    *("--draft", "llama-3.2-1b", "--rates", "0.6,0.1,0.05"),
-)
-COMPARE = (
-    *("compare", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "1k", "--gamma", "9", "--alpha", "0.7"),
-)
-HIERARCHY = (
-    *("hierarchy", "-m", "llama-2-7b-32k", "--hardware", "a100", "-b", "1", "-c", "122k"),
-    *("--draft-kv", "retrieval:4096,every=1000", "--alpha", "0.91", "--small", "llama-68m", "--small-rate", "0.46"),
-)
-SERVING = (
-    *("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "24", "-c", "2k,16k,64k", "-g", "3"),
-    *("--alpha", "0.85,0.5", "--draft-kv", "streamingllm:512"),
-)
+TREE = shlex.split("tree -m llama-3.1-8b --hardware h100 -b 1,16 -c 4k --draft llama-3.2-1b --rates 0.6,0.1,0.05")
+COMPARE = shlex.split("compare -m llama-3.1-8b --hardware h100 -c 1k -g 9 --alpha 0.7")
+HIERARCHY = shlex.split("hierarchy -m llama-2-7b-32k --hardware a100 -b 1 -c 122k --draft-kv retrieval:4096,every=1000 "
+                        "--alpha 0.91 --small llama-68m --small-rate 0.46")  # fmt: skip
+SERVING = shlex.split("serving -m llama-3.1-8b --hardware h100 -b 24 -c 2k,16k,64k -g 3 --alpha 0.85,0.5 "
+                      "--draft-kv streamingllm:512")  # fmt: skip
 
 
 def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:

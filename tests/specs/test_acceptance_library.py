@@ -60,15 +60,6 @@ def test_forty_checkpoints_have_a_head_with_figures() -> None:
     assert find_published(short_name("deepseek-ai/DeepSeek-R1-0528"), "mtp") == find_published("deepseek-r1", "mtp")
 
 
-def test_the_task_is_the_asked_one_else_mixed_text_else_all_of_one_head() -> None:
-    chat, code = find_published("qwen3-32b", "eagle3"), find_published("qwen3-32b", "eagle3", "code")
-    assert [[row.task for row in found.rows] for found in (chat, code)] == [["chat"], ["code"]]
-    assert chat.spread > code.spread, "between tasks, and between the data sets of one"
-    unasked = find_published("qwen3-32b", "qwen3-1.7b", "math")
-    assert {row.task for row in unasked.rows} == {"chat", "code"}
-    assert find_published("qwen3-32b", "mtp") is None
-
-
 def row(target: str, draft: str, task: str, tokens: str, spread: float | None = None, **more: str) -> LibraryRow:
     lengths = "/".join(str(k + 1) for k in range(len(tokens.split("/"))))
     stated = {"head": "", "thinking": "", "positions": "", "drafted": lengths, "source": "a page"} | more
