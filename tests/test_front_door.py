@@ -140,22 +140,19 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
 # Memory is part of the verdict.
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
-        (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
-        (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
-        (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
-        (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
-        (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
-        (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
-        (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
-        (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),
-        (lambda: pm.plots.save(pm.plots.gamma_curves(pm.Query(**SPARSE, batch=1, context=1), [(1, 4096)]), "x.pdf"),
-         "output: must be a file name ending in .png or .svg"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "said"), [
+    (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
+    (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
+    (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
+    (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
+    (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
+    (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
+    (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
+    (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
+    (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),
+    (lambda: pm.plots.save(pm.plots.gamma_curves(pm.Query(**SPARSE, batch=1, context=1), [(1, 4096)]), "x.pdf"),
+     "output: must be a file name ending in .png or .svg"),
+])  # fmt: skip
 def test_what_python_refuses_names_its_argument(call: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         call()

@@ -12,34 +12,16 @@ from perfmodel.answers.whatif import whatif
 from tests.plots.asked import ASK, REQUEST
 
 CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
-    "model": ({}, "qwen3-30b-a3b"),
-    "hardware": ({}, "h100"),
-    "batch": ({}, 65),
-    "context": ({}, 32001),
-    "gamma": ({}, 3),
-    "tp": ({}, 4),
-    "ep": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
-    "dp": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
-    "draft": ({}, "llama-3.2-1b"),
-    "draft_tp": ({}, 2),
-    "draft_kv": ({}, "streamingllm:513"),
-    "alpha": ({}, 0.8101),
-    "tokens_per_iteration": ({"alpha": None, "tokens_per_iteration": 2.0}, 2.001),
-    "weights": ({}, "int8"),
-    "draft_weights": ({}, "int8"),
-    "kv_dtype": ({}, "fp8"),
-    "draft_kv_dtype": ({}, "fp8"),
-    "kv_reread": ({}, 1.5),
-    "engine": ({}, "sglang"),
-    "calibration": ({}, "ideal"),
-    "context_std": ({}, 4000),
-    "kv_page": ({}, 16),
-    "topk_reuse": ({}, 0.5),
-    "state_rollback": ({}, "replay"),
-    "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
-    "batch_range": ({}, (1.0, 8.0)),
-    "memory_fraction": ({}, 0.5),
-}
+    "model": ({}, "qwen3-30b-a3b"), "hardware": ({}, "h100"), "batch": ({}, 65), "context": ({}, 32001),
+    "gamma": ({}, 3), "tp": ({}, 4), "ep": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
+    "dp": ({"model": "qwen3-30b-a3b", "tp": 4}, 2), "draft": ({}, "llama-3.2-1b"), "draft_tp": ({}, 2),
+    "draft_kv": ({}, "streamingllm:513"), "alpha": ({}, 0.8101),
+    "tokens_per_iteration": ({"alpha": None, "tokens_per_iteration": 2.0}, 2.001), "weights": ({}, "int8"),
+    "draft_weights": ({}, "int8"), "kv_dtype": ({}, "fp8"), "draft_kv_dtype": ({}, "fp8"), "kv_reread": ({}, 1.5),
+    "engine": ({}, "sglang"), "calibration": ({}, "ideal"), "context_std": ({}, 4000), "kv_page": ({}, 16),
+    "topk_reuse": ({}, 0.5), "state_rollback": ({}, "replay"), "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
+    "batch_range": ({}, (1.0, 8.0)), "memory_fraction": ({}, 0.5),
+}  # fmt: skip
 
 
 def described(query: Query) -> str:

@@ -70,15 +70,11 @@ def row(target: str, draft: str, task: str, tokens: str, spread: float | None = 
 BY_HAND = (
     row("a", "eagle3", "chat", "1.8/2.4/2.8", 0.1, thinking="on"),
     row("a", "eagle3", "chat", "1.9/2.5", 0.3, source="a page; another"),
-    row("a", "eagle3", "code", "1.5/2.0/4.0", 0.0),
-    row("a", "eagle3", "math", "2.0"),
-    row("a", "eagle3", "chat", "1.1", 0.7, head="other"),
-    row("b", "mtp", "code", "1.9/2.0", 0.5, positions="0.9/0.45"),
-    row("b", "mtp", "mixed", "1.5", positions="0.5"),
-    row("b-2", "mtp", "summary", "1.4"),
-    row("c", "ngram", "chat", "1.2/1.3/1.31"),
-    row("a-0528", "mtp", "chat", "1.4"),
-)
+    row("a", "eagle3", "code", "1.5/2.0/4.0", 0.0), row("a", "eagle3", "math", "2.0"),
+    row("a", "eagle3", "chat", "1.1", 0.7, head="other"), row("b", "mtp", "code", "1.9/2.0", 0.5, positions="0.9/0.45"),
+    row("b", "mtp", "mixed", "1.5", positions="0.5"), row("b-2", "mtp", "summary", "1.4"),
+    row("c", "ngram", "chat", "1.2/1.3/1.31"), row("a-0528", "mtp", "chat", "1.4"),
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -18,12 +18,9 @@ DEVICES = {
     "AMD Instinct MI300X": "mi300x-192gb", "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
 }  # fmt: skip
 MODELS = {
-    "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b",
-    "Llama-3.1-8B-Instruct": "llama-3.1-8b",
-    "Llama-3.3-70B": "llama-3.1-70b",
-    "Qwen/Qwen2.5-72B-Instruct": "qwen2.5-72b",
-    "google/gemma-2-9b-it": "gemma-2-9b",
-}
+    "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b", "Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "Llama-3.3-70B": "llama-3.1-70b", "Qwen/Qwen2.5-72B-Instruct": "qwen2.5-72b", "google/gemma-2-9b-it": "gemma-2-9b",
+}  # fmt: skip
 
 
 def test_a_device_or_model_by_the_name_that_was_pasted() -> None:

@@ -132,11 +132,8 @@ def test_the_readme_row_in_seconds() -> None:
 
 
 @pytest.mark.parametrize(("fields", "drafts", "query", "drafted"), [
-    ({"gamma": 3}, 3, 4, "3"),
-    ({}, None, 1, "None"),
-    ({"tree": (9, 4), "widths": (1, 3, 3, 2)}, 3, 9, "1-3-3-2"),
-    ({"gammas": (2, 6), "rounds": 3.5, "verified": 7.5}, 3.5, 7.5, "6 by 2"),
-    ({"gammas": (2, 6)}, None, 1, "6 by 2"),
+    ({"gamma": 3}, 3, 4, "3"), ({}, None, 1, "None"), ({"tree": (9, 4), "widths": (1, 3, 3, 2)}, 3, 9, "1-3-3-2"),
+    ({"gammas": (2, 6), "rounds": 3.5, "verified": 7.5}, 3.5, 7.5, "6 by 2"), ({"gammas": (2, 6)}, None, 1, "6 by 2"),
 ])  # fmt: skip
 def test_what_an_iteration_runs_by_its_shape(fields: dict[str, Any], drafts: float, query: float, drafted: str) -> None:
     names = ("set_name", "row_id", "source", "hardware", "stack", "target", "weights")
