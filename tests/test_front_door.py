@@ -91,6 +91,9 @@ def test_a_question_is_asked_again_with_changes() -> None:
     assert pm.whatif(query) == pm.whatif(**{**ASKED["whatif"], "gamma": None})
     assert pm.whatif(query, gamma=2) == pm.whatif(**ASKED["whatif"])
     assert pm.inverse(query, gamma=2, speedup=1.3) == pm.inverse(**ASKED["inverse"])
+    assert query.draft is None
+    tree = {"rates": [0.8, 0.1]}
+    assert pm.tree(query, **tree) == pm.tree(query, **tree, draft="self"), "what is left open is each verb's default"
     with pytest.raises(TypeError, match="one question"):
         pm.whatif(query, 3)
     with pytest.raises(InputError, match=r"whatif\(\): no argument named 'contxt'; did you mean context"):
@@ -123,12 +126,10 @@ def test_rows_are_a_sequence_with_one_schema_version() -> None:
     assert "<table>" in rows._repr_html_()
 
 
-def refused(error: InputError) -> None:
-    """A function that refuses."""
-    raise error
-
-
 def test_messages_name_arguments_but_leave_what_was_given() -> None:
+    def refused(error: InputError) -> None:
+        raise error
+
     error = InputError("--draft-kv: needs --gamma-1, see `perfmodel tree --rates x`; the --tp, given '--batch'")
     assert str(error).startswith("--draft-kv: needs --gamma-1")
     with pytest.raises(InputError) as caught:
@@ -177,9 +178,3 @@ def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
                 said = str(error)
             assert "\n" not in said
             assert len(said) < 800
-
-
-def test_a_draft_that_a_question_leaves_open_is_the_default_of_each_verb() -> None:
-    query = pm.Query("llama-3.1-8b", "a100", batch=8, context=32000, tp=8, alpha=0.8)
-    assert query.draft is None
-    assert pm.tree(query, rates=[0.8, 0.1]) == pm.tree(query, rates=[0.8, 0.1], draft="self")

@@ -157,16 +157,11 @@ NAN, INF = float("nan"), float("inf")
     ({"batch": True}, "batch: must be a positive whole number such as 8 or 32k (32768), given True"),
     ({"alpha": False}, "alpha: must be a finite number, given False"),
     ({"batch_range": 8}, "batch_range: must be two numbers such as 32..256, given 8"),
-    ({"batch": INF}, "batch: must be a positive whole number such as 8 or 32k (32768), given inf"),
-    ({"batch": 10**400}, "batch: must be a positive whole number"),
     ({"batch": [1, 2]}, "batch: must be one value here, given 2; `perfmodel sweep` takes lists"),
     ({"context": 1e300}, "context: must be numbers from 1"),
-    ({"gamma": 1.5}, "gamma: must be a whole number"),
     ({"alpha": [0.5, 0.6]}, "alpha: must be a finite number"),
     ({"kv_reread": NAN}, "kv_reread: must be a finite number"),
-    ({"max_gamma": 2.5}, "max_gamma: must be a whole number"),
     ({"batch_range": (1, INF)}, "batch_range: must be a positive whole number"),
-    ({"calibration": ""}, "calibration: no calibration named"),
     ({"model": "a\nb"}, "model: no model named"),
 ])  # fmt: skip
 def test_bad_input_is_refused_in_one_line(flags, said):

@@ -53,9 +53,8 @@ def test_what_is_ready_is_what_the_files_state(kind: str) -> None:
     assert (folder / READY).read_text(encoding="utf-8") == stated(kind)
     for name, spec in STATED[kind].items():
         path = folder / f"{name}.yaml"
-        assert repr(files.load_bundled(spec, kind, name)) == repr(
-            files.parse(spec, files.read_mapping(path), str(path))
-        )
+        anew = files.parse(spec, files.read_mapping(path), str(path))
+        assert repr(files.load_bundled(spec, kind, name)) == repr(anew)
 
 
 def test_a_file_that_was_changed_is_read_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

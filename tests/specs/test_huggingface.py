@@ -40,15 +40,19 @@ def test_keys_of_real_files_that_move_no_byte(base: str, keys: Config) -> None:
     assert shape(from_config(config | keys, "c.json")) == shape(load_model(name))
 
 
-def test_a_file_whose_outer_type_is_not_known_is_read_by_its_language_model() -> None:
-    """And where the outer type is the text's own (mlc), or both say whether the tables are tied."""
-    text = PUBLISHED["mistral3"][1]["text_config"] | {"model_type": "mistral"}
-    for outer in ("new_vl", "mistral"):
-        assert from_config({"model_type": outer, "text_config": text}, "c.json").total_params == 23_572_403_200
+def test_a_file_with_vision_is_read_by_its_language_model() -> None:
+    """Under text_config, whose model_type may be left out, in an outer type that is known, is not, or is the text's."""
+    bare = PUBLISHED["mistral3"][1]["text_config"]
+    text = bare | {"model_type": "mistral"}
+    for outer, inner in (("new_vl", text), ("mistral", text), ("mistral3", text), ("mistral3", bare)):
+        file = {"model_type": outer, "text_config": inner, "vision_config": {"x": 1}}
+        assert from_config(file, "c.json").total_params == 23_572_403_200
     for outer, inner, tied in (("mistral3", {"tie_word_embeddings": False}, False), ("mistral3", {}, True),
                                ("new_vl", {"tie_word_embeddings": False}, True)):  # fmt: skip
         both = {"model_type": outer, "tie_word_embeddings": True, "text_config": text | inner}
         assert from_config(both, "c.json").tie_word_embeddings == tied
+    with pytest.raises(InputError, match=r"text_config\.model_type: must be one of .*, given 'pixtral'"):
+        from_config({"model_type": "mistral3", "text_config": text | {"model_type": "pixtral"}}, "c.json")
 
 
 def test_language_models_under_other_keys() -> None:
@@ -84,17 +88,6 @@ def test_every_supported_family_is_tested() -> None:
     assert tested | alike | wrapped == set(SUPPORTED)
 
 
-def test_a_file_with_vision_beside_the_language_model() -> None:
-    """Mistral-Small-3.2: the language model is under text_config, whose model_type may be left out."""
-    text = TABLE["mistral-small-3.2-24b"]["config"]
-    bare = {k: v for k, v in text.items() if k != "model_type"}
-    for inner in (text, bare):
-        spec = from_config({"model_type": "mistral3", "text_config": inner, "vision_config": {"x": 1}}, "c.json")
-        assert shape(spec) == shape(load_model("mistral-small-3.2-24b"))
-    with pytest.raises(InputError, match=r"text_config\.model_type: must be one of .*, given 'pixtral'"):
-        from_config({"model_type": "mistral3", "text_config": text | {"model_type": "pixtral"}}, "c.json")
-
-
 def test_llama3_scaling_in_both_layouts() -> None:
     newer = {k: v for k, v in LLAMA.items() if k not in ("rope_theta", "rope_scaling")}
     newer["rope_parameters"] = {**LLAMA3_ROPE, "rope_theta": 500000.0}
@@ -103,23 +96,18 @@ def test_llama3_scaling_in_both_layouts() -> None:
         assert from_config(file, "c.json").rope_scaling == load_model("llama-3.1-8b").rope_scaling
 
 
-@pytest.mark.parametrize(("scaling", "expected"), [
-    (None, None),
-    ({"rope_type": "default"}, None),
-    ({"type": "linear", "factor": 8}, ("linear", 8.0, 131072)),
-    ({"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}, ("yarn", 40.0, 4096)),
-    ({"type": "su", "original_max_position_embeddings": 4096, "short_factor": [1.0]}, ("longrope", 32.0, 4096)),
-])  # fmt: skip
-def test_other_scalings_are_held_by_name(scaling: Config | None, expected: tuple[str, float, int] | None) -> None:
-    rope = from_config(LLAMA | {"rope_scaling": scaling}, "c.json").rope_scaling
-    assert (rope and (rope.rope_type, rope.factor, rope.original_max_position_embeddings)) == expected
-
-
-def test_what_a_scaling_states_is_kept_and_zeros_are_not() -> None:
+def test_other_scalings_are_held_by_name_and_with_what_they_state_that_is_not_zero() -> None:
+    for scaling, expected in (
+        (None, None),
+        ({"rope_type": "default"}, None),
+        ({"type": "linear", "factor": 8}, ("linear", 8.0, 131072)),
+        ({"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}, ("yarn", 40.0, 4096)),
+        ({"type": "su", "original_max_position_embeddings": 4096, "short_factor": [1.0]}, ("longrope", 32.0, 4096)),
+    ):
+        rope = from_config(LLAMA | {"rope_scaling": scaling}, "c.json").rope_scaling
+        assert (rope and (rope.rope_type, rope.factor, rope.original_max_position_embeddings)) == expected
     given = {"rope_type": "yarn", "factor": 2, "truncate": False, "beta_fast": 16, "mscale": 0, "mscale_all_dim": None}
-    rope = from_config(LLAMA | {"rope_scaling": given}, "c.json").rope_scaling
-    assert rope is not None
-    stated = rope.model_dump(exclude_defaults=True)
+    stated = from_config(LLAMA | {"rope_scaling": given}, "c.json").rope_scaling.model_dump(exclude_defaults=True)
     assert stated == {"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 131072, "beta_fast": 16,
                       "truncate": False}  # fmt: skip
 
