@@ -1,9 +1,11 @@
 """The docs are true: generated pages are fresh, and every example of README.md and docs/ prints what it shows."""
 
 import doctest
+import json
 import re
 import shlex
 import subprocess
+import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,3 +215,17 @@ def test_links_lead_somewhere_and_to_no_folder_of_one_machine() -> None:
         for target in LINK.findall(FENCE.sub("", text)):
             assert target in MADE or (page.parent / target).exists(), f"{page.name}: {target}"
         assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", text), page.name
+
+
+def test_the_page_says_what_a_what_if_takes_today() -> None:
+    """Passes and files exactly; calls to a twentieth, since Python's versions differ in what is a call."""
+    today = json.loads(subprocess.check_output([sys.executable, "benchmarks/counts.py"], cwd=ROOT))
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
+    cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page if " | " in line}
+    for name, now in today.items():
+        calls, files, passes = (int(cell) for cell in cells[name])
+        assert (files, passes) == (now["files"], now["forward passes"]), f"{name}: docs/benchmarks.md is stale"
+        assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
+    for name, what, most in (("first", "calls", 14000), ("warm", "forward passes", 17), ("warm", "calls", 7000),
+                             ("warm", "files", 45), ("traffic", "forward passes", 16)):  # fmt: skip
+        assert today[name][what] <= most

@@ -127,12 +127,9 @@ def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
 def test_the_recommendation_comes_with_its_head_and_its_line() -> None:
     a = advise("qwen3-32b", "h100", 8192)
     assert (a.verdict, a.chosen.draft) == ("speculate", "eagle3")
-    assert "RedHatAI/Qwen3-32B-speculator.eagle3" in a.chosen.acceptance_source
     assert a.serve.vllm_line.startswith(f"vllm serve Qwen/Qwen3-32B --max-num-seqs {a.chosen.batch} ")
     assert a.serve.vllm["model"] == "RedHatAI/Qwen3-32B-speculator.eagle3"
     assert a.serve.vllm["num_speculative_tokens"] == a.chosen.gamma
-    plain = advise("qwen2.5-7b", "h100", 8192)
-    assert plain.serve.vllm_line == f"vllm serve Qwen/Qwen2.5-7B --max-num-seqs {plain.chosen.batch}"
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2, 0.3, 0.7])
@@ -234,12 +231,10 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
 @pytest.mark.parametrize(("given", "words"), [
     ({"objective": "speed"}, "no objective named"),
     ({"batch": ()}, "one value or more"),
-    ({"context": 0}, "a positive whole number"),
     ({"rate": {"self@quest": "0.8"}}, "needs budget"),
     ({"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in \\[0, 1\\]"),
     ({"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
     ({"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
-    ({"hardware": "x86-xeon-8480"}, "no "),
 ])  # fmt: skip
 def test_refusals(given: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):

@@ -113,10 +113,7 @@ def test_gamma_zero_is_plain_decoding():
     a = ask(gamma=0)
     assert (a["speedup"], a["speedup_interval"], a["verdict"]) == (1.0, [1.0, 1.0], "does_not_pay")
     assert a["tpot_s"] == a["ar_tpot_s"]
-    assert (a["draft_setup_s"], a["break_even_new_tokens"], a["overhead_s"]) == (0, None, 0)
-    assert (a["memory"]["draft_kv_bytes"], a["memory"]["draft_weight_bytes"]) == (0, 0)
-    assert a["memory"]["max_batch"] == a["memory"]["ar_max_batch"]
-    assert a["inflection"]["break_even_context"] is None
+    assert (a["memory"]["draft_kv_bytes"], a["memory"]["draft_weight_bytes"], a["overhead_s"]) == (0, 0, 0)
     assert ask(gamma=0, alpha=None)["speedup"] == 1.0, "acceptance is not needed"
 
 
@@ -218,10 +215,7 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     a = whatif(UNKNOWN, draft="qwen2.5-3b", batch=200, context=100, gamma=4)
     assert a.iteration_s > 5 * a.ar_tpot_s
     assert (a.verdict, a.speedup, a.break_even_alpha) == ("does_not_pay", None, None)
-    assert a.reason.endswith("does not pay at gamma 4, whatever is accepted")
-    full = whatif(UNKNOWN, batch=500)
-    assert (full.verdict, full.speedup) == ("does_not_fit", None)
-    assert full.reason.startswith("would be undecided: at most batch ")
+    assert whatif(UNKNOWN, batch=500).reason.startswith("would be undecided: at most batch ")
 
 
 @pytest.mark.parametrize(("query", "said"), [
