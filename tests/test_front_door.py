@@ -138,9 +138,6 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
     assert error.as_flags.startswith("--draft-kv: needs --gamma-1")
 
 
-# Memory is part of the verdict.
-
-
 @pytest.mark.parametrize(("call", "said"), [
     (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
     (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),

@@ -40,7 +40,9 @@ def test_the_json_contract():
         assert row.tpot_interval[0] < row.tpot_s.mean < row.tpot_interval[1]
 
 
-def test_replicas_meet_the_slo_and_one_fewer_does_not():
+def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own():
+    one, eight = (TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8))
+    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
     slo, rate = "ttft:2000,tpot:30", 6
     needed = rows(request_rate=rate, gamma=0, slo=slo)[0].replicas
     shares = [rows(request_rate=rate / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
@@ -69,11 +71,6 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
         assert auto.tpot_s.mean <= min(listed.values()) * 1.01
         assert table.gamma == "table"
         assert table.tpot_s.mean <= 1.01 * min(listed[2], listed[3])
-
-
-def test_each_data_parallel_group_has_seats_and_a_budget_of_its_own():
-    one, eight = (TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8))
-    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
 
 
 def test_a_replay_beside_the_closed_form():
