@@ -69,14 +69,6 @@ def ridge(gpu: GPUSpec) -> float:
     return gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
 
 
-def never_falls(values: np.ndarray) -> bool:
-    return bool(np.all(values[1:] >= values[:-1] * (1 - HAIR)))
-
-
-def never_rises(values: np.ndarray) -> bool:
-    return bool(np.all(values[1:] <= values[:-1] * (1 + HAIR)))
-
-
 BATCHES = np.unique(np.round(np.geomspace(1, 8192, 60)))
 
 
@@ -88,17 +80,12 @@ def contexts_above(budget: int) -> np.ndarray:
 
 
 @many
-@given(models(), devices, budgets, st.floats(1, 4096))
-def test_draft_ratio_falls_with_context(model, gpu, budget, batch):
-    p = predict(dense(model, gpu, budget), Workload.of(batch, contexts_above(budget), 1))
-    assert never_rises(p.draft_to_target)
-
-
-@many
-@given(models(), devices, budgets, st.floats(1.001, 1e4))
-def test_draft_ratio_falls_with_batch(model, gpu, budget, times):
-    p = predict(dense(model, gpu, budget), Workload.of(BATCHES, budget * times + 1, 1))
-    assert never_rises(p.draft_to_target)
+@given(models(), devices, budgets, st.floats(1, 4096), st.floats(1.001, 1e4))
+def test_draft_ratio_falls_with_context_and_with_batch(model, gpu, budget, batch, times):
+    s = dense(model, gpu, budget)
+    for workload in (Workload.of(batch, contexts_above(budget), 1), Workload.of(BATCHES, budget * times + 1, 1)):
+        ratio = predict(s, workload).draft_to_target
+        assert np.all(ratio[1:] <= ratio[:-1] * (1 + HAIR))
 
 
 @many
@@ -106,7 +93,8 @@ def test_draft_ratio_falls_with_batch(model, gpu, budget, times):
 def test_verification_ratio_is_flat_then_rises_then_levels_off_with_batch(model, gpu, budget, times, gamma):
     turn, context = ridge(gpu), budget * times + 1
     s = dense(model, gpu, budget)
-    assert never_falls(predict(s, Workload.of(BATCHES, context, gamma)).verify_to_target)
+    ratio = predict(s, Workload.of(BATCHES, context, gamma)).verify_to_target
+    assert np.all(ratio[1:] >= ratio[:-1] * (1 - HAIR))
     # level once plain decoding's linears compute too
     level = predict(s, Workload.of([1.01 * turn, 5 * turn, 100 * turn], context, gamma)).verify_to_target
     np.testing.assert_allclose(level, level[0], rtol=HAIR)
@@ -137,8 +125,7 @@ def test_best_gamma_does_not_fall_with_context(model, gpu, budget, batch, alpha)
 @many
 @given(models(), devices, budgets, st.floats(1.001, 1e4), alphas)
 def test_best_gamma_does_not_fall_with_batch_below_the_ridge(model, gpu, budget, times, alpha):
-    most = int(ridge(gpu) // 4)
-    assume(most >= 2)
+    assume(ridge(gpu) >= 8)
     # gamma is scanned to 3, so that verification has at most 4 tokens a sequence
     batches = np.unique(np.linspace(1, 0.999 * ridge(gpu) / 4, 40))
     p = predict(dense(model, gpu, budget, alpha), Workload.of(batches, budget * times + 1, 0), max_gamma=3)

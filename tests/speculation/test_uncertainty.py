@@ -225,15 +225,3 @@ def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
     assert 0.1 < share < 0.9
     expected = math.sqrt(scatter.deviation**2 + (over_host().box_log_rms * share) ** 2)
     assert float(step_log_error(scenario, step, 8.0, 4000.0)) == pytest.approx(expected)
-
-
-def test_boxes_over_pcie_are_less_certain() -> None:
-    """Two bridged boards talk over the bridge, four over PCIe: slower, wider, and said."""
-    ask = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, draft="eagle", alpha=0.7, weights="fp8")
-    two, four = whatif(ask, tp=2), whatif(ask, tp=4)
-    assert any("talk over PCIe" in note for note in four.warnings)
-    assert not any("PCIe" in note for note in two.warnings)
-    wide = [math.log(high / low) for low, high in (two.ar_tpot_interval, four.ar_tpot_interval)]
-    assert wide[0] < wide[1]
-    sxm = whatif(ask, hardware="h100-sxm-80gb", tp=4)
-    assert four.target_step.terms_s["comm"] > 2 * sxm.target_step.terms_s["comm"]
