@@ -7,8 +7,6 @@ from perfmodel.errors import InputError
 from perfmodel.specs.model import ModelSpec, load_model
 from tests.costs.counting import FULL, MODELS, count, part, read, tiny
 
-# Every parameter is read once.
-
 
 def unread(m: ModelSpec) -> int:
     """Parameters that no counted matrix holds: norms, sinks, a shared expert's gate, small parts of states."""
@@ -40,9 +38,6 @@ def test_stored_weights_are_the_parameters(name):
     model = load_model(name)
     left_out = unread(model) - model.norm_params
     assert part(name).stored_weight_bytes == pytest.approx(2 * (model.total_params - left_out), rel=1e-12)
-
-
-# Tensor parallelism.
 
 
 @pytest.mark.parametrize(("tp", "kv_heads"), [(1, 8), (2, 4), (8, 1), (16, 1), (32, 1)])
@@ -82,9 +77,6 @@ def test_head_may_stay_whole():
 def test_a_degree_that_does_not_divide_the_heads_is_refused(tp):
     with pytest.raises(InputError, match=r"must divide the 32 query heads of llama-3\.1-8b"):
         part("llama-3.1-8b", tp)
-
-
-# Attention.
 
 
 def pairs_by_loop(query: int, context: int, window: int | None) -> int:

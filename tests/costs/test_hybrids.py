@@ -23,15 +23,10 @@ def part(model: str | ModelSpec, tp: int = 1, kv: str = "bf16") -> Shard:
     return shard(spec, tp, Precision(weight_format("bf16"), kv_format(kv), "fp8"))
 
 
-# Sparse attention.
-
-
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
     """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens chosen."""
     ops = count(part("deepseek-v3.2"), batch=3.0, context=50_000.0)
     assert ops["indexer"].cost.kv_bytes == 3 * 61 * 50_000 * (128 + 4)
-    assert ops["indexer"].cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128
-    assert ops["indexer"].compute == "fp8"
     attention = ops["attention (full)"]
     assert attention.cost.kv_bytes == 3 * 61 * 2048 * 576 * 2
     assert attention.cost.flops == 3 * 61 * 2049 * 2 * 128 * (576 + 512)  # and the new token itself
@@ -79,8 +74,6 @@ def test_a_sparse_draft_of_a_sparse_model_needs_no_indexer() -> None:
     assert ops["attention (full)"].cost.kv_bytes == 61 * 512 * 1152
 
 
-# Recurrent layers.
-
 STATE = 30 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
 """Qwen3.5-35B-A3B: 30 layers of 32 heads, 128 x 128 in fp32, and 3 inputs of a convolution over 8192 channels."""
 
@@ -124,9 +117,6 @@ def test_experts_in_a_latent() -> None:
     assert ops["latent_in"].cost.weight_bytes == one["latent_in"].cost.weight_bytes == 40 * 2 * 4096 * 1024
     assert one["experts"].cost.flops == 40 * 22 * 2 * 2 * 1024 * 2688
     assert ops["experts"].cost.flops == one["experts"].cost.flops / 4
-
-
-# Heads that differ between layers.
 
 
 def test_global_layers_with_heads_of_their_own() -> None:
