@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_cost import choose, iteration_s, levels_within, speedup, surface
@@ -70,15 +70,6 @@ def test_no_tree_is_better(table: list[list[float]], size: int, levels: int) -> 
     assert grown.tokens[-1, -1] == pytest.approx(best, rel=1e-12)
     tree = grown.best(size, levels)
     assert expected_tokens(tree.parents, acceptance) == pytest.approx(best, rel=1e-12)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.floats(0.2, 0.99), st.integers(1, 20))
-def test_a_chain_is_a_tree_with_one_child(alpha: float, gamma: int) -> None:
-    acceptance = TreeAcceptance.chain(Acceptance.from_alpha(alpha), gamma)
-    grown = Growth(acceptance, gamma + 1, gamma + 1)
-    assert grown.tokens[-1, -1] == pytest.approx(float(tokens_per_iteration(gamma, alpha)), rel=1e-12)
-    assert grown.best(gamma + 1, gamma + 1).parents == tuple(range(-1, gamma))
 
 
 @pytest.mark.parametrize("kind", ["alpha", "positions"])
