@@ -104,11 +104,7 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
     """All figures by 0.19 %, and a part that is in neither the one nor the other."""
 
     def scaled(value: Any, by: float) -> Any:
-        if isinstance(value, dict):
-            return {k: scaled(v, by) for k, v in value.items()}
-        return (
-            [scaled(v, by) for v in value] if isinstance(value, list) else value * by if type(value) is float else value
-        )
+        return json.loads(json.dumps(value), parse_float=lambda figure: float(figure) * by)
 
     off = recorded | {"replays": scaled(recorded["replays"], 1.0019)}
     for one, other in ((recorded, off), (off, recorded)):
