@@ -130,7 +130,7 @@ def _computed_s() -> float:
 
 
 class _Reaching:
-    """A plugin of pytest: of some modules only these tests, the quickest first; all of a module that is named itself."""
+    """A plugin of pytest: only these tests of some modules, the quickest first; all of a module that is named."""
 
     def __init__(self, tests: Collection[str], seconds: dict[str, float]) -> None:
         self.rank = {test: seconds.get(test, LONGEST_S) for test in tests}
@@ -220,7 +220,7 @@ def _modules(path: Path) -> Iterable[Path]:
 
 
 def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, bool]]:
-    """Each mutant, and whether all tests that reach it pass all the same: first those of its folder, then the others."""
+    """Each mutant, and whether all tests that reach it pass: first those of its folder, then the others."""
     left = []
     for mutant, noticed in _noticed(chosen, known, own=True):
         if noticed:

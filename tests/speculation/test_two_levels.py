@@ -37,14 +37,15 @@ def test_rounds_by_hand() -> None:
 
 
 def test_one_iteration_from_its_parts() -> None:
-    """gamma_1 = 1, gamma_2 = 1: one round of one small token and two sparse ones; m is 1 or 2."""
+    """gamma_1 = 1, gamma_2 = 1: a round of one small token and two sparse ones; m is 1 or 2. Both have an end."""
     small, sparse = levels(0.5, 0.9)
     p = predict_two_levels(small, sparse, 1.0, 65536.0, 1, 1)
     assert p.rounds == pytest.approx(1.0)
     drafting = float(small.draft_pass_s(1.0, 65536.0)) + float(sparse.draft_pass_s(1.0, 65536.0, 2.0))
     verify = 0.5 * float(sparse.target_pass_s(1.0, 65536.0, 2.0)) + 0.5 * float(sparse.target_pass_s(1.0, 65536.0, 3.0))
     gained = 0.5 * float(tokens_per_iteration(1, 0.9)) + 0.5 * float(tokens_per_iteration(2, 0.9))
-    total = drafting + verify + float(sparse.overhead_s(1.0, 65536.0))
+    end = sparse.machine.calibration.iteration_fixed_s.value
+    total = drafting + end + verify + float(sparse.overhead_s(1.0, 65536.0))
     assert float(p.speedup) == pytest.approx(gained * float(sparse.target_pass_s(1.0, 65536.0)) / total, rel=1e-12)
 
 
