@@ -211,7 +211,7 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
     rates = {"self@streamingllm:512": f"{alpha}", "eagle": "0.7/0.6/0.5"}
     base = {"model": model, "rate": rates, "context": context, "objective": objective, "price": 2.0}
     base |= {"hardware": "h100-sxm-80gb", "calibration": "h100-sxm-80gb.vllm"}
-    base |= {"batch": (1, 8, 64), "max_tpot_ms": bound, "max_gamma": 5, "tp": (1,)}
+    base |= {"batch": (1, 8, 64), "max_tpot_ms": bound, "max_gamma": 1, "tp": (1,)}
     sign = 1 if objective == "throughput" else -1
 
     def best(**changes) -> float:

@@ -134,6 +134,17 @@ def test_engine_configurations_parse_and_say_what_the_table_says(draft, path, me
         assert (out.sglang_adaptive is not None) == adaptive == ("--speculative-adaptive" in out.sglang)
 
 
+@pytest.mark.parametrize(
+    ("kv", "words"),
+    [("full", "is the target itself: nothing to serve"), ("streamingllm:512", "vLLM has no method for")],
+)
+def test_a_self_draft_has_no_line_and_says_why(kv, words) -> None:
+    s = scenario(draft="self", draft_kv=kv)
+    out = export(LengthTable((Range(1, 8, 2, 1.5),), 1, 1, 1.5, 2, 1.4, 1.0), s.draft, ServedTarget("x"))
+    assert out.vllm is None
+    assert words in out.notes[0]
+
+
 def by_batch(config: dict[str, Any], most: int) -> dict[int, int]:
     """Draft length of every batch size, as the engine would have it."""
     rows = config.get("num_speculative_tokens_per_batch_size", [[1, most, config["num_speculative_tokens"]]])

@@ -103,16 +103,6 @@ def test_the_best_pair_is_the_best_of_those_that_may_be_tried(ones, twos, known,
     assert (found.alone_gamma, found.alone_speedup) == (alone.gamma_optimal, alone.speedup_at_gamma_optimal)
 
 
-def test_grid_equals_loop() -> None:
-    small, sparse = levels()
-    batch, context = np.array([[1.0], [4.0]]), np.array([8192.0, 65536.0])
-    grid = predict_two_levels(small, sparse, batch, context, 2, 4)
-    for b in range(2):
-        for c in range(2):
-            one = predict_two_levels(small, sparse, float(batch[b, 0]), float(context[c]), 2, 4)
-            assert np.asarray(grid.speedup)[b, c] == pytest.approx(float(one.speedup), rel=1e-12)
-
-
 def test_refusals() -> None:
     small, sparse = levels()
     with pytest.raises(InputError, match="--gamma-1"):
