@@ -1,9 +1,11 @@
 """The docs are true: generated pages are fresh, and every example of README.md and docs/ prints what it shows."""
 
 import doctest
+import json
 import re
 import shlex
 import subprocess
+import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +21,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-COMMAND = re.compile(
-    r"`((?:torchrun [^`]* -m )?perfmodel [^`]*)`|^    ((?:torchrun .* -m )?perfmodel .*)$", re.MULTILINE
-)
-
-
+CALL = "((?:torchrun {0} -m )?perfmodel {0})"
+COMMAND = re.compile(f"`{CALL.format('[^`]*')}`|^    {CALL.format('.*')}$", re.MULTILINE)
 GENERATE = of_docs("generate")
 
 
@@ -31,13 +30,23 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
+WHOLE = ("vllm ", "for c in ", "perfmodel validate engine ", "python -m", "proposed ", "$ ", "    -", "  {", "{", ">",
+         "fitted: ", "not determined ", "ask: ")  # fmt: skip
+"""Beginnings of lines that are pasted or searched as they are."""
+
+
 @pytest.mark.parametrize("name", [n for n in GENERATE.names() if n != "docs/contributing.md"])  # see test_contributing
 def test_a_page_is_fresh_and_its_examples_print_what_they_show(name: str) -> None:
     assert GENERATE.page(name) == (ROOT / name).read_text(encoding="utf-8"), f"{name}: run `make docs` and commit"
 
 
-def test_every_page_with_a_command_is_run() -> None:
+def test_every_page_with_a_command_is_run_and_outputs_fit_the_site() -> None:
+    """But for a line that is to be copied whole, JSON, and what a clock decided."""
     for page in PAGES:
+        untimed = re.sub(r"<!-- timed -->\n```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for kind, block in FENCE.findall(untimed):
+            for line in block.splitlines() if kind == "console" else []:
+                assert len(line) <= GENERATE.COLUMNS or line.startswith(WHOLE), f"{page.name}: {line}"
         shown = blocks(page, "console") + blocks(page, "sh")
         name = str(page.relative_to(ROOT))
         assert name in GENERATE.names() or not shown
@@ -53,21 +62,13 @@ def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
     assert [name for name in named if not (ROOT / name).is_file() and name not in own] == []
 
 
-def test_a_changed_output_would_be_noticed() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert GENERATE.filled(text.replace("Speculate: eagle3", "Speculate: ngram")) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
-        ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
-        ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
-        ("```console\nperfmodel kv list\n```\n", "one command, after"),
-        ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
+    ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
+    ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
+    ("```console\nperfmodel kv list\n```\n", "one command, after"),
+    ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
+])  # fmt: skip
 def test_an_example_that_fails_is_refused(text: str, said: str) -> None:
     with pytest.raises(RuntimeError, match=said):
         GENERATE.filled(text)
@@ -82,6 +83,8 @@ def test_files_commands_and_their_order() -> None:
         "<!-- timed -->\n```console\n$ perfmodel kv check full\nrecorded\n```\n"
     )
     assert GENERATE.filled(page) == page.replace("anything", "full: ok")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert GENERATE.filled(text.replace("Speculate: eagle3", "Speculate: ngram")) == text
     assert GENERATE.filled(page, timed=True) == page.replace("anything", "full: ok").replace("recorded", "full: ok")
 
 
@@ -154,19 +157,10 @@ def test_commands_in_the_text_exist_with_their_flags() -> None:
     assert seen > 30
 
 
-def workflows(page: Path) -> list[str]:
-    """The perfmodel commands of the workflow files that a page shows."""
-    steps = []
-    for text in blocks(page, "yaml"):
-        jobs = yaml.safe_load(text)["jobs"].values()
-        steps += [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    return [run for run in steps if run.startswith("perfmodel ")]
-
-
-def test_the_commands_of_the_ci_page_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = workflows(ROOT / "docs" / "ci.md")
+def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
+    jobs = [job for text in blocks(ROOT / "docs" / "ci.md", "yaml") for job in yaml.safe_load(text)["jobs"].values()]
+    runs = [step.get("run", "") for job in jobs for step in job["steps"]]
+    found = [run for run in runs if run.startswith("perfmodel ")]
     assert len(found) == 5
     monkeypatch.chdir(tmp_path)
     for command in found:
@@ -182,29 +176,12 @@ def test_the_commands_of_the_ci_page_run(
 
 
 def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
-    done = subprocess.run(
-        ["make", "-n", "-o", ".venv/.base", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    made = [shlex.split(line)[1:] for line in done.stdout.splitlines() if "/perfmodel " in line]
+    lines = subprocess.check_output(["make", "-n", "-o", ".venv/.base", "demo"], cwd=ROOT, text=True).splitlines()
+    made = [shlex.split(line)[1:] for line in lines if "/perfmodel " in line]
     shown = [shlex.split(text.splitlines()[0])[2:] for text in blocks(ROOT / "README.md", "console")]
     assert made[: len(shown)] == shown
     assert [words[:1] for words in made[len(shown) : -1]] == [["whatif"], ["validate"]]
     assert made[-1] == ["validate", "run", "cpu-quick"]
-
-
-WHOLE = ("vllm ", "for c in ", "perfmodel validate engine ", "python -m", "proposed ", "$ ", "    -", "  {", "{", ">",
-         "fitted: ", "not determined ", "ask: ")  # fmt: skip
-"""Beginnings of lines that are pasted or searched as they are."""
-
-
-def test_outputs_fit_the_site() -> None:
-    """But for a line that is to be copied whole, JSON, and what a clock decided."""
-    for page in PAGES:
-        text = re.sub(r"<!-- timed -->\n```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for kind, block in FENCE.findall(text):
-            for line in block.splitlines() if kind == "console" else []:
-                copied = line.startswith(WHOLE)
-                assert len(line) <= GENERATE.COLUMNS or copied, f"{page.name}: {line}"
 
 
 @pytest.mark.slow
@@ -232,12 +209,23 @@ MADE = {"explorer.html"}
 """What docs/hooks.py adds to the site."""
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere_and_to_no_folder_of_one_machine() -> None:
     for page in PAGES:
-        for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        text = page.read_text(encoding="utf-8")
+        for target in LINK.findall(FENCE.sub("", text)):
             assert target in MADE or (page.parent / target).exists(), f"{page.name}: {target}"
+        assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", text), page.name
 
 
-def test_no_page_names_a_folder_of_one_machine() -> None:
-    for page in PAGES:
-        assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", page.read_text(encoding="utf-8")), page.name
+def test_the_page_says_what_a_what_if_takes_today() -> None:
+    """Passes and files exactly; calls to a twentieth, since Python's versions differ in what is a call."""
+    today = json.loads(subprocess.check_output([sys.executable, "benchmarks/counts.py"], cwd=ROOT))
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
+    cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page if " | " in line}
+    for name, now in today.items():
+        calls, files, passes = (int(cell) for cell in cells[name])
+        assert (files, passes) == (now["files"], now["forward passes"]), f"{name}: docs/benchmarks.md is stale"
+        assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
+    for name, what, most in (("first", "calls", 14000), ("warm", "forward passes", 17), ("warm", "calls", 7000),
+                             ("warm", "files", 45), ("traffic", "forward passes", 16)):  # fmt: skip
+        assert today[name][what] <= most

@@ -15,38 +15,26 @@ from perfmodel.specs import files
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
 from perfmodel.specs.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.engine_constants import EngineConstants
+from perfmodel.specs.fits import Scatter, StatedFit, square
 from perfmodel.specs.frozen import annotations
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 ROOT = Path(__file__).parents[2]
 A100 = load_calibration("a100-sxm-80gb.magicdec")
-EVERYTHING = with_values(
-    A100,
-    {
-        "gemm_column_s": 1e-9,
-        "weight_unpack_s": 1e-13,
-        "kv_reread_per_query": 0.1,
-        "pass_fixed_s": 1e-4,
-        "token_s": 1e-5,
-        "full_cache_pass_s": 1e-4,
-        "sparse_cache_sequence_s": 1e-6,
-        "gemm_blend_power": 1.0,  # loading and computing add, so that a term moves alone
-    },
-)
-"""A calibration that states every constant."""
+EVERYTHING = with_values(A100, {
+    "gemm_column_s": 1e-9, "weight_unpack_s": 1e-13, "kv_reread_per_query": 0.1, "pass_fixed_s": 1e-4, "token_s": 1e-5,
+    "full_cache_pass_s": 1e-4, "sparse_cache_sequence_s": 1e-6, "gemm_blend_power": 1.0,
+})  # fmt: skip
+"""A calibration that states every constant; loading and computing add, so that a term moves alone."""
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_a_constant_is_declared_in_one_place(name: str) -> None:
-    lines = [
-        f"{path.name}: {line.strip()}"
-        for path in sorted((ROOT / "perfmodel" / "specs").rglob("*.py"))
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if re.match(rf"\s*{name}: .* = (declared|optional)\(", line)
-    ]
-    place = "engine_constants.py" if name in annotations(EngineConstants) else "calibration.py"
-    assert lines == [f"{place}: {lines[0].partition(': ')[2]}"]
+    declared = re.compile(rf"^\s*{name}: .* = (declared|optional)\(", re.MULTILINE)
+    paths = (ROOT / "perfmodel" / "specs").rglob("*.py")
+    found = [path.name for path in paths for _ in declared.findall(path.read_text(encoding="utf-8"))]
+    assert found == ["engine_constants.py" if name in annotations(EngineConstants) else "calibration.py"]
 
 
 # The declaration and the formula agree.
@@ -112,10 +100,8 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
               "latent_reread_per_query": 0.5}  # fmt: skip
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
     value = getattr(base, name)
-    if isinstance(value, Constant):
-        changed = with_values(base, {name: value.value / 2})
-    else:
-        changed = base.model_copy(update={name: None})
+    halved = isinstance(value, Constant)
+    changed = with_values(base, {name: value.value / 2}) if halved else base.model_copy(update={name: None})
     for query in SERVED:
         moved |= moved_by(with_calibration(resolve(query), base), changed)
     assert (declared.work, declared.term) in moved
@@ -132,44 +118,33 @@ def refused(data: dict[str, object]) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
-        ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
-        ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
-        ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
-        ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
-        ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
-        ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
-        ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
-        ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
-        ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
-        ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
+    ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
+    ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
+    ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
+    ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
+    ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
+    ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
+    ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
+    ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
+    ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
+    ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
+])  # fmt: skip
 def test_impossible_values_are_refused(name: str, value: float, words: str) -> None:
     data = A100.model_dump() | {name: {"value": value, "source": "a test"}}
     assert refused(data) == f"mine.yaml: {name}: must be {words}"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
-        (
-            {"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}},
-            "fit and errors must be left",
-        ),
-        (
-            {"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
-            "allreduce must be 0 where kind is ideal",
-        ),
-        ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
-        ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
-        ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
+    ({"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}}, "fit and errors must be left"),
+    ({"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
+     "allreduce must be 0 where kind is ideal"),
+    ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
+    ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
+    ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
+])  # fmt: skip
 def test_ideal_is_ideal(change: dict[str, object], words: str) -> None:
     assert words in refused(load_calibration("ideal").model_dump() | change)
 
@@ -178,30 +153,16 @@ def test_where_fits_look() -> None:
     """(start, least, most, scale), as the fits of the bundled files were made."""
     searched = {name: astuple(c.search) for name, c in CONSTANTS.items() if c.search}
     assert searched == {
-        "gemm_bandwidth_fraction": (0.75, 0.4, 1, 1),
-        "gemm_flops_fraction": (0.6, 0.2, 1, 1),
-        "weight_unpack_s": (1e-13, 0, 1e-11, 1e-13),
-        "attention_bandwidth_fraction": (0.85, 0.5, 1, 1),
-        "kv_reread_per_query": (0.01, 0, 0.5, 0.01),
-        "small_kernel_s": (3e-6, 0, 3e-5, 1e-6),
-        "allreduce_multiplier": (1, 0.3, 6, 1),
-        "pass_fixed_s": (1e-4, 0, 3e-3, 1e-4),
-        "full_cache_pass_s": (5e-4, 0, 5e-3, 1e-4),
-        "sparse_cache_sequence_s": (5e-7, 0, 1e-5, 1e-7),
-        "iteration_fixed_s": (1e-3, 0, 1e-2, 1e-4),
-        "iteration_sequence_s": (2e-6, 0, 1e-4, 1e-6),
-    }
-
-
-@pytest.mark.parametrize("name", [name for name, declared in CONSTANTS.items() if declared.search])
-def test_a_fit_looks_for_possible_values(name: str) -> None:
-    declared = CONSTANTS[name]
-    search = declared.search
-    assert search
-    assert search.low <= search.start <= search.high
-    assert 0.01 <= search.start / search.scale <= 10
-    for value in (search.low, search.high):
-        declared.check(name, Constant(value=value, source="a test"))
+        "gemm_bandwidth_fraction": (0.75, 0.4, 1, 1), "gemm_flops_fraction": (0.6, 0.2, 1, 1),
+        "weight_unpack_s": (1e-13, 0, 1e-11, 1e-13), "attention_bandwidth_fraction": (0.85, 0.5, 1, 1),
+        "kv_reread_per_query": (0.01, 0, 0.5, 0.01), "small_kernel_s": (3e-6, 0, 3e-5, 1e-6),
+        "allreduce_multiplier": (1, 0.3, 6, 1), "pass_fixed_s": (1e-4, 0, 3e-3, 1e-4),
+        "full_cache_pass_s": (5e-4, 0, 5e-3, 1e-4), "sparse_cache_sequence_s": (5e-7, 0, 1e-5, 1e-7),
+        "iteration_fixed_s": (1e-3, 0, 1e-2, 1e-4), "iteration_sequence_s": (2e-6, 0, 1e-4, 1e-6),
+    }  # fmt: skip
+    for name, (_, low, high, _) in searched.items():
+        for value in (low, high):
+            CONSTANTS[name].check(name, Constant(value=value, source="a test"))
 
 
 # Curves.
@@ -227,36 +188,76 @@ def test_an_all_reduce_by_hand() -> None:
     """Level below the first knot, in proportion to the message beyond the last; links of twice the rate halve what
     is more than the shortest message's time."""
     curve = AllReduce(knots={2: ((16.0, 2e-6), (64.0, 8e-6)), 65536: ((1.0, 1.0), (2.0, 1.0))}, source="a test")
+    level = interpolated(curve.knots[2], np.array([1.0, 16.0, 32.0, 64.0, 1e9]))
+    assert level == pytest.approx([2e-6, 2e-6, 4e-6, 8e-6, 8e-6]), "straight in the logarithms, level outside"
     assert curve.seconds(2, np.array([1.0, 16.0, 64.0, 128.0])).tolist() == pytest.approx([2e-6, 2e-6, 8e-6, 16e-6])
     assert curve.seconds(2, np.array([1.0, 64.0, 128.0]), 2.0).tolist() == pytest.approx([2e-6, 5e-6, 9e-6])
     assert list(curve.values()) == [2e-6, 8e-6, 1.0, 1.0]
     assert (curve.link, curve.box_log_rms) == ("device", 0.0)
-    for devices in (1, 65537):
+    knots = ((1.0, 1.0), (2.0, 1.0))
+    for given in ({2: knots, 1: knots}, {2: knots, 65537: knots}, {}):
         with pytest.raises(ValidationError, match="knots must be given for 2 to 65536 devices"):
-            AllReduce(knots={2: ((1.0, 1.0), (2.0, 1.0)), devices: ((1.0, 1.0), (2.0, 1.0))}, source="a test")
-    with pytest.raises(ValidationError, match="knots must be given for 2"):
-        AllReduce(knots={}, source="a test")
+            AllReduce(knots=given, source="a test")
 
 
-def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
-    knots = ((16.0, 2e-6), (64.0, 8e-6))
-    assert interpolated(knots, np.array([1.0, 16.0, 32.0, 64.0, 1e9])).tolist() == pytest.approx(
-        [2e-6, 2e-6, 4e-6, 8e-6, 8e-6]
-    )
-
-
-@pytest.mark.parametrize(
-    "knots",
-    [
-        ((1.0, 1.0),),
-        ((2.0, 1.0), (1.0, 2.0)),
-        ((1.0, 1.0), (1.0, 2.0)),
-        ((1.0, 1.0), (2.0, float("inf"))),
-        ((0.0, 1.0), (2.0, 1.0)),
-        ((1.0, 0.0), (2.0, 1.0)),
-        ((1.0, 1e-5), (float("nan"), 1e-4)),
-    ],
-)
+@pytest.mark.parametrize("knots", [
+    ((1.0, 1.0),), ((2.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (2.0, float("inf"))),
+    ((0.0, 1.0), (2.0, 1.0)), ((1.0, 0.0), (2.0, 1.0)), ((1.0, 1e-5), (float("nan"), 1e-4)),
+])  # fmt: skip
 def test_knots_rise_and_are_above_0(knots) -> None:
     with pytest.raises(ValidationError, match="two or more pairs of numbers above 0, by rising first number"):
         AllReduce(knots={2: knots}, source="a test")
+
+
+# What holds a fit's constants together is a correlation, and an error leaves an answer finite.
+
+
+def test_a_lower_triangle_becomes_the_whole() -> None:
+    assert square(((1.0,), (0.5, 1.0), (-0.2, 0.1, 1.0))).tolist() == [[1, 0.5, -0.2], [0.5, 1, 0.1], [-0.2, 0.1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        # a and b move together, b and c move together, a and c against each other: eigenvalue 1 - 2 x 0.9 = -0.8
+        (((1,), (0.9, 1), (-0.9, 0.9, 1)), "positive semi-definite, given an eigenvalue of -0.8"),
+        (((1,), (float("nan"), 1), (0, 0, 1)), "from -1 to 1"),
+        (((1,), (1.01, 1), (0, 0, 1)), "from -1 to 1"),
+        (((1,), (0.5, 0.9), (0, 0, 1)), "1 on the diagonal"),
+        (((1,), (0.5, 1)), "one row per parameter"),
+    ],
+)
+def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        StatedFit(parameters=("a", "b", "c"), correlation=rows)
+
+
+def test_a_correlation_may_be_whole() -> None:
+    """1 or -1 beside the diagonal is one parameter told twice: the least eigenvalue is 0."""
+    for beside in (1.0, -1.0):
+        assert StatedFit(parameters=("a", "b"), correlation=((1.0,), (beside, 1.0))).correlation[1] == (beside, 1.0)
+    with pytest.raises(ValidationError, match="one row per parameter"):
+        StatedFit(parameters=("a", "b"), correlation=((1.0, 0.0), (0.0, 1.0)))
+
+
+def test_the_deviation_of_a_scatter_is_that_of_its_interval() -> None:
+    """90 % of a normal distribution lie within 1.645 deviations."""
+    assert Scatter(log_rms=0.2, rows=1, source="a test").deviation == 0.2
+    within = Scatter(log_rms=0.2, log_within=0.3, rows=1, source="a test")
+    assert within.deviation == pytest.approx(0.3 / 1.6448536269514722, rel=1e-15)
+    assert [Scatter(log_rms=end, rows=1, source="xyz").deviation for end in (0.0, 10)] == [0.0, 10.0]
+    for log_rms, rows in ((0.1, 0), (-0.1, 3), (10.1, 3), (float("inf"), 3), (float("nan"), 3)):
+        with pytest.raises(ValidationError):
+            Scatter(log_rms=log_rms, rows=rows, source="a test")
+
+
+def test_a_parameter_is_given_once() -> None:
+    with pytest.raises(ValidationError, match="once each"):
+        StatedFit(parameters=("a", "a"), correlation=((1,), (0.5, 1)))
+
+
+def test_rounding_to_two_decimals_is_allowed() -> None:
+    """Three parameters that are one: 0.995 rounds to 1 or 0.99, and the least eigenvalue falls just below 0."""
+    rows = ((1.0,), (1.0, 1.0), (0.99, 1.0, 1.0))
+    assert -0.015 < np.linalg.eigvalsh(square(rows))[0] < 0
+    StatedFit(parameters=("a", "b", "c"), correlation=rows)
