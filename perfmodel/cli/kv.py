@@ -13,9 +13,16 @@ def load(text: str, flag: str) -> KVMethod:
     return parse_kv(method(text).example if text in names() else text, flag)
 
 
+def _said(kv: KVMethod) -> str:
+    """What the method says of itself."""
+    said = inspect.getdoc(type(kv))
+    assert said is not None
+    return said
+
+
 def summary(kv: KVMethod) -> str:
     """First sentence of what the method says of itself."""
-    return (inspect.getdoc(type(kv)) or "").partition("\n\n")[0].replace("\n", " ")
+    return _said(kv).partition("\n\n")[0].replace("\n", " ")
 
 
 def _options(kv: KVMethod) -> dict[str, Any]:
@@ -35,7 +42,7 @@ def _describe(kv: KVMethod) -> dict[str, Any]:
     return {
         "name": kv.name,
         "aliases": list(kv.aliases),
-        "what": inspect.getdoc(type(kv)) or "",
+        "what": _said(kv),
         "options": _options(kv),
         "this": kv.label(),
         "decoder": _runs(kv),

@@ -16,8 +16,8 @@ import typer
 
 from perfmodel.answers.answer import Answer, Rows
 
-WIDTH, PIPED = 112, 100
-"""Of sentences at the most, and of all where there is no terminal."""
+WIDTH, PIPED, NARROWEST = 112, 100, 20
+"""Of sentences at the most, of all where there is no terminal, and of any terminal at the least."""
 GAP, TIGHT, EDGES = 3, (2, 1), 2
 """Blanks between the columns of a table, between them where it is too wide otherwise, and around it."""
 FAIR = 24
@@ -46,7 +46,7 @@ def print_json(data: Any) -> None:
 def width() -> int:
     """Columns of what is printed to."""
     if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
-        return max(shutil.get_terminal_size().columns, 20)
+        return max(shutil.get_terminal_size().columns, NARROWEST)
     return PIPED
 
 
@@ -146,9 +146,9 @@ def _print_row(
 
 def facts(pairs: dict[str, str]) -> None:
     """Print names and what is said of them, without a head."""
-    indent = max(map(len, pairs), default=0) + 2
+    indent = max(map(len, pairs)) + TIGHT[0]
     for name, text in pairs.items():
-        first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, 20))
+        first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, NARROWEST))
         typer.echo(_styled(name.ljust(indent), "dim") + first)
         for line in more:
             typer.echo(" " * indent + line)
