@@ -74,7 +74,6 @@ class GenerateQuestion(Decoding):
         from perfmodel.validate.decoder.sampling import Sampling
         from perfmodel.validate.decoder.script import scripted_weights
 
-        script = None if self.alpha is None or self.tree is not None else scripted_weights(self.alpha, self.gamma)
         return Request(
             batch=self.batch or 2,
             context=self.context or DEFAULT_CONTEXT,
@@ -82,7 +81,7 @@ class GenerateQuestion(Decoding):
             gamma=self.gamma,
             draft=kind,
             sampling=Sampling(self.temperature, self.top_p, self.top_k),
-            script=None if script is None else tuple(script),
+            script=None if self.alpha is None else tuple(scripted_weights(self.alpha, self.gamma)),
             attention=self.attention,
             pointwise=self.pointwise,
             middle_kv=self.middle_kv,
@@ -134,7 +133,7 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
         asked = replace(asked, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder))
         methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
-            slides = (second or target).spec.num_sliding_layers > 0
+            slides = (second or target).spec.num_sliding_layers != 0
             alone = q.middle_kv or q.draft.startswith("ngram") or pair.is_head(target.spec)
             methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, slides)
         requests, trees = [replace(asked, draft_kv=method) for method in methods], list[Planned]()

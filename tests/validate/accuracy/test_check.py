@@ -115,7 +115,7 @@ def test_growth_and_loss_by_hand(tmp_path: Path) -> None:
     """A new row makes a part that is 5 % off 8 % off on average: no prediction moved, the error grew by 3 points."""
     old = [made_up("m/p/speedup", "a", 1.0, 1.05), made_up("m/p/target_s", "a", 1.0, 1.0)]
     path = tmp_path / "b.json"
-    path.write_text(baseline_text(parts(old)))
+    path.write_text(baseline_text(parts(old), {}))
     before = read_baseline(path)
     assert faults(parts(old), None, before) == []
     new = [*old, made_up("m/p/speedup", "b", 1.0, 0.89)]
@@ -126,6 +126,11 @@ def test_growth_and_loss_by_hand(tmp_path: Path) -> None:
     assert faults(parts(old[:1]), None, before) == ["lost: m/p/target_s: is in the baseline and is no longer measured"]
     assert faults(parts(old[:1]), None, before.of(["speedup"])) == []
     assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []  # within a point
+    assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
+    many = [made_up(f"m/p/{n}", "a", 1.0, 1.5) for n in range(8)]
+    path.write_text(baseline_text(parts([replace(figure, predicted=1.6) for figure in many]), {}))
+    moved = faults(parts(many), None, read_baseline(path))
+    assert (len(moved), moved[-1]) == (7, "moved: 2 more parts")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,7 @@ def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(folder: Path, capsys
 def test_a_baseline_holds_times_and_speedups_above_0(tmp_path: Path, value: float) -> None:
     """Whose quotients with any prediction are numbers, so that the check compares no NaN and divides by no 0."""
     path = tmp_path / "b.json"
-    text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]))
+    text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]), {})
     path.write_text(text.replace('"m/record/a/target_s": 1.25', f'"m/record/a/target_s": {value}'))
     with pytest.raises(InputError, match=r"b\.json"):
         read_baseline(path)

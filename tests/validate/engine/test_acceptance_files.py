@@ -181,7 +181,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
         ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
         ("sglang", DEEP, "nested so deeply"),
         ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
-        *(("sglang", f'{{"accept_length": {given}}}', f"given {said}")
+        *(("sglang", f'{{"accept_length": {given}}}', rf"given \[{said}")
           for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))),
         ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
         ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),
@@ -291,6 +291,7 @@ def test_the_draft_length_is_held_against_the_positions(tmp_path: Path) -> None:
          "Decode batch, #running-req: 3, accept len: 1.30, accept rate: 0.09,", 1.975),  # too low to tell a length
         ('{"predicted_n": 101, "draft_n": 161, "draft_n_accepted": 50}', 2.0),  # 3.22 of 3 may be
         ('{"predicted_n": 2, "draft_n": 3, "draft_n_accepted": 0}', 1.0),
+        ('{"predicted_n": 5, "draft_n": 3, "draft_n_accepted": 3}', 4.0),
     ],
 )  # fmt: skip
 def test_tokens_per_iteration_at_their_ends(tmp_path: Path, text: str, omega: float) -> None:

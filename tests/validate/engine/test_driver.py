@@ -194,6 +194,9 @@ def test_the_plan_is_lines_for_a_shell(capsys: pytest.CaptureFixture[str]) -> No
         assert all(any(f"{port}" in line for line in lines if run_by in line) for port in ports)
         assert "--model llama-68m --hardware h100 --draft llama-160m" in last
         assert f"--from {files}" in last
+        assert "--tp" not in last
+        assert all(" JackFram/llama-68m " in line for line in servers)
+        assert any("for c in 1 4 16; do" in line for line in lines) == (engine != "llama.cpp")
     assert run(["validate", "engine", *ASK[:6], "--plan", "--engine", "x"]) == 2
     capsys.readouterr()
     assert run(["validate", "engine", *ASK[:6], "--plan", "--gpu", "xeon-amx-2core"]) == 0

@@ -10,7 +10,7 @@ import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.calibrate import differences
-from perfmodel.validate.engine.formats import modules, read
+from perfmodel.validate.engine.formats import is_of, modules, read
 from perfmodel.validate.engine.formats.fields import bunched
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
@@ -48,7 +48,7 @@ def test_every_format_has_a_file_and_sees_only_its_own() -> None:
     for path in sorted([*FILES.glob("*.json*"), *FILES.glob("*.yaml")]):
         text = path.read_text()
         runs = [yaml.safe_load(text)] if path.suffix == ".yaml" else parse_objects(path.name, text)
-        found = [name for name, module in modules().items() if all(map(module.is_format, runs))]
+        found = [name for name, module in modules().items() if all(is_of(module, run) for run in runs)]
         assert len(found) <= 1, path
         seen |= dict.fromkeys(found)
     assert set(seen) == set(modules()) - {"perfmodel_record"}
