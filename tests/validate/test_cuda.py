@@ -58,7 +58,7 @@ def test_a_captured_bf16_decode_through_triton(make_model: Callable[..., Model],
     model = make_model(dtype=torch.bfloat16, hidden_size=128, head_dim=64).to("cuda")
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
     gamma = 2 if "tree" in more else 4
-    asked = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)  # type: ignore[arg-type]
+    asked = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
     found: list[Generation] = []
     for captured in (False, True):
         made = make_decoder(model, asked)

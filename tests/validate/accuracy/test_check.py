@@ -86,9 +86,7 @@ def test_the_limit_is_kept_or_not(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("factor", [0.9, 1 / 0.9])
-def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(
-    folder: Path, factor: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, factor, capsys) -> None:
     """Slower or faster: the errors of this record grow one way only, and its predictions move both ways."""
     baseline = folder / "baseline.json"
     assert check(folder, "--baseline", str(baseline), "--write") == 0
@@ -128,17 +126,14 @@ def test_growth_and_loss_by_hand(tmp_path: Path) -> None:
     assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []  # within a point
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--write"], "--write: needs --baseline"),
-        (["--max-error", "ten"], "--max-error: must be a number"),
-        (["--max-error", "0"], "--max-error: must be a share above 0"),
-        (["--baseline", "none.json"], "must exist; write it with --write"),
-        (["--figure", "speeedup"], "did you mean speedup"),
-        (["--calibration", "nope"], "no calibration named 'nope'"),
-    ],
-)
+@pytest.mark.parametrize(("more", "words"), [
+    (["--write"], "--write: needs --baseline"),
+    (["--max-error", "ten"], "--max-error: must be a number"),
+    (["--max-error", "0"], "--max-error: must be a share above 0"),
+    (["--baseline", "none.json"], "must exist; write it with --write"),
+    (["--figure", "speeedup"], "did you mean speedup"),
+    (["--calibration", "nope"], "no calibration named 'nope'"),
+])  # fmt: skip
 def test_wrong_input_is_one_line(folder: Path, more: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(folder, *more) == 2
     told = capsys.readouterr().err
@@ -183,9 +178,7 @@ def test_a_withdrawn_record_is_not_checked(folder: Path) -> None:
     assert check(folder) == check(folder / "mine") == 2
 
 
-def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path, capsys) -> None:
     """Times per token, plain and speculating, and the speedup of the two, by hand; a foreign calibration is worse."""
     query = Query(**QUERY.as_dict() | {"calibration": None})
     subject = EngineSubject.of(query, "vllm", "0.22")

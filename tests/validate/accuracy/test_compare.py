@@ -126,7 +126,7 @@ def test_own_records_are_compared_like_published_ones() -> None:
 
 
 def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> Cell:
-    return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")  # type: ignore[arg-type]
+    return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")
 
 
 def test_best_draft_lengths_and_inflections_of_a_grid() -> None:

@@ -123,16 +123,13 @@ def test_measured_below_the_bound_is_seen(results: Path) -> None:
     assert line.endswith("(its working set fits the last-level cache)")
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([(1, 1, 1.0), (1, 2, 0.9), (2, 1, 1.0), (2, 2, 1.1)], (2,)),
-        ([(1, 1, 1.0), (1, 2, 1.1), (2, 1, 1.0), (2, 2, 1.1)], (1,)),
-        ([(1, 1, 1.0), (1, 2, 1.1), (2, 1, 1.0), (2, 2, 0.9)], (None,)),
-        ([(1, 1, 1.0), (1, 2, 0.98), (2, 1, 1.0), (2, 2, 0.98)], (1,)),
-        ([(1, 1, 1.0), (2, 1, 1.0)], None),
-    ],
-)
+@pytest.mark.parametrize(("rows", "expected"), [
+    ([(1, 1, 1.0), (1, 2, 0.9), (2, 1, 1.0), (2, 2, 1.1)], (2,)),
+    ([(1, 1, 1.0), (1, 2, 1.1), (2, 1, 1.0), (2, 2, 1.1)], (1,)),
+    ([(1, 1, 1.0), (1, 2, 1.1), (2, 1, 1.0), (2, 2, 0.9)], (None,)),
+    ([(1, 1, 1.0), (1, 2, 0.98), (2, 1, 1.0), (2, 2, 0.98)], (1,)),
+    ([(1, 1, 1.0), (2, 1, 1.0)], None),
+])  # fmt: skip
 def test_inflection_on_a_grid(rows: list[tuple[int, int, float]], expected: tuple[int | None] | None) -> None:
     """From which context on speedup does not fall with batch, a fall of 3 % forgiven; by hand."""
     assert inflection_of(rows, 0.03) == expected

@@ -1,7 +1,6 @@
 """Acceptance: observed on the bundled model, imported from other tools, and read back by a what-if."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,38 +35,30 @@ def test_a_gamma_that_the_figures_contradict_is_refused(tmp_path: Path, capsys: 
 OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
-        (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
-        (["--draft-kv", "h2o:32"], "h2o can be predicted but not run"),
-        (["--draft", "ngram", "--draft-kv", "quest:32"], "--draft-kv: must be left out with --draft ngram"),
-        (["--prompts", "none.jsonl"], "--prompts: none.jsonl: must be a readable file"),
-        (["--prompts", "letters.jsonl"], "letters.jsonl: line 2: must be tokens in 0 .. 255, given 'a'"),
-        (["--prompts", "empty.jsonl"], "--prompts: empty.jsonl: must be one document or more"),
-        (
-            ["--prompts", "short.jsonl"],
-            "--prompts: must be documents of 60 tokens or more for --context 64, given '3 at most'",
-        ),
-        (["--checkpoint", "."], "--prompts: must be given with --checkpoint"),
-        (["--checkpoint", "none"], "--checkpoint: must be a folder with config.json"),
-        (["--temperature", "-1"], "--temperature: must be 0, or "),
-        (["--seed", "-1"], "--seed: must be a whole number"),
-        (["--threads", "-1"], "--threads: must be a positive whole number"),
-        (["--device", "tpu"], "--device: must be auto, cpu or"),
-        (["--gamma", "4097"], "--gamma: must be at most 4096"),
-        (["--gamma", "0"], "--gamma: must be a positive whole number"),
-        (["--batch", "0"], "--batch: must be a positive whole number"),
-        (["--out", "missing/table.json"], "--out: must be a file that can be written, in a folder that exists"),
-        (["--out", "."], "--out: must be a file that can be written"),
-        (["--out", "n" * 300], "--out: must be a file that can be written"),
-        (["--context", "64,1000000"], "--context: must be at most"),
-    ],
-)
-def test_a_run_that_cannot_end_well_is_refused_before_decoding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], says: str
-) -> None:
+@pytest.mark.parametrize(("more", "says"), [
+    (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
+    (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
+    (["--draft-kv", "h2o:32"], "h2o can be predicted but not run"),
+    (["--draft", "ngram", "--draft-kv", "quest:32"], "--draft-kv: must be left out with --draft ngram"),
+    (["--prompts", "none.jsonl"], "--prompts: none.jsonl: must be a readable file"),
+    (["--prompts", "letters.jsonl"], "letters.jsonl: line 2: must be tokens in 0 .. 255, given 'a'"),
+    (["--prompts", "empty.jsonl"], "--prompts: empty.jsonl: must be one document or more"),
+    (["--prompts", "short.jsonl"],
+     "--prompts: must be documents of 60 tokens or more for --context 64, given '3 at most'"),
+    (["--checkpoint", "."], "--prompts: must be given with --checkpoint"),
+    (["--checkpoint", "none"], "--checkpoint: must be a folder with config.json"),
+    (["--temperature", "-1"], "--temperature: must be 0, or "),
+    (["--seed", "-1"], "--seed: must be a whole number"),
+    (["--threads", "-1"], "--threads: must be a positive whole number"),
+    (["--device", "tpu"], "--device: must be auto, cpu or"), (["--gamma", "4097"], "--gamma: must be at most 4096"),
+    (["--gamma", "0"], "--gamma: must be a positive whole number"),
+    (["--batch", "0"], "--batch: must be a positive whole number"),
+    (["--out", "missing/table.json"], "--out: must be a file that can be written, in a folder that exists"),
+    (["--out", "."], "--out: must be a file that can be written"),
+    (["--out", "n" * 300], "--out: must be a file that can be written"),
+    (["--context", "64,1000000"], "--context: must be at most"),
+])  # fmt: skip
+def test_a_run_that_cannot_end_well_is_refused_before_decoding(tmp_path, monkeypatch, capsys, more, says) -> None:
     from perfmodel.validate.harness import acceptance
 
     monkeypatch.chdir(tmp_path)
@@ -88,9 +79,7 @@ def test_held_out_prompts_need_a_seed_from_0() -> None:
         data.held_out_prompts(1, 10, -1)
 
 
-def test_observed_acceptance_answers_a_whatif(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_observed_acceptance_answers_a_whatif(tmp_path, monkeypatch, capsys) -> None:
     """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses some."""
     monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     out = tmp_path / "table.json"
@@ -127,9 +116,7 @@ def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]
 
 
 @pytest.mark.parametrize("draft", ["self", "ngram:2", "small"])
-def test_a_hugging_face_folder_and_its_texts(
-    tmp_path: Path, folders: tuple[str, str, str], draft: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -> None:
     """Any draft; documents that are too short for a context are left out there; the file is there after each row."""
     big, small, documents = folders
     out, name = tmp_path / "table.json", "small" if draft == "small" else draft.partition(":")[0]
@@ -154,9 +141,7 @@ def test_a_hugging_face_folder_and_its_texts(
         assert run(["whatif", *question, "--hardware", "h100", "--gamma", "2"]) == 0
 
 
-def test_what_was_observed_outlives_an_interruption(
-    tmp_path: Path, folders: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_observed_outlives_an_interruption(tmp_path, folders, monkeypatch) -> None:
     from perfmodel.validate.harness import acceptance
 
     big, _, documents = folders
@@ -176,9 +161,7 @@ def test_what_was_observed_outlives_an_interruption(
 
 
 @pytest.mark.parametrize("verb", ["generate", "acceptance"])
-def test_shards_tokenizer_and_template_feed_advice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], make_model: Callable[..., Model], verb: str
-) -> None:
+def test_shards_tokenizer_and_template_feed_advice(tmp_path, capsys, make_model, verb) -> None:
     """Both verbs write what `advise` reads: rates of this model's own caches, at the context that was decoded."""
     pytest.importorskip("transformers")
     folder = write_folder(tmp_path / "tiny-chat", make_model(), shards=3)

@@ -8,7 +8,6 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.validate.decoder.model import Model
 from tests.validate.tiny_folder import WORDS, write_folder
 
 PAGE = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
@@ -26,9 +25,7 @@ def _budget(found: "re.Match[str]") -> str:
 
 
 @pytest.mark.slow
-def test_its_commands_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: Model, small: Model
-) -> None:
+def test_its_commands_run(tmp_path, monkeypatch, capsys, target, small) -> None:
     pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)
     folders = {"llama-3.1-8b": target, "llama-3.2-1b": small}

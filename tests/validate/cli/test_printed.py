@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -50,18 +49,12 @@ def test_observed_acceptance_in_a_line() -> None:
     assert AcceptanceFile.model_validate_json(as_text(table)) == table
 
 
-@pytest.mark.parametrize(
-    ("faults", "limit", "before", "status", "last"),
-    [
-        ([], 0.1, None, 0, "check: PASS; 7 figures of 2 records in R; mean errors up to 10.0%"),
-        (["a: too large"], None, SimpleNamespace(parts={"a": SimpleNamespace(mape=0.1)}), 1,
-         "check: FAIL; 7 figures of 2 records in R; no limit, 1 point above None at most"),
-    ],
-)  # fmt: skip
-def test_a_check_in_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], faults: list[str], limit: float | None,
-    before: Any, status: int, last: str,
-) -> None:  # fmt: skip
+@pytest.mark.parametrize(("faults", "limit", "before", "status", "last"), [
+    ([], 0.1, None, 0, "check: PASS; 7 figures of 2 records in R; mean errors up to 10.0%"),
+    (["a: too large"], None, SimpleNamespace(parts={"a": SimpleNamespace(mape=0.1)}), 1,
+     "check: FAIL; 7 figures of 2 records in R; no limit, 1 point above None at most"),
+])  # fmt: skip
+def test_a_check_in_lines(monkeypatch, capsys, faults, limit, before, status, last) -> None:
     def part(name: str, rows: int, fitted: bool, *records: str) -> SimpleNamespace:
         errors = SimpleNamespace(rows=rows, mape=0.123, bias=-0.05, worst=0.5)
         figures = [SimpleNamespace(record=record, fitted=fitted) for record in records]
@@ -104,9 +97,7 @@ def test_a_plan_before_it_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert " ".join(line.split()) == f"{one.point.key} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
 
 
-def test_a_busy_machine_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
     plan = load_plan(str(write(tmp_path)))
     for busy, device, said in ((0.15, "cpu", 0), (0.16, "cuda", 0), (0.16, "cpu", 1)):
         monkeypatch.setattr(environment, "busy_share", lambda busy=busy: busy)
@@ -124,17 +115,14 @@ def test_prompts_that_nobody_gave(target: Model) -> None:
     assert found != _made_up(Request(3, 100, 12), pair, target, False, 2)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--judge a --stack b", "--judge, --stack: must not both be given"),
-        ("--results a", "--results: is of --from-microbench"),
-        ("--from-microbench a --write", "--from-microbench: takes only NAME"),
-        ("--from-microbench a --json", "--from-microbench: takes only NAME"),
-        ("--from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
-        ("--from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    ("--judge a --stack b", "--judge, --stack: must not both be given"),
+    ("--results a", "--results: is of --from-microbench"),
+    ("--from-microbench a --write", "--from-microbench: takes only NAME"),
+    ("--from-microbench a --json", "--from-microbench: takes only NAME"),
+    ("--from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
+    ("--from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
+])  # fmt: skip
 def test_flags_of_calibrate_that_do_not_go_together(capsys: pytest.CaptureFixture[str], words: str, says: str) -> None:
     assert run(["validate", "calibrate", *words.split()]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
@@ -158,9 +146,7 @@ def test_a_comparison_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
         assert lines[8:] == ["3a-01 a100-sxm-80gb llama-2-7b-32k tinyllama-1.1b 32 1024 target_s 2 1 -50.0"] * worst
 
 
-def test_points_that_do_not_fit_a_gpu_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_points_that_do_not_fit_a_gpu_are_left_out(tmp_path, monkeypatch, capsys) -> None:
     """A CPU's plan is run as it is."""
     ran: list[Plan] = []
     monkeypatch.setattr("perfmodel.validate.harness.measure.run_plan", lambda plan, *_, **__: ran.append(plan))

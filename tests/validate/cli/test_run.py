@@ -56,9 +56,7 @@ def test_what_reads_a_run_finds_its_calibration(made: Path, capsys: pytest.Captu
     assert run(["validate", "calibrate", "--from-microbench", "t-1", "--hardware", "h100", *folder]) == 0
 
 
-def test_a_second_run_stands_beside_the_first(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_run_stands_beside_the_first(made, tmp_path, monkeypatch, capsys) -> None:
     """Each record keeps its own calibration, and both count as repeats of one plan."""
     monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     results = tmp_path / "results"

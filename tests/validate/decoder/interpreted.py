@@ -143,7 +143,7 @@ def selection() -> None:
             near(ours, theirs, tolerance)
     scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
     for count in (1, 400, 3001):
-        found = backends.selection(choose("triton", CPU, torch.float32))._best(scores.clone(), count)  # type: ignore[attr-defined]
+        found = backends.selection(choose("triton", CPU, torch.float32))._best(scores.clone(), count)
         first = scores.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
         assert torch.equal(found.long(), first), count
 

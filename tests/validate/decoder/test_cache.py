@@ -17,9 +17,7 @@ from tests.validate.decoder.methods import METHODS, check_cache
 @pytest.mark.parametrize("gamma", [0, 1, 8])
 @pytest.mark.parametrize("kind", ["self", "model"])
 @torch.inference_mode()
-def test_rollback_equals_a_fresh_prefill(
-    target: Model, small: Model, prompts: list[list[int]], kind: str, gamma: int
-) -> None:
+def test_rollback_equals_a_fresh_prefill(target, small, prompts, kind, gamma) -> None:
     asked = Request(4, 70, 40, gamma, kind, "streamingllm:24")
     made = make_decoder(target, asked, small if kind == "model" else None)
     state = made.start(prompts, 40)

@@ -54,9 +54,7 @@ def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -
 
 
 @torch.inference_mode()
-def test_drafts_are_drawn_from_what_the_head_says_run_densely(
-    deep: Model, head: HeadModel, prompts: list[list[int]]
-) -> None:
+def test_drafts_are_drawn_from_what_the_head_says_run_densely(deep, head, prompts) -> None:
     """Whatever was accepted (here by a script), in ragged batches, from a prompt of one token on."""
     asked = Request(4, 70, NEW, GAMMA, "model", sampling=Sampling(1.0), script=(1, 1, 1, 1))
     made = make_decoder(deep, asked, head)
@@ -138,9 +136,7 @@ def test_what_is_not_run_is_refused(deep: Model, head: HeadModel, target: Model)
     assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)
 
 
-def test_predicted_beside_measured(
-    tmp_path: Path, make_model: Callable[..., Model], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predicted_beside_measured(tmp_path, make_model, capsys) -> None:
     """A head of random weights by its kind, as the engine's own `--draft eagle3` has its shape."""
     pytest.importorskip("transformers")
     folder = write_folder(tmp_path / "tiny-deep", make_model(num_hidden_layers=8))

@@ -57,10 +57,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral-7b-v0.1": ("Mistral", {"sliding_window": 9, "head_dim": 16}),
     "qwen2-half-sliding": ("Qwen2", {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 1}),
     "mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
-    "qwen3-moe": (
-        "Qwen3Moe",
-        {**EXPERTS, "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": True},
-    ),
+    "qwen3-moe": ("Qwen3Moe", {**EXPERTS, "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": True}),
     "qwen3-moe-first-dense": (
         "Qwen3Moe",
         {**EXPERTS, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False, "mlp_only_layers": [0]},
@@ -124,17 +121,13 @@ def test_greedy_generation_equals_theirs(tmp_path: Path) -> None:
     assert out.tokens[0] == wanted[0, 40:].tolist()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"qkv_bias": True, "mlp_bias": True, "output_bias": True},
-        {"qk_norm": True, "tie_word_embeddings": True},
-        {"model_type": "phi3"},
-        {"model_type": "mixtral", "moe": MoE(num_experts=4, experts_per_token=2, intermediate_size=48)},
-        {"model_type": "qwen3_moe", "moe": MOE_AFTER_ONE},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {},
+    {"qkv_bias": True, "mlp_bias": True, "output_bias": True},
+    {"qk_norm": True, "tie_word_embeddings": True}, {"model_type": "phi3"},
+    {"model_type": "mixtral", "moe": MoE(num_experts=4, experts_per_token=2, intermediate_size=48)},
+    {"model_type": "qwen3_moe", "moe": MOE_AFTER_ONE},
+])  # fmt: skip
 def test_every_parameter_of_a_spec_is_there(changes: dict[str, Any]) -> None:
     spec = tiny_spec(**changes)
     model = build(spec, RandomWeights(0, torch.device("cpu"), torch.float32))

@@ -58,9 +58,7 @@ def emulated(work: Callable[[], object]) -> Callable[[], None]:
     + [(kind, method) for kind in ("tree", "sampled tree") for method in ("snapkv:24,window=8", "quest:24,page=4")],
 )
 @torch.inference_mode()
-def test_replayed_iterations_equal_eager_ones(
-    target: Model, small: Model, prompts: list[list[int]], kind: str, method: str
-) -> None:
+def test_replayed_iterations_equal_eager_ones(target, small, prompts, kind, method) -> None:
     """The first recorded iteration is executed too (the emulation cannot help it); 15 replays follow."""
     gamma, draft = 0 if "plain" in kind else 3, small if "model" in kind else None
     sampling = Sampling(0.8, 0.9) if "sampled" in kind else Sampling()

@@ -25,7 +25,7 @@ METHODS = [*SOME, "quantized,bits=8,group=4"]
 def run(
     model: Model, prompts: list[list[int]], draft: Model | None = None, new: int = NEW, **request: object
 ) -> Generation:
-    asked = Request(len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request)  # type: ignore[arg-type]
+    asked = Request(len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request)
     return make_decoder(model, asked, draft).generate(prompts, new)
 
 
@@ -71,10 +71,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("case", "kind", "gamma"), [(0, "self", 1), (1, "self", 8), (2, "model", 4)])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_cache_and_gamma(
-    target: Model, small: Model, prompts: list[list[int]], plain: Generation, case: int, kind: str, method: str,
-    gamma: int,
-) -> None:  # fmt: skip
+def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method, gamma) -> None:
     """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded between."""
     made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), small if kind == "model" else None)
     out = made.generate(prompts, NEW)
@@ -93,18 +90,11 @@ def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma
     assert (out.tokens, out.histogram) == (plain.tokens, histogram)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "wanted"),
-    [
-        ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]),
-        ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
-        ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]),
-        ([5, 6, 5, 6], [5, 6, 5, 6]),
-        ([1, 2, 3, 4], [4, 4, 4, 4]),
-        ([4], [4, 4, 4, 4]),
-    ],
-    ids=["three match", "longest before latest", "latest of one", "period", "no match", "one token"],
-)
+@pytest.mark.parametrize(("tokens", "wanted"), [
+    ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]), ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
+    ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]), ([5, 6, 5, 6], [5, 6, 5, 6]), ([1, 2, 3, 4], [4, 4, 4, 4]),
+    ([4], [4, 4, 4, 4]),
+], ids=["three match", "longest before latest", "latest of one", "period", "no match", "one token"])  # fmt: skip
 def test_ngram_by_hand(tokens: list[int], wanted: list[int]) -> None:
     """What followed the latest of the longest earlier occurrences; a longer row beside it makes for padding."""
     state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
@@ -175,9 +165,7 @@ def test_the_limit_is_kept(target: Model, prompts: list[list[int]], plain: Gener
     assert run(target, prompts, new=new, gamma=8).tokens == [row[:new] for row in plain.tokens]
 
 
-def test_prefill_in_chunks(
-    target: Model, prompts: list[list[int]], plain: Generation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prefill_in_chunks(target, prompts, plain, monkeypatch) -> None:
     prefill = "perfmodel.validate.decoder.runner.Runner.prefill"
     from perfmodel.validate.decoder.runner import Runner
 

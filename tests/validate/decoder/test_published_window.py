@@ -75,26 +75,13 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("budget", "sinks", "chunk", "kind", "layers"),
-    [
-        (24, 4, 128, "self", "llama"),
-        (24, 4, 7, "model", "yarn, part of a head rotates"),
-        (16, 0, 5, "self", "yarn, part of a head rotates"),
-        (9, 1, 8, "model", "llama"),
-        (200, 4, 30, "self", "llama"),
-    ],
-)
+@pytest.mark.parametrize(("budget", "sinks", "chunk", "kind", "layers"), [
+    (24, 4, 128, "self", "llama"), (24, 4, 7, "model", "yarn, part of a head rotates"),
+    (16, 0, 5, "self", "yarn, part of a head rotates"), (9, 1, 8, "model", "llama"), (200, 4, 30, "self", "llama"),
+])  # fmt: skip
 @torch.inference_mode()
 def test_drafts_are_drawn_from_what_the_account_says(
-    make_model: Callable[..., Model],
-    prompts: list[list[int]],
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    budget: int,
-    sinks: int,
-    chunk: int,
-    layers: str,
+    make_model, prompts, monkeypatch, kind, budget, sinks, chunk, layers
 ) -> None:
     """Of ragged prompts, through acceptance and rejection, whatever the chunks in which the prompt is read."""
     monkeypatch.setattr(streamingllm, "WINDOW_CHUNK", chunk)

@@ -57,37 +57,29 @@ def stated(folder: Path, **changes: object) -> None:
     (folder / "config.json").write_text(json.dumps(config | changes))
 
 
-@pytest.mark.parametrize(
-    ("spoil", "says"),
-    [
-        (lambda folder: cut(folder / "model.safetensors"), "must be a whole safetensors file"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "weights: must be model.safetensors, or .* 'none'"),
-        (lambda folder: (folder / "config.json").unlink(), "config.json"),
-        (lambda folder: without(folder, "model.layers.1.mlp.down_proj.weight"), "tensor model.layers.1.mlp.down_proj"),
-        (lambda folder: without(folder, "lm_head.weight"), "no lm_head.weight although"),
-        (
-            lambda folder: stated(folder, intermediate_size=52),
-            r"gate_proj.weight: must be \[52, 32\] by config.json, given \[48, 32\]",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "says"), [
+    (lambda folder: cut(folder / "model.safetensors"), "must be a whole safetensors file"),
+    (lambda folder: (folder / "model.safetensors").unlink(), "weights: must be model.safetensors, or .* 'none'"),
+    (lambda folder: (folder / "config.json").unlink(), "config.json"),
+    (lambda folder: without(folder, "model.layers.1.mlp.down_proj.weight"), "tensor model.layers.1.mlp.down_proj"),
+    (lambda folder: without(folder, "lm_head.weight"), "no lm_head.weight although"),
+    (lambda folder: stated(folder, intermediate_size=52),
+     r"gate_proj.weight: must be \[52, 32\] by config.json, given \[48, 32\]",),
+])  # fmt: skip
 def test_a_spoilt_folder(folder: Path, spoil: Callable[[Path], None], says: str) -> None:
     spoil(folder)
     refused(says, lambda: read(folder))
 
 
-@pytest.mark.parametrize(
-    ("says", "call"),
-    [
-        ("--weights: must be", lambda: load("tinyllama-1.1b", "random:x", CPU, torch.float32)),
-        ("--checkpoint: must be a folder", lambda: load("tinyllama-1.1b", "checkpoint", CPU, torch.float32)),
-        ("must be of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32)),
-        ("--batch: must be 1 or more, given 0", lambda: Request(0, 8, 8, 1)),
-        ("--context: must be 1 or more, given 0", lambda: Request(1, 0, 8, 1)),
-        ("--gamma: must be 0 or more, given -1", lambda: Request(1, 8, 8, -1)),
-        ("rotary width is 3, which must be even", lambda: Model(tiny_spec(**ODD))),
-    ],
-)
+@pytest.mark.parametrize(("says", "call"), [
+    ("--weights: must be", lambda: load("tinyllama-1.1b", "random:x", CPU, torch.float32)),
+    ("--checkpoint: must be a folder", lambda: load("tinyllama-1.1b", "checkpoint", CPU, torch.float32)),
+    ("must be of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32)),
+    ("--batch: must be 1 or more, given 0", lambda: Request(0, 8, 8, 1)),
+    ("--context: must be 1 or more, given 0", lambda: Request(1, 0, 8, 1)),
+    ("--gamma: must be 0 or more, given -1", lambda: Request(1, 8, 8, -1)),
+    ("rotary width is 3, which must be even", lambda: Model(tiny_spec(**ODD))),
+])  # fmt: skip
 def test_what_is_refused_at_once(says: str, call: Callable[[], object]) -> None:
     refused(says, call)
 
@@ -102,18 +94,14 @@ def test_bad_drafts(target: Model, draft: str) -> None:
     refused("--draft", lambda: make_decoder(target, Request(1, 8, 8, 2, draft)))
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("{", "must be valid JSON"),
-        ("[" * 100_000, "must not be nested so deeply"),
-        ('{"weight_map": 3}', "weight_map: must be an object"),
-        ('{"weight_map": {"a": 3}}', "weight_map: 'a': must be the name of a file in this folder"),
-        ('{"weight_map": {"a": "../b.safetensors"}}', "weight_map: 'a': must be the name of a file in this folder"),
-        ('{"weight_map": {"a": "/b.safetensors"}}', "weight_map: 'a': must be the name of a file in this folder"),
-        ('{"weight_map": {"a": ".."}}', "weight_map: 'a': must be the name of a file in this folder"),
-    ],
-)
+@pytest.mark.parametrize(("text", "fault"), [
+    ("{", "must be valid JSON"), ("[" * 100_000, "must not be nested so deeply"),
+    ('{"weight_map": 3}', "weight_map: must be an object"),
+    ('{"weight_map": {"a": 3}}', "weight_map: 'a': must be the name of a file in this folder"),
+    ('{"weight_map": {"a": "../b.safetensors"}}', "weight_map: 'a': must be the name of a file in this folder"),
+    ('{"weight_map": {"a": "/b.safetensors"}}', "weight_map: 'a': must be the name of a file in this folder"),
+    ('{"weight_map": {"a": ".."}}', "weight_map: 'a': must be the name of a file in this folder"),
+])  # fmt: skip
 def test_a_broken_index(folder: Path, text: str, fault: str) -> None:
     (folder / "model.safetensors.index.json").write_text(text)
     refused(rf"model.safetensors.index.json: {fault}", lambda: read(folder))
@@ -163,23 +151,17 @@ def test_a_window_shorter_than_an_iteration(make_model: Callable[..., Model]) ->
     assert make_decoder(model, Request(1, 60, 8, 6))
 
 
-@pytest.mark.parametrize(
-    ("says", "changes"),
-    [
-        ("hidden_act: must be 'silu' to be run here, given 'gelu'", {"hidden_act": "gelu"}),
-        ("quantization_config: must be absent", {"quantization_config": {"quant_method": "fp8"}}),
-        ("must have 4 short and as many long factors", {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}),
-        (
-            "sliding layers last to be run here, given \\[0\\]",
-            {"model_type": "qwen2", "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"]}
-            | {"use_sliding_window": True},
-        ),
-        ("its rope_type is 'dynamic'", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
-        ("layer_types: must be a list of 2 entries", {"layer_types": 5}),
-        ("layer_types: must be a list of 2 entries", {"layer_types": ["sliding_attention", 5]}),
-        ("num_hidden_layers: must be", {"num_hidden_layers": "2", "layer_types": ["b", "a"]}),
-    ],
-)
+@pytest.mark.parametrize(("says", "changes"), [
+    ("hidden_act: must be 'silu' to be run here, given 'gelu'", {"hidden_act": "gelu"}),
+    ("quantization_config: must be absent", {"quantization_config": {"quant_method": "fp8"}}),
+    ("must have 4 short and as many long factors", {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}),
+    ("sliding layers last to be run here, given \\[0\\]", {"model_type": "qwen2", "sliding_window": 9,
+     "layer_types": ["sliding_attention", "full_attention"]} | {"use_sliding_window": True},),
+    ("its rope_type is 'dynamic'", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+    ("layer_types: must be a list of 2 entries", {"layer_types": 5}),
+    ("layer_types: must be a list of 2 entries", {"layer_types": ["sliding_attention", 5]}),
+    ("num_hidden_layers: must be", {"num_hidden_layers": "2", "layer_types": ["b", "a"]}),
+])  # fmt: skip
 def test_what_would_be_computed_otherwise_is_not_ignored(folder: Path, says: str, changes: dict[str, object]) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | changes))

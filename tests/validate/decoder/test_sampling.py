@@ -68,15 +68,10 @@ def test_chains(models: tuple[Model, Model], gamma: int, temperature: float) -> 
     assert all(out.histogram[:2]), "both rejection and acceptance must occur"
 
 
-@pytest.mark.parametrize(
-    ("draft", "draft_kv"),
-    [
-        ("self", "streamingllm:6,sinks=1"),
-        ("self", "streamingllm:6,sinks=1,own_prefill=true"),
-        ("self", "topk:2"),
-        ("ngram", "full"),
-    ],
-)
+@pytest.mark.parametrize(("draft", "draft_kv"), [
+    ("self", "streamingllm:6,sinks=1"), ("self", "streamingllm:6,sinks=1,own_prefill=true"), ("self", "topk:2"),
+    ("ngram", "full"),
+])  # fmt: skip
 def test_other_drafts_and_top_p(models: tuple[Model, Model], draft: str, draft_kv: str) -> None:
     decoded(models, Sampling(1.0, top_p=0.8), 3, draft, draft_kv)
 
@@ -208,23 +203,13 @@ def test_scripted_acceptance_drives_the_loop(target: Model, prompts: list[list[i
     assert [len(row) for row in out.tokens] == [40] * 4
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: Sampling(-1.0),
-        lambda: Sampling(1e-40),
-        lambda: Sampling(float("nan")),
-        lambda: Sampling(1.0, 0.0),
-        lambda: Sampling(1.0, 1.1),
-        lambda: Sampling(1.0, 1.0, -1),
-        lambda: scripted_weights(1.5, 3),
-        lambda: scripted_weights(-0.1, 3),
-        lambda: Script([], torch.device("cpu")),
-        lambda: Script([2.0, -1.0], torch.device("cpu")),
-        lambda: Script([0.0, 0.0], torch.device("cpu")),
-        lambda: Request(1, 1, 1, 2, script=(1.0, 0.0)),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    lambda: Sampling(-1.0), lambda: Sampling(1e-40), lambda: Sampling(float("nan")), lambda: Sampling(1.0, 0.0),
+    lambda: Sampling(1.0, 1.1), lambda: Sampling(1.0, 1.0, -1), lambda: scripted_weights(1.5, 3),
+    lambda: scripted_weights(-0.1, 3), lambda: Script([], torch.device("cpu")),
+    lambda: Script([2.0, -1.0], torch.device("cpu")), lambda: Script([0.0, 0.0], torch.device("cpu")),
+    lambda: Request(1, 1, 1, 2, script=(1.0, 0.0)),
+])  # fmt: skip
 def test_bad_values_are_refused(call: Callable[[], object]) -> None:
     with pytest.raises(InputError, match="must be"):
         call()

@@ -63,17 +63,12 @@ def test_a_spans_mask() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("device", "dtype", "attention", "pointwise"),
-    [
-        (CPU, torch.float32, "sdpa", "torch"), (CPU, torch.bfloat16, "sdpa", "torch"),
-        (CPU, torch.float64, "math", "torch"), (CUDA, torch.float64, "math", "torch"),
-        (CUDA, torch.float32, "sdpa", "triton"), (CUDA, torch.bfloat16, "triton", "triton"),
-    ],
-)  # fmt: skip
-def test_the_fastest_implementation(
-    monkeypatch: pytest.MonkeyPatch, device: torch.device, dtype: torch.dtype, attention: str, pointwise: str
-) -> None:
+@pytest.mark.parametrize(("device", "dtype", "attention", "pointwise"), [
+    (CPU, torch.float32, "sdpa", "torch"), (CPU, torch.bfloat16, "sdpa", "torch"),
+    (CPU, torch.float64, "math", "torch"), (CUDA, torch.float64, "math", "torch"),
+    (CUDA, torch.float32, "sdpa", "triton"), (CUDA, torch.bfloat16, "triton", "triton"),
+])  # fmt: skip
+def test_the_fastest_implementation(monkeypatch, device, dtype, attention, pointwise) -> None:
     pytest.importorskip("triton")
     assert backends.choose("auto", device, dtype).name == attention
     assert backends.pointwise("auto", device, dtype).name == pointwise
@@ -85,13 +80,10 @@ def test_the_fastest_implementation(
             asked("triton", device, dtype)
 
 
-@pytest.mark.parametrize(
-    ("cuda", "asked", "found"),
-    [
-        (False, "auto", "cpu"), (False, "cpu", "cpu"), (True, "auto", "cuda:3"), (True, "cuda", "cuda:3"),
-        (True, "cpu", "cpu"), (False, "cuda", None), (True, "tpu", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cuda", "asked", "found"), [
+    (False, "auto", "cpu"), (False, "cpu", "cpu"), (True, "auto", "cuda:3"), (True, "cuda", "cuda:3"),
+    (True, "cpu", "cpu"), (False, "cuda", None), (True, "tpu", None),
+])  # fmt: skip
 def test_the_place_of_a_pair(monkeypatch: pytest.MonkeyPatch, cuda: bool, asked: str, found: str | None) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setenv("LOCAL_RANK", "3")
@@ -172,8 +164,8 @@ def test_drafts_split_over_fewer_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel.dist, "new_group", tuple)
     whole: Any = RankShard(4, 6, None)
     assert for_draft(whole, 6) is whole
-    assert for_draft(whole, 2) == RankShard(0, 2, (4, 5))  # type: ignore[arg-type]
-    assert for_draft(whole, 3) == RankShard(1, 3, (3, 4, 5))  # type: ignore[arg-type]
+    assert for_draft(whole, 2) == RankShard(0, 2, (4, 5))
+    assert for_draft(whole, 3) == RankShard(1, 3, (3, 4, 5))
     for size in (0, 4, 12):
         with pytest.raises(InputError, match=f"--draft-tp: must divide --tp 6, given {size}"):
             for_draft(whole, size)

@@ -79,17 +79,13 @@ def test_bos_stays_whatever_is_cut() -> None:
     assert last_tokens([0, 1, 2, 3, 4], None, bos=0) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("{", "line 1: must be JSON"),
-        ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
-        ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
-        ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
-        ("[]", "line 1: must be a text of one token or more"),
-        ("[" * 5000, "line 1: must be JSON"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), [
+    ("{", "line 1: must be JSON"),
+    ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
+    ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
+    ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
+    ("[]", "line 1: must be a text of one token or more"), ("[" * 5000, "line 1: must be JSON"),
+])  # fmt: skip
 def test_lines_that_are_no_prompts(reader: Tokenizer, tmp_path: Path, line: str, says: str) -> None:
     (tmp_path / "bad.jsonl").write_text(line)
     with pytest.raises(InputError) as caught:

@@ -148,11 +148,7 @@ STREAM_FAULTS = {
 }
 FAULTS: dict[str, Fault] = {
     name: Fault(path, says, send)
-    for path, faults in (
-        ("/v1/models", MODEL_FAULTS),
-        ("/metrics", METRIC_FAULTS),
-        ("/v1/completions", STREAM_FAULTS),
-    )
+    for path, faults in (("/v1/models", MODEL_FAULTS), ("/metrics", METRIC_FAULTS), ("/v1/completions", STREAM_FAULTS))
     for name, (says, send) in faults.items()
 }
 

@@ -29,26 +29,20 @@ def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> 
     return Acceptance.from_row(read_acceptance(out)[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "gamma", "omega"),
-    [
-        # survival .833 .690 .518: 1 + their sum
-        ("vllm-serve-draft3-1.json", 3, 1 + 0.83333 + 0.69048 + 0.51786),
-        # three lines of 343 + 1240 + 131 accepted tokens, at 3.04, 3.02 and 3.05 tokens a draft
-        ("vllm-log-draft3.txt", 3, 1 + (343 + 1240 + 131) / (343 / 2.041 + 1240 / 2.023 + 131 / 2.047)),
-        # the histogram of two requests: 44 + 38 x 1 + 31 x 2 + 37 x 3 accepted over 150 iterations
-        ("sglang-requests.jsonl", 3, 1 + (38 + 62 + 111) / 150),
-        # two log lines, the first with twice as many requests
-        ("sglang-log.txt", 3, (8 * 2.43 + 4 * 2.37) / 12),
-        ("sglang-server-info.json", 3, 2.41),
-        ("sglang-metrics.txt", 3, 2.4),
-        # 300 tokens after the first ones, 150 of them accepted: 150 iterations of 450/150 drafted tokens
-        ("llama-server.jsonl", 3, 2.0),
-    ],
-)
-def test_every_figure_gives_the_tokens_per_iteration_that_it_states(
-    tmp_path: Path, name: str, gamma: int, omega: float
-) -> None:
+@pytest.mark.parametrize(("name", "gamma", "omega"), [
+    # survival .833 .690 .518: 1 + their sum
+    ("vllm-serve-draft3-1.json", 3, 1 + 0.83333 + 0.69048 + 0.51786),
+    # three lines of 343 + 1240 + 131 accepted tokens, at 3.04, 3.02 and 3.05 tokens a draft
+    ("vllm-log-draft3.txt", 3, 1 + (343 + 1240 + 131) / (343 / 2.041 + 1240 / 2.023 + 131 / 2.047)),
+    # the histogram of two requests: 44 + 38 x 1 + 31 x 2 + 37 x 3 accepted over 150 iterations
+    ("sglang-requests.jsonl", 3, 1 + (38 + 62 + 111) / 150),
+    # two log lines, the first with twice as many requests
+    ("sglang-log.txt", 3, (8 * 2.43 + 4 * 2.37) / 12), ("sglang-server-info.json", 3, 2.41),
+    ("sglang-metrics.txt", 3, 2.4),
+    # 300 tokens after the first ones, 150 of them accepted: 150 iterations of 450/150 drafted tokens
+    ("llama-server.jsonl", 3, 2.0),
+])  # fmt: skip
+def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, name, gamma, omega) -> None:
     found = acceptance(FILES / name, gamma, tmp_path)
     assert found.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
 
@@ -197,14 +191,11 @@ def test_figures_that_say_nothing_are_refused(tmp_path: Path, format: str | None
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("one", "says"),
-    [
-        (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
-        (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
-        (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
-    ],
-)
+@pytest.mark.parametrize(("one", "says"), [
+    (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
+    (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
+    (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
+])  # fmt: skip
 def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path, one: AcceptanceSubject, says: str) -> None:
     (tmp_path / "metrics.txt").write_text(counted("27"))
     with pytest.raises(InputError, match=says):

@@ -24,15 +24,11 @@ def files(gammas: str, batches: str) -> list[str]:
     return [str(FOLDER / f"bench-K{gamma}-{batch}.json") for gamma in gammas for batch in batches]
 
 
-@pytest.mark.parametrize(
-    ("seen", "asked", "iteration", "speedup"),
-    [  # mean errors, as docs/engine.md prints them
-        (files("025", "148"), files("3", "148"), 0.054, 0.063),
-        (files("05", "148"), files("23", "148"), 0.083, 0.098),
-        (files("0235", "18"), files("235", "4"), 0.069, 0.106),
-    ],
-    ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"],
-)
+@pytest.mark.parametrize(("seen", "asked", "iteration", "speedup"), [
+    # mean errors, as docs/engine.md prints them
+    (files("025", "148"), files("3", "148"), 0.054, 0.063), (files("05", "148"), files("23", "148"), 0.083, 0.098),
+    (files("0235", "18"), files("235", "4"), 0.069, 0.106),
+], ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"])  # fmt: skip
 def test_what_no_fit_has_seen(seen: list[str], asked: list[str], iteration: float, speedup: float) -> None:
     made = calibrate_engine([*seen, *seen[:2]], QUERY, draft=DRAFT)
     assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
@@ -73,15 +69,12 @@ def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path: P
     assert width(replace(inside, batch=16)) > width(inside)
 
 
-@pytest.mark.parametrize(
-    ("sources", "draft", "says"),
-    [
-        (files("05", "18"), None, r"draft: must be given: bench-K5-1\.json times 5 drafted tokens"),
-        (files("0", "18"), None, r"bench-K0-1\.json, bench-K0-8\.json: must hold two draft lengths"),
-        ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
-        ([str(FOLDER / "engine-*-K2.json")], "llama-68m", r"draft: must be .*draft\.json, which .* was served with"),
-    ],
-)
+@pytest.mark.parametrize(("sources", "draft", "says"), [
+    (files("05", "18"), None, r"draft: must be given: bench-K5-1\.json times 5 drafted tokens"),
+    (files("0", "18"), None, r"bench-K0-1\.json, bench-K0-8\.json: must hold two draft lengths"),
+    ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
+    ([str(FOLDER / "engine-*-K2.json")], "llama-68m", r"draft: must be .*draft\.json, which .* was served with"),
+])  # fmt: skip
 def test_what_is_missing_is_named_with_its_file(sources: list[str], draft: str | None, says: str) -> None:
     with pytest.raises(InputError, match=says):
         calibrate_engine(sources, QUERY, draft=draft)

@@ -72,9 +72,7 @@ def test_a_key_goes_into_the_header_and_into_no_file(tmp_path: Path, monkeypatch
     assert not any("secret" in p.read_text() or "127.0.0.1" in p.read_text() for p in written)
 
 
-def test_a_run_is_a_record_that_another_run_is_added_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, capsys) -> None:
     from perfmodel.validate.engine import session
 
     def scripted(server, name, vocabulary, load, gamma, seed):
@@ -125,9 +123,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run(["validate", "engine", "--url", url, *ask, "--resume"]) == 2, "nothing is left to resume"
 
 
-def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(tmp_path, monkeypatch, capsys) -> None:
     from perfmodel.validate.engine import session
 
     failing = {8, 16}
@@ -151,18 +147,12 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("ftp://127.0.0.1:1", "--url: must be http"),
-        ("9" * 400, "--url: must be http"),
-        ("http://a..b:1", "--url: must be http"),
-        ("http://user:word@127.0.0.1:1", "a key goes into"),
-        ("http://127.0.0.1:99999", "--url: must be http"),
-        ("http://127.0.0.1:9", "cannot be reached"),
-        ("", "--url: must be http"),
-    ],
-)
+@pytest.mark.parametrize(("url", "says"), [
+    ("ftp://127.0.0.1:1", "--url: must be http"), ("9" * 400, "--url: must be http"),
+    ("http://a..b:1", "--url: must be http"), ("http://user:word@127.0.0.1:1", "a key goes into"),
+    ("http://127.0.0.1:99999", "--url: must be http"), ("http://127.0.0.1:9", "cannot be reached"),
+    ("", "--url: must be http"),
+])  # fmt: skip
 def test_urls_that_lead_nowhere(url: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 2
     err = capsys.readouterr().err

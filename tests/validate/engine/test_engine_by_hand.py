@@ -30,27 +30,21 @@ def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
     return Timing(**{"where": "x", "batch": batch, "context": 1000.0, "gamma": gamma, "seconds": seconds} | more)
 
 
-@pytest.mark.parametrize(
-    ("gamma", "tokens", "gaps", "counted", "seconds", "gained", "how"),
-    [  # of 100 chunks in a second of two answers
-        (0, 100, EVEN, None, 0.01, 1.0, "median time"),
-        (0, 105, EVEN, None, 0.01, 1.0, "median time"),
-        (0, 106, EVEN, None, 2 / 106, 1.0, "stretch over tokens"),
-        (0, 100, LATE, None, 0.02, 1.0, "stretch over its chunks"),
-        (3, 250, LATE, None, 0.02, 2.5, "stretch over its chunks"),
-        (3, 404, EVEN, None, 0.01, 4.0, "median time"),
-        (3, 406, EVEN, None, 0.0, 0.0, "chunks of 4.06 tokens at K = 3 and no counters"),
-        (3, 90, EVEN, None, 0.01, 1.0, "median time"),
-        (3, 272, EVEN, 2.5, 0.01, 2.72, "median time"),
-        (3, 278, EVEN, 2.5, 2.5 * 2 / 278, 2.5, "Omega of the counters"),
-        (3, 222, EVEN, 2.5, 2.5 * 2 / 222, 2.5, "Omega of the counters"),
-        (3, 500, EVEN, 2.5, 2.5 * 2 / 500, 2.5, "Omega of the counters"),
-        (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
-    ],
-)
-def test_what_chunks_and_counters_come_to(
-    gamma: int, tokens: int, gaps: tuple[float, ...], counted: float | None, seconds: float, gained: float, how: str
-) -> None:
+@pytest.mark.parametrize(("gamma", "tokens", "gaps", "counted", "seconds", "gained", "how"), [
+    # of 100 chunks in a second of two answers
+    (0, 100, EVEN, None, 0.01, 1.0, "median time"), (0, 105, EVEN, None, 0.01, 1.0, "median time"),
+    (0, 106, EVEN, None, 2 / 106, 1.0, "stretch over tokens"),
+    (0, 100, LATE, None, 0.02, 1.0, "stretch over its chunks"),
+    (3, 250, LATE, None, 0.02, 2.5, "stretch over its chunks"),
+    (3, 404, EVEN, None, 0.01, 4.0, "median time"),
+    (3, 406, EVEN, None, 0.0, 0.0, "chunks of 4.06 tokens at K = 3 and no counters"),
+    (3, 90, EVEN, None, 0.01, 1.0, "median time"), (3, 272, EVEN, 2.5, 0.01, 2.72, "median time"),
+    (3, 278, EVEN, 2.5, 2.5 * 2 / 278, 2.5, "Omega of the counters"),
+    (3, 222, EVEN, 2.5, 2.5 * 2 / 222, 2.5, "Omega of the counters"),
+    (3, 500, EVEN, 2.5, 2.5 * 2 / 500, 2.5, "Omega of the counters"),
+    (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
+])  # fmt: skip
+def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds, gained, how) -> None:
     stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 2, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 2, 20.0)]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
     if not seconds:
@@ -67,16 +61,11 @@ def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnsw
     return StreamedAnswer(0.0, [Chunk(*chunk) for chunk in chunks], total)
 
 
-@pytest.mark.parametrize(
-    ("said", "tokens", "grown"),
-    [
-        ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
-        ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
-    ],
-)
-def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(
-    said: tuple[int | None, ...], tokens: float, grown: float
-) -> None:
+@pytest.mark.parametrize(("said", "tokens", "grown"), [
+    ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
+    ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
+])  # fmt: skip
+def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, tokens, grown) -> None:
     """From 2 to 4 s: of the first answer two pieces behind the one at 2 s, of the second two behind its first."""
     one = answer(6, (1.0, 1 if said[0] else None), (2.5, said[0]), (4.0, said[1]))
     two = answer(8, (2.0, 2 if said[0] else None), (3.0, said[2]), (4.0, 4 if said[0] else None), (6.0, 1))
@@ -101,23 +90,19 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch: pytest.Mon
     assert driver.measure(driver.Server("u"), "m", 320, LOAD, 0, 1, rounds=1).batch == 2.0
     assert asked == [16, 50]
     asked.clear()
-    driver._stretch(driver.Server("u"), "m", 320, LOAD, None)  # type: ignore[arg-type]
+    driver._stretch(driver.Server("u"), "m", 320, LOAD, None)
     assert asked == [50, 100]
 
 
-@pytest.mark.parametrize(
-    ("event", "chunks", "total"),
-    [
-        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
-        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
-        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
-        ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
-        ({"choices": {"text": "x"}}, [None], 2),
-        ({"choices": [{"text": ""}]}, [], 2),
-        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 5}}, "a whole number from 2 to the 4 asked", 0),
-        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, "a whole number from 2 to the 4 asked", 0),
-    ],
-)
+@pytest.mark.parametrize(("event", "chunks", "total"), [
+    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
+    ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
+    ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
+    ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
+    ({"choices": {"text": "x"}}, [None], 2), ({"choices": [{"text": ""}]}, [], 2),
+    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 5}}, "a whole number from 2 to the 4 asked", 0),
+    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, "a whole number from 2 to the 4 asked", 0),
+])  # fmt: skip
 def test_an_event_of_a_stream(event: Any, chunks: Any, total: int) -> None:
     """Beside two tokens that were there before, of four that were asked for."""
     held = StreamedAnswer(0.0, [], 2)
@@ -248,7 +233,7 @@ def test_where_constants_are_sought_that_nothing_or_much_is_known_of() -> None:
 def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     assert scatter((1.0, 2.0, 3.0)) == scatter((0.0,) * 4) == 0.0
     assert scatter((1.0, 2.0, 3.0, 4.0)) == pytest.approx(1.5 / 1.349 / 2.5)
-    steady = EngineRows((timing(1, 0, 0.01), timing(1, 0, 0.01, samples=(1.0, 2.0, 3.0, 4.0))), None)  # type: ignore[arg-type]
+    steady = EngineRows((timing(1, 0, 0.01), timing(1, 0, 0.01, samples=(1.0, 2.0, 3.0, 4.0))), None)
     assert steady.noise == pytest.approx([0.03, 0.03 * 1.5 / 1.349 / 2.5 / 0.2])
     assert (small_sample(1.0, 2), small_sample(1.0, 1), small_sample(2.0, 6)) == pytest.approx(
         (6.313752 / 1.644854, 6.313752 / 1.644854, 2 * 2.015048 / 1.644854)

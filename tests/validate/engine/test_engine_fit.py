@@ -116,14 +116,11 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
     assert len(found.rows.timings) == len(rows)
 
 
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([timing(1.0, 1024.0, 3), timing(2.0, 1024.0, 3)], "two draft lengths or more .*given 3"),
-        ([timing(1.0, 1024.0, 0), timing(1.0, 1023.0, 3)], "two batches or contexts or more, given one"),
-        ([], "two draft lengths or more .*given none"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "says"), [
+    ([timing(1.0, 1024.0, 3), timing(2.0, 1024.0, 3)], "two draft lengths or more .*given 3"),
+    ([timing(1.0, 1024.0, 0), timing(1.0, 1023.0, 3)], "two batches or contexts or more, given one"),
+    ([], "two draft lengths or more .*given none"),
+])  # fmt: skip
 def test_too_little_is_refused_in_one_line(rows: list[Timing], says: str) -> None:
     with pytest.raises(InputError, match=f"--from: (x|no file): must hold {says}.*--plan") as caught:
         check_enough(rows)
@@ -134,9 +131,7 @@ def test_too_little_is_refused_in_one_line(rows: list[Timing], says: str) -> Non
         check_enough([], [replace(timing(1.0, 1024.0, 3), where="slow.json")])
 
 
-def test_the_calibration_answers_questions_and_its_record_fits_it_again(
-    tmp_path: Path, fitted, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path, fitted, capsys) -> None:
     from perfmodel.validate.engine.calibrate import record_text
 
     record = tmp_path / "engine.json"
@@ -163,22 +158,14 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(
     assert json.loads(capsys.readouterr().out)["tables"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "--from, --url: one of them must be given"),
-        (["--from", "none.json"], "no file of this name"),
-        (["--from", "none.json,speed=3"], "batch=NUMBER"),
-        (["--from", "none.json,gamma=1.5"], "a whole number"),
-        (["--from", "none.json,batch=-1"], "batch=NUMBER"),
-        (["--from", "x.json", "--machine", "My Host"], "--machine: must be a label"),
-        (["--from", "x.json", "--draft", "nobody"], "--draft"),
-        (["--from", "x.json", "--tp", "3"], "--tp"),
-    ],
-)
-def test_a_mistake_is_one_line_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
-) -> None:
+@pytest.mark.parametrize(("arguments", "says"), [
+    ([], "--from, --url: one of them must be given"), (["--from", "none.json"], "no file of this name"),
+    (["--from", "none.json,speed=3"], "batch=NUMBER"), (["--from", "none.json,gamma=1.5"], "a whole number"),
+    (["--from", "none.json,batch=-1"], "batch=NUMBER"),
+    (["--from", "x.json", "--machine", "My Host"], "--machine: must be a label"),
+    (["--from", "x.json", "--draft", "nobody"], "--draft"), (["--from", "x.json", "--tp", "3"], "--tp"),
+])  # fmt: skip
+def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch, capsys, arguments, says) -> None:
     monkeypatch.chdir(tmp_path)
     rows = engine([timing(b, 1024.0, k) for b in (1.0, 8.0) for k in (0, 3)])
     from perfmodel.validate.engine.record import EnginePoint, header

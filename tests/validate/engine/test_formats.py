@@ -18,26 +18,24 @@ from perfmodel.validate.engine.timing import Said, Timing
 FILES = Path(__file__).parent / "files"
 
 
-@pytest.mark.parametrize(
-    ("name", "said", "steps"),
-    [  # batch, context, K, tokens per iteration, seconds: by hand from the files
-        ("vllm-serve-plain-1.json", {}, [(1, 512 + 32, 0, 1.0, 0.00802)]),
-        ("vllm-serve-plain-2.json", {}, [(2, 512 + 32, 0, 1.0, 0.00799)]),
-        ("vllm-serve-plain-4.json", {}, [(4, 512 + 32, 0, 1.0, 0.0078)]),
-        ("vllm-serve-draft3-1.json", {}, [(1, 512 + 64, 3, 508 / 168, 0.01621)]),
-        ("vllm-serve-ngram4-1.json", {}, [(1, 256 + 64, 4, 1 + 394 / 104, 0.00789)]),
-        ("vllm-forward.json", {}, [(32, 8192, 0, 1.0, 0.0062105), (32, 8192, 3, 1.0, 0.006905)]),
-        ("sglang-serving.jsonl", {}, [(8, 1024 + 128, 0, 1.0, 0.0175), (8, 1024 + 128, 3, 2.42, 2.42 * 0.0098)]),
-        ("llama-bench.json", {}, [(1, 4096 + 64, 0, 1.0, 0.013)]),
-        ("llama-batched-bench.jsonl", {}, [(1, 512 + 64, 0, 1.0, 0.0125), (8, 512 + 64, 0, 1.0, 0.01875)]),
-        ("llama-server.jsonl", {"gamma": 3}, [(1, 612, 3, 2.0, 0.019), (1, 562, 3, 2.0, 0.0186)]),
-        ("guidellm.json", {"gamma": 3, "accepted": 1.0}, [(1, 152, 3, 1.0, 0.02101), (2, 152, 3, 1.0, 0.02519)]),
-        ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
-        ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
-        ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
-        ("inferencex.json", {"gamma": 3, "accepted": 2.0}, [(64, 1024 + 512, 3, 2.0, 0.042)]),
-    ],
-)
+@pytest.mark.parametrize(("name", "said", "steps"), [
+    # batch, context, K, tokens per iteration, seconds: by hand from the files
+    ("vllm-serve-plain-1.json", {}, [(1, 512 + 32, 0, 1.0, 0.00802)]),
+    ("vllm-serve-plain-2.json", {}, [(2, 512 + 32, 0, 1.0, 0.00799)]),
+    ("vllm-serve-plain-4.json", {}, [(4, 512 + 32, 0, 1.0, 0.0078)]),
+    ("vllm-serve-draft3-1.json", {}, [(1, 512 + 64, 3, 508 / 168, 0.01621)]),
+    ("vllm-serve-ngram4-1.json", {}, [(1, 256 + 64, 4, 1 + 394 / 104, 0.00789)]),
+    ("vllm-forward.json", {}, [(32, 8192, 0, 1.0, 0.0062105), (32, 8192, 3, 1.0, 0.006905)]),
+    ("sglang-serving.jsonl", {}, [(8, 1024 + 128, 0, 1.0, 0.0175), (8, 1024 + 128, 3, 2.42, 2.42 * 0.0098)]),
+    ("llama-bench.json", {}, [(1, 4096 + 64, 0, 1.0, 0.013)]),
+    ("llama-batched-bench.jsonl", {}, [(1, 512 + 64, 0, 1.0, 0.0125), (8, 512 + 64, 0, 1.0, 0.01875)]),
+    ("llama-server.jsonl", {"gamma": 3}, [(1, 612, 3, 2.0, 0.019), (1, 562, 3, 2.0, 0.0186)]),
+    ("guidellm.json", {"gamma": 3, "accepted": 1.0}, [(1, 152, 3, 1.0, 0.02101), (2, 152, 3, 1.0, 0.02519)]),
+    ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
+    ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
+    ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
+    ("inferencex.json", {"gamma": 3, "accepted": 2.0}, [(64, 1024 + 512, 3, 2.0, 0.042)]),
+])  # fmt: skip
 def test_what_a_file_times(name: str, said: dict, steps: list) -> None:
     found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read(FILES / name, Said(**said))]
     assert found == [pytest.approx(step, rel=2e-3) for step in steps]
@@ -83,29 +81,23 @@ def test_whole_runs_give_a_step_by_their_difference() -> None:
         differences(run(64))
 
 
-@pytest.mark.parametrize(
-    ("name", "said", "says"),
-    [
-        ("vllm-latency-64.json", {}, r"batch: must be stated, as in --from vllm-latency-64.json,batch=N"),
-        ("guidellm.json", {"gamma": 3}, "accepted: must be stated"),
-        ("guidellm.json", {"gamma": 3, "accepted": 9.0}, r"from 1 to gamma \+ 1 = 4"),
-        ("llama-server.jsonl", {}, "gamma: must be stated"),
-        ("vllm-serve-draft3-1.json", {"gamma": 5}, "gamma: must be 3, the draft length in the file, given 5"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said", "says"), [
+    ("vllm-latency-64.json", {}, r"batch: must be stated, as in --from vllm-latency-64.json,batch=N"),
+    ("guidellm.json", {"gamma": 3}, "accepted: must be stated"),
+    ("guidellm.json", {"gamma": 3, "accepted": 9.0}, r"from 1 to gamma \+ 1 = 4"),
+    ("llama-server.jsonl", {}, "gamma: must be stated"),
+    ("vllm-serve-draft3-1.json", {"gamma": 5}, "gamma: must be 3, the draft length in the file, given 5"),
+])  # fmt: skip
 def test_what_a_file_does_not_say_is_asked_for(name: str, said: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
         read(FILES / name, Said(**said))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"median_tpot_ms": "x"},
-        {"spec_decode_per_position_acceptance_rates": [0.5, 0.9]},
-        {"itls": None, "output_lens": 7},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"median_tpot_ms": "x"},
+    {"spec_decode_per_position_acceptance_rates": [0.5, 0.9]},
+    {"itls": None, "output_lens": 7},
+])  # fmt: skip
 def test_a_spoilt_file_is_one_line(tmp_path: Path, change: dict) -> None:
     path = tmp_path / "run.json"
     path.write_text(json.dumps(json.loads((FILES / "vllm-serve-draft3-1.json").read_text()) | change))
@@ -150,23 +142,11 @@ def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path: Path
 GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "context": 1000.0, "gamma": 3}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("seconds", 0.0),
-        ("seconds", float("nan")),
-        ("seconds", 1e6),
-        ("batch", 0.0),
-        ("batch", float("inf")),
-        ("context", -1.0),
-        ("gamma", 4097),
-        ("tokens_per_iteration", 0.5),
-        ("prompt", 1e10),
-        ("ttft_s", float("nan")),
-        ("prefill_share", 1.1),
-        ("samples", (0.1, float("nan"))),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    ("seconds", 0.0), ("seconds", float("nan")), ("seconds", 1e6), ("batch", 0.0), ("batch", float("inf")),
+    ("context", -1.0), ("gamma", 4097), ("tokens_per_iteration", 0.5), ("prompt", 1e10), ("ttft_s", float("nan")),
+    ("prefill_share", 1.1), ("samples", (0.1, float("nan"))),
+])  # fmt: skip
 def test_an_impossible_step_is_one_line(name: str, value: object) -> None:
     with pytest.raises(InputError, match=f"x.json: {name}: must be from"):
         Timing(**GOOD | {name: value})

@@ -13,9 +13,7 @@ ASK += ["--batches", "1", "--prompts", "8", "--new-tokens", "12"]
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(client, "PAGE_S", 0.2 if FAULTS[name].says == "is not whole after" else 60.0)
     monkeypatch.setattr(client, "ANSWER_S", client.PAGE_S)
     with broken(FAULTS[name]) as url:

@@ -56,51 +56,43 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     return {"query_len": query, "kv_len": kv, "num_draft_tokens": drafted}
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "said", "step"),
-    [  # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
-        ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
-        ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000}, {}, (3, 125.5, 0, 1, 0.02, 100, 51, 2 / 2.02)),
-        ("vllm_serve", {"max_concurrency": None, "latencies": [1.0, 2.0]}, {}, (1.5, 125.5, 0, 1, 0.02, 100, 51, 0)),
-        ("vllm_serve", {"max_concurrency": None}, {"batch": 2}, (2, 125.5, 0, 1, 0.02, 100, 51, 0)),
-        ("vllm_serve", {"input_lens": [10, 30], "output_lens": [60, 40]}, {}, (4, 45, 0, 1, 0.02, 20, 50, 0)),
-        ("sglang_serving", {}, {}, (2.5, 125, 0, 1, 0.02, 100, 50, 1.5 * 0.1 / 1.1)),
-        ("sglang_serving", {"max_concurrency": 5}, {"batch": 3}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-        ("sglang_serving", {}, {"batch": 4}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-        ("sglang_serving", {"accept_length": 2.0, "max_concurrency": 4}, {"gamma": 1},
-         (4, 125, 1, 2, 0.04, 100, 50, 0)),
-        ("vllm_forward", {}, {}, (1, 1, 0, 1, 0.005, None, None, 0)),
-        ("vllm_forward", {"requests": [one(1, 5), one(1, 9)], "ranks": []}, {}, (2, 6, 0, 1, 0.005, None, None, 0)),
-        ("llama_bench", {}, {}, (1, 50, 0, 1, 0.02, 0, 100, 0)),
-        ("llama_server", {}, {}, (1, 562, 0, 1, 0.0093, 512, 101, 0)),
-        ("llama_server", {"cache_n": 88}, {"batch": 4}, (4, 650, 0, 1, 0.0093, 600, 101, 0)),
-        ("llama_server", {"draft_n": 99, "draft_n_accepted": 99}, {"gamma": 99}, (1, 562, 99, 100, 0.93, 512, 101, 0)),
-        ("inferencex", {}, {}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-        ("inferencex", {"isl": None, "osl": None, "median_ttft": 1.0}, {"input": 20, "output": 10},
-         (4, 25, 0, 1, 0.02, 20, 10, 1)),
-        ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
-        ("aiperf", {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}}, {},
-         (3, 125, 0, 1, 0.02, 100, 50, 1.0 / 1.5)),
-        ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "change", "said", "step"), [
+    # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
+    ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
+    ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000}, {}, (3, 125.5, 0, 1, 0.02, 100, 51, 2 / 2.02)),
+    ("vllm_serve", {"max_concurrency": None, "latencies": [1.0, 2.0]}, {}, (1.5, 125.5, 0, 1, 0.02, 100, 51, 0)),
+    ("vllm_serve", {"max_concurrency": None}, {"batch": 2}, (2, 125.5, 0, 1, 0.02, 100, 51, 0)),
+    ("vllm_serve", {"input_lens": [10, 30], "output_lens": [60, 40]}, {}, (4, 45, 0, 1, 0.02, 20, 50, 0)),
+    ("sglang_serving", {}, {}, (2.5, 125, 0, 1, 0.02, 100, 50, 1.5 * 0.1 / 1.1)),
+    ("sglang_serving", {"max_concurrency": 5}, {"batch": 3}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
+    ("sglang_serving", {}, {"batch": 4}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
+    ("sglang_serving", {"accept_length": 2.0, "max_concurrency": 4}, {"gamma": 1}, (4, 125, 1, 2, 0.04, 100, 50, 0)),
+    ("vllm_forward", {}, {}, (1, 1, 0, 1, 0.005, None, None, 0)),
+    ("vllm_forward", {"requests": [one(1, 5), one(1, 9)], "ranks": []}, {}, (2, 6, 0, 1, 0.005, None, None, 0)),
+    ("llama_bench", {}, {}, (1, 50, 0, 1, 0.02, 0, 100, 0)),
+    ("llama_server", {}, {}, (1, 562, 0, 1, 0.0093, 512, 101, 0)),
+    ("llama_server", {"cache_n": 88}, {"batch": 4}, (4, 650, 0, 1, 0.0093, 600, 101, 0)),
+    ("llama_server", {"draft_n": 99, "draft_n_accepted": 99}, {"gamma": 99}, (1, 562, 99, 100, 0.93, 512, 101, 0)),
+    ("inferencex", {}, {}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
+    ("inferencex", {"isl": None, "osl": None, "median_ttft": 1.0}, {"input": 20, "output": 10}, (4, 25, 0, 1, 0.02, 20,
+     10, 1)),
+    ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
+    ("aiperf", {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}}, {}, (3, 125, 0, 1, 0.02, 100,
+     50, 1.0 / 1.5)),
+    ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
+])  # fmt: skip
 def test_a_run_by_hand(name: str, change: dict[str, Any], said: dict[str, Any], step: tuple[float, ...]) -> None:
     (t,) = modules()[name].read("x", RUNS[name] | change, Said(**said))
     found = t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds, t.prompt, t.output, t.prefill_share
     assert found == pytest.approx(step)
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("llama_bench", {"n_gen": 0}),
-        ("llama_bench", {"n_prompt": 1}),
-        ("llama_bench", {"pl": 1, "t_tg": 1.0, "tg": 0, "pp": 1}),
-        ("vllm_forward", {"requests": [one(1, 1)]}),
-        ("vllm_forward", {"requests": [one(2, 9)]}),
-        ("vllm_forward", {"requests": [one(1, 9), one(2, 9, drafted=1)]}),
-    ],
-)
+@pytest.mark.parametrize(("name", "change"), [
+    ("llama_bench", {"n_gen": 0}), ("llama_bench", {"n_prompt": 1}),
+    ("llama_bench", {"pl": 1, "t_tg": 1.0, "tg": 0, "pp": 1}),
+    ("vllm_forward", {"requests": [one(1, 1)]}), ("vllm_forward", {"requests": [one(2, 9)]}),
+    ("vllm_forward", {"requests": [one(1, 9), one(2, 9, drafted=1)]}),
+])  # fmt: skip
 def test_what_is_no_decoding_step_is_passed_over(name: str, change: dict[str, Any]) -> None:
     assert modules()[name].read("x", RUNS[name] | change, Said()) == []
 
@@ -136,19 +128,12 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     assert step(None, **{"Drafts": 10, "Draft tokens": 38}) == (4, 2.5, 0.05)
 
 
-@pytest.mark.parametrize(
-    ("said", "accepted", "gamma", "found"),
-    [
-        ({}, 1.0, None, (0, 1.0)),
-        ({"gamma": 3}, 4.0, None, (3, 4.0)),
-        ({"gamma": 3}, 1.0, None, (3, 1.0)),
-        ({"gamma": 3, "accepted": 2.0}, None, 3, (3, 2.0)),
-        ({"gamma": 1}, None, 0, "gamma: must be 0"),
-        ({}, 1.01, None, "gamma: must be stated"),
-        ({"gamma": 3}, 4.01, None, r"from 1 to gamma \+ 1 = 4"),
-        ({"gamma": 3}, 0.99, None, r"from 1 to gamma \+ 1 = 4"),
-    ],
-)
+@pytest.mark.parametrize(("said", "accepted", "gamma", "found"), [
+    ({}, 1.0, None, (0, 1.0)), ({"gamma": 3}, 4.0, None, (3, 4.0)), ({"gamma": 3}, 1.0, None, (3, 1.0)),
+    ({"gamma": 3, "accepted": 2.0}, None, 3, (3, 2.0)), ({"gamma": 1}, None, 0, "gamma: must be 0"),
+    ({}, 1.01, None, "gamma: must be stated"), ({"gamma": 3}, 4.01, None, r"from 1 to gamma \+ 1 = 4"),
+    ({"gamma": 3}, 0.99, None, r"from 1 to gamma \+ 1 = 4"),
+])  # fmt: skip
 def test_draft_length_and_tokens_per_iteration(said: dict, accepted: float, gamma: int, found: Any) -> None:
     if isinstance(found, tuple):
         assert speculation("x", Said(**said), accepted, gamma) == found

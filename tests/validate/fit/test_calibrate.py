@@ -25,7 +25,7 @@ TODAY = datetime.date(2031, 1, 1)
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda r: r.name)
-def test_shipped_files_are_what_calibrate_writes(recipe) -> None:  # type: ignore[no-untyped-def]
+def test_shipped_files_are_what_calibrate_writes(recipe) -> None:
     assert refreshed(recipe, TODAY) == path_of(recipe.name).read_text(encoding="utf-8")
 
 
@@ -37,11 +37,7 @@ def test_literature_files_state_the_error_that_they_show(name: str) -> None:
 
 def test_known_constants_are_found_again() -> None:
     """Measurements made by the model itself are fitted without error, from another starting point."""
-    truth = {
-        "small_kernel_s": 8e-6,
-        "allreduce_multiplier": 2.5,
-        "iteration_fixed_s": 1e-3,
-    }
+    truth = {"small_kernel_s": 8e-6, "allreduce_multiplier": 2.5, "iteration_fixed_s": 1e-3}
     points, start = points_of(H100), start_of(H100)
     made = points.predict(with_values(start, truth))
     synthetic = PointSet(
@@ -57,7 +53,7 @@ def test_known_constants_are_found_again() -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda r: r.name)
-def test_no_decoding_time_is_on_both_sides(recipe) -> None:  # type: ignore[no-untyped-def]
+def test_no_decoding_time_is_on_both_sides(recipe) -> None:
     out = held_out(recipe)
     times: dict[tuple[object, ...], set[int]] = {}
     for p, fold in zip(out.points.points, out.fold, strict=True):
@@ -83,14 +79,9 @@ def test_points_are_predicted_as_whatif_does() -> None:
         assert a.speedup == pytest.approx(points.speedup(times)[i], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("fit_on", "out", "message"),
-    [
-        (("colour=red",), (), "--fit"),
-        ((), ("batch=7",), "--hold-out: batch must be one of"),
-        ((), (), "both sides"),
-    ],
-)
+@pytest.mark.parametrize(("fit_on", "out", "message"), [
+    (("colour=red",), (), "--fit"), ((), ("batch=7",), "--hold-out: batch must be one of"), ((), (), "both sides"),
+])  # fmt: skip
 def test_bad_splits_are_refused(fit_on: tuple[str, ...], out: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         judge(H100, fit_on, out)

@@ -55,7 +55,7 @@ def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
     plain = [(p.target, p.batch, p.asked_context) for p in made]  # samples grow past it, with gamma
     assert len({*plain}) == folds_of(made, "point").max() + 1 < len({(p.target, p.batch, p.context) for p in made})
     assert not {plain[i] for i in np.flatnonzero(odd)} & {plain[i] for i in np.flatnonzero(~odd)}
-    twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))  # type: ignore[operator]
+    twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))
     assert fit_stack(twice, KERNELS).held_out["target_s"].mape > 0.2
 
 

@@ -104,14 +104,11 @@ def test_the_command_writes_a_file_that_answers(tables: Path, tmp_path: Path, ca
     assert "exists" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"--engine": "tgi"}, "no engine named 'tgi'"),
-        ({"--version": "0.1"}, "--version: must be one of 0.24.0"),
-        ({"--gpu": "b200-sxm-180gb"}, "no device of these tables named 'b200_sxm'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"--engine": "tgi"}, "no engine named 'tgi'"),
+    ({"--version": "0.1"}, "--version: must be one of 0.24.0"),
+    ({"--gpu": "b200-sxm-180gb"}, "no device of these tables named 'b200_sxm'"),
+])  # fmt: skip
 def test_bad_input_is_one_line(tables: Path, change: dict, words: str, capsys: pytest.CaptureFixture) -> None:
     given = {"--gpu": H100.name, "--engine": "vllm"} | change
     flags = [part for pair in given.items() for part in pair]

@@ -40,10 +40,9 @@ def test_how_busy_a_machine_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert (environment.busy_share(stat=stat), slept) == (0, [0.5, 0.5])
 
 
-@pytest.mark.parametrize(
-    ("flags", "bf16"),
-    [("amx_bf16 amx_tile avx512_bf16", "amx"), ("amx_tile avx512_bf16", "avx512"), ("amx_bf16 avx2", "emulated")],
-)
+@pytest.mark.parametrize(("flags", "bf16"), [
+    ("amx_bf16 amx_tile avx512_bf16", "amx"), ("amx_tile avx512_bf16", "avx512"), ("amx_bf16 avx2", "emulated"),
+])  # fmt: skip
 def test_a_cpu_by_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, bf16: str) -> None:
     text = f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: fpu {flags}\nmodel name\t: Another\n"
     monkeypatch.setattr(environment, "_read", {"/proc/cpuinfo": text}.get)
@@ -172,10 +171,10 @@ def test_what_is_observed_of_documents() -> None:
     )
     assert source.count(";") == 1
     model = SimpleNamespace(spec=SimpleNamespace(name="m"))
-    row = entry(model, None, "ngram:2", parse_kv("topk:8"), 7.5, [[1, 2], [3, 4]])  # type: ignore[arg-type]
+    row = entry(model, None, "ngram:2", parse_kv("topk:8"), 7.5, [[1, 2], [3, 4]])
     assert row | {"standard_error": None} == {
         "target": "m", "draft": "ngram", "draft_kv": "topk", "kv_budget_tokens": 8, "context_tokens": 7.5,
         "histogram": [4, 6], "standard_error": None,
     }  # fmt: skip
     with pytest.raises(InputError, match="nothing was drafted"):
-        entry(model, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])  # type: ignore[arg-type]
+        entry(model, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])

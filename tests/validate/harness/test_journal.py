@@ -53,16 +53,12 @@ def test_a_journal_without_a_header_is_refused(tmp_path: Path) -> None:
         Journal.resume(tmp_path / "run.journal")
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b'{"value": 1}', "line 3: must be a JSON object, with its key"),
-        (b'{"key": 7}', "line 3: must be a JSON object, with its key"),
-        (b"[1]", "line 3: must be a JSON object"),
-        (b"\xff", "line 3: must be valid JSON"),
-        (b"[" * 100_000, "line 3: must not be nested so deeply"),
-    ],
-)
+@pytest.mark.parametrize(("body", "words"), [
+    (b'{"value": 1}', "line 3: must be a JSON object, with its key"),
+    (b'{"key": 7}', "line 3: must be a JSON object, with its key"),
+    (b"[1]", "line 3: must be a JSON object"), (b"\xff", "line 3: must be valid JSON"),
+    (b"[" * 100_000, "line 3: must not be nested so deeply"),
+])  # fmt: skip
 def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path: Path, body: bytes, words: str) -> None:
     path = begun(tmp_path, rows=1)
     path.write_bytes(path.read_bytes() + b"%08x %s\n" % (zlib.crc32(body), body))

@@ -73,29 +73,24 @@ def shapes(made: Any) -> Any:
 SMALL = {"heads": 4, "kv_heads": 2, "head_dim": 8, "hidden": 32, "inner": 48, "tokens": 3}
 ATTENTION = {"heads": 4, "kv_heads": 2, "head_dim": 8, "batch": 3, "context": 5, "query": 2}
 KERNELS: list[tuple[Job, int, float, Any]] = [
-    (Job("copy", {"bytes": 4096}), 1, 4096, (512,)),
-    (Job("read", {"bytes": 4096}), 1, 4096, ()),
+    (Job("copy", {"bytes": 4096}), 1, 4096, (512,)), (Job("read", {"bytes": 4096}), 1, 4096, ()),
     (Job("gemm", {"n": 6, "k": 10, "m": 3}), 5, 1200, (3, 6)),  # 240 B each, of which 1000 B are 4.2
     (Job("gemm", {"n": 1, "k": 1, "m": 1}), 9, 36, (1, 1)),  # as many as there may be
     (Job("gemm", {"n": 32, "k": 32, "m": 1}), 1, 4096, (1, 32)),
     (Job("attention", {**ATTENTION, "context": 1, "batch": 1}), 8, 1024, (1, 2, 32)),  # 128 B
-    (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)),
-    (Job("norm", SMALL), 1, 384, (1, 3, 32)),
+    (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)), (Job("norm", SMALL), 1, 384, (1, 3, 32)),
     (Job("rope", SMALL), 1, 576, [(3, 4, 1, 8), (3, 2, 1, 8)]),
-    (Job("activation", SMALL), 1, 1152, (1, 3, 48)),
-    (Job("residual", SMALL), 1, 768, (1, 3, 32)),
+    (Job("activation", SMALL), 1, 1152, (1, 3, 48)), (Job("residual", SMALL), 1, 768, (1, 3, 32)),
     (Job("sampling", {"vocab": 7, "batch": 3}), 1, 84, (3,)),
     (Job("bare", {"what": "linears", "batch": 3, "query": 2}), 1, 0, [(6, n) for n in (128, 64, 128, 64)]),
     (Job("bare", {"what": "attention", "batch": 1, "query": 2}), 1, 16384, (1, 2, 64)),
     (Job("shell", {"layers": 2, "batch": 3, "query": 2}), 1, 0, (3, 2, 256)),
     (Job("allreduce", {"bytes": 4096}), 1, 4096, (1024,)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("job", "buffers", "touched", "made"), KERNELS, ids=lambda value: getattr(value, "key", ""))
-def test_what_a_kernel_touches_and_makes(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, job: Job, buffers: int, touched: float, made: Any
-) -> None:
+def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touched, made) -> None:
     """In fp32. Buffers of GEMMs and attention take turns until they are 1000 bytes together, 9 of them at most."""
     monkeypatch.setattr(kernels, "SPREAD_BYTES", 1000)
     monkeypatch.setattr(kernels, "MAX_BUFFERS", 9)
@@ -151,14 +146,12 @@ class Told(Clock):
             calls.extend(given)
 
         calls: list[int] = []
-        work.calls = calls  # type: ignore[attr-defined]
+        work.calls = calls
         return work
 
 
 @pytest.mark.parametrize(("spacer_s", "own_s"), [(None, 1e-3), (2e-4, 1e-3), (1.0, 0.01001)])
-def test_a_stretch_is_timed_less_what_lies_between(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, spacer_s: float | None, own_s: float
-) -> None:
+def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, own_s) -> None:
     """Calls of 1 ms: one, one more, then stretches of 4; a spacer as slow as all leaves a hundredth."""
     clock = Told()
     call, restore = clock.after(1e-3), clock.after(5.0)

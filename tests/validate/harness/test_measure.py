@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -92,9 +91,7 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path: Path, monkeypatch: py
     assert {row.mode for row in failed} >= {"phases"}
 
 
-def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, monkeypatch) -> None:
     """As a failed graph capture does; the row stays in the record, and the others have times."""
     from perfmodel.validate.harness import measure, session
 
@@ -217,18 +214,13 @@ def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys
         assert f"{wrong}: must be a .journal file" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(
-    ("more", "changes", "words"),
-    [
-        (("--calibration", "nope"), {}, "no calibration named 'nope'"),
-        ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
-        ((), {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}}, "no published fp32 peak"),
-        ((), {"grid": [{**BLOCK, "draft": "tiny-draft"}]}, "vocabulary entries"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_before_it_is_timed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], changes: dict[str, Any], words: str
-) -> None:
+@pytest.mark.parametrize(("more", "changes", "words"), [
+    (("--calibration", "nope"), {}, "no calibration named 'nope'"),
+    ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
+    ((), {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}}, "no published fp32 peak"),
+    ((), {"grid": [{**BLOCK, "draft": "tiny-draft"}]}, "vocabulary entries"),
+])  # fmt: skip
+def test_what_cannot_be_compared_is_refused_before_it_is_timed(tmp_path, capsys, more, changes, words) -> None:
     assert run(command(write(tmp_path, **changes), tmp_path / "results", *more)) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "results").exists()

@@ -58,21 +58,18 @@ def record(results: Path) -> Record:
     return read_record(path)
 
 
-@pytest.mark.parametrize(
-    ("block", "words"),
-    [
-        ({**TREE, "gamma": [3]}, "grid.0: gamma: must not be given with trees as drawn"),
-        ({**TREE, "rates": [0.6, 0.5]}, "tree rates: must be 0 or more and at most 1 in sum"),
-        ({**TREE, "tree": ["2y"]}, "tree: must be sequoia:NODES or children by level"),
-        ({**TREE, "tree": ["2x2", "sequoia:6"]}, "must be trees as drawn or sequoia trees, not both"),
-        ({**SEQUOIA, "rates": [0.0]}, "tree: must be worth drafting"),
-        ({**SEQUOIA, "tree": ["sequoia:" + "9" * 5000]}, "must be sequoia:NODES with 2 to 1024 nodes"),
-        ({**LEVELS, "inner_gamma": None}, "inner_gamma: must be given with two levels"),
-        ({**LEVELS, "draft": "self"}, "middle_kv: must stand over a draft of another model"),
-        ({**LEVELS, "middle_kv": ["snapkv"]}, "middle_kv: snapkv needs budget"),
-        ({**BLOCK, "inner_alpha": 0.5}, "inner_alpha: must not be given with chains"),
-    ],
-)
+@pytest.mark.parametrize(("block", "words"), [
+    ({**TREE, "gamma": [3]}, "grid.0: gamma: must not be given with trees as drawn"),
+    ({**TREE, "rates": [0.6, 0.5]}, "tree rates: must be 0 or more and at most 1 in sum"),
+    ({**TREE, "tree": ["2y"]}, "tree: must be sequoia:NODES or children by level"),
+    ({**TREE, "tree": ["2x2", "sequoia:6"]}, "must be trees as drawn or sequoia trees, not both"),
+    ({**SEQUOIA, "rates": [0.0]}, "tree: must be worth drafting"),
+    ({**SEQUOIA, "tree": ["sequoia:" + "9" * 5000]}, "must be sequoia:NODES with 2 to 1024 nodes"),
+    ({**LEVELS, "inner_gamma": None}, "inner_gamma: must be given with two levels"),
+    ({**LEVELS, "draft": "self"}, "middle_kv: must stand over a draft of another model"),
+    ({**LEVELS, "middle_kv": ["snapkv"]}, "middle_kv: snapkv needs budget"),
+    ({**BLOCK, "inner_alpha": 0.5}, "inner_alpha: must not be given with chains"),
+])  # fmt: skip
 def test_a_bad_block_is_one_line(tmp_path: Path, block: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         plan_of(tmp_path, block)
@@ -115,7 +112,7 @@ def test_points_of_a_record_by_hand(record: Record) -> None:
     assert (tree.tree, tree.widths, tree.gamma, tree.drafted) == ((11, 4), (1, 2, 4, 4), None, "1-2-4-4")
     assert tree.draft_s == pytest.approx(statistics.median(parts.samples["sd_draft_s"]) / 3)
     assert tree.speedup == pytest.approx(
-        statistics.median(whole.samples["ar_s"]) / statistics.median(whole.samples["sd_s"]) * tree.tokens_per_iteration  # type: ignore[operator]
+        statistics.median(whole.samples["ar_s"]) / statistics.median(whole.samples["sd_s"]) * tree.tokens_per_iteration
     )
     parts, whole = rows[f"{LEVELS_KEY}/phases"], rows[f"{LEVELS_KEY}/end_to_end"]
     assert (levels.gammas, levels.gamma, levels.read) == ((2, 4), None, "streamingllm:32 < full")
@@ -152,20 +149,15 @@ def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: P
                 )
 
 
-@pytest.mark.parametrize(
-    ("key", "changes", "words"),
-    [
-        (TREE_KEY, {"parents": [-1, 0, 0]}, "gamma: must be the 1 levels below"),
-        (TREE_KEY, {"parents": [-1, 5]}, "tree: must be the parents"),
-        (TREE_KEY, {"parents": None}, "alpha: must be given where there is no tree"),
-        (LEVELS_KEY, {"inner_gamma": None}, "middle_kv, inner_gamma: must be given together"),
-        (LEVELS_KEY, {"rounds": [1]}, "rounds: must be a count of each of the"),
-        (LEVELS_KEY, {"verified": [0] * 14}, "verified: must be a count of each of the 14 samples"),
-    ],
-)
-def test_a_record_that_contradicts_itself_is_refused(
-    record: Record, tmp_path: Path, key: str, changes: dict[str, Any], words: str
-) -> None:
+@pytest.mark.parametrize(("key", "changes", "words"), [
+    (TREE_KEY, {"parents": [-1, 0, 0]}, "gamma: must be the 1 levels below"),
+    (TREE_KEY, {"parents": [-1, 5]}, "tree: must be the parents"),
+    (TREE_KEY, {"parents": None}, "alpha: must be given where there is no tree"),
+    (LEVELS_KEY, {"inner_gamma": None}, "middle_kv, inner_gamma: must be given together"),
+    (LEVELS_KEY, {"rounds": [1]}, "rounds: must be a count of each of the"),
+    (LEVELS_KEY, {"verified": [0] * 14}, "verified: must be a count of each of the 14 samples"),
+])  # fmt: skip
+def test_a_record_that_contradicts_itself_is_refused(record, tmp_path, key, changes, words) -> None:
     whole = json.loads(record.path.read_text(encoding="utf-8"))
     (row,) = (row for row in whole["points"] if row["key"] == f"{key}/phases")
     row |= changes

@@ -19,14 +19,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.studies import train
-from perfmodel.validate.studies.train import (
-    Stage,
-    Trainer,
-    TrainingRecipe,
-    evaluate,
-    save,
-    specification,
-)
+from perfmodel.validate.studies.train import Stage, Trainer, TrainingRecipe, evaluate, save, specification
 
 CPU = torch.device("cpu")
 
@@ -79,15 +72,13 @@ def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
     assert (short.stage(0.9), short.evaluated()) == (Stage(0.8, 2048, 2), [1024, 2048])
 
 
-def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkeypatch, capsys) -> None:
     """Steps of ten seconds for a minute, saved every 20 s and at the end, where it is evaluated."""
     clock, seen, saved = iter(range(10**6)), list[float](), list[object]()
 
     class Steps(Trainer):
         def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
-            self.recipe, self.steps, self.trained, self.model = recipe, 0, {}, torch.nn.Identity()  # type: ignore[assignment]
+            self.recipe, self.steps, self.trained, self.model = recipe, 0, {}, torch.nn.Identity()
 
         def step(self, progress: float) -> float:
             seen.append(progress)
@@ -162,9 +153,7 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
         assert 1.5 < out.tokens_per_iteration <= 5, method
 
 
-def test_without_the_checkpoint_a_command_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_checkpoint_a_command_says_so(tmp_path, monkeypatch, capsys) -> None:
     """As where the package was installed from a wheel, which does without it."""
     assert bundled_checkpoint() == str(CHECKPOINT)
     monkeypatch.setattr("perfmodel.validate.lm.CHECKPOINT", tmp_path)

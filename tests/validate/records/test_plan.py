@@ -55,19 +55,15 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
     assert fitting(fitting(plan)).digest == fitting(plan).digest
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"protocol": {"samples": 6}}, "protocol.samples"),
-        ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
-        ({"device": "tpu"}, "device"),
-        ({"schema_version": 2}, "schema_version"),
-        ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
-        ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
-        ({"grid": TINY["grid"] * 2}, "given twice"),
-        ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"protocol": {"samples": 6}}, "protocol.samples"),
+    ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
+    ({"device": "tpu"}, "device"), ({"schema_version": 2}, "schema_version"),
+    ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
+    ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
+    ({"grid": TINY["grid"] * 2}, "given twice"),
+    ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
+])  # fmt: skip
 def test_a_bad_plan_is_one_line_with_the_key(tmp_path: Path, changes: dict[str, object], words: str) -> None:
     with pytest.raises(InputError) as error:
         load_plan(str(write(tmp_path, **changes)))

@@ -52,10 +52,8 @@ def test_statistics_are_made_on_reading() -> None:
     common: dict[str, Any] = {"gamma": 2, "iterations": 3, "mean_growth_tokens": 0.0, "context": 100}
     samples: list[dict[str, Any]] = [
         {"ar_s": (0.005, 0.006, 0.9), "sd_s": (0.009, 0.008, 0.010)},
-        {
-            "ar_target_s": (0.001, 0.002, 0.003), "ar_accept_s": (0.1,), "ar_commit_s": (0.1,),
-            "sd_draft_s": (0.004,), "sd_verify_s": (0.003,), "sd_accept_s": (0.001,), "sd_commit_s": (0.002,),
-        },
+        {"ar_target_s": (0.001, 0.002, 0.003), "ar_accept_s": (0.1,), "ar_commit_s": (0.1,), "sd_draft_s": (0.004,),
+         "sd_verify_s": (0.003,), "sd_accept_s": (0.001,), "sd_commit_s": (0.002,)},
     ]  # fmt: skip
     rows = [
         row.model_copy(update={**common, "samples": of, "histogram": (1, 2, 1)})
@@ -98,24 +96,20 @@ def test_repeats_agree_by_their_times() -> None:
         repeatability(record, Record(record.path, record.data.model_copy(update={"plan": other})))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"schema_version": 3}, "schema_version: must be from 1 to 2"),
-        ({"kind": "guess"}, "kind: must be measure or microbench, given 'guess'"),
-        ({"protocol": {"timer": "perf_counter", "samples": 7}}, "protocol.timer_overhead_s: must be given"),
-        ({"points": [3]}, "points.0"),
-        ({"points": "twice"}, "must be given once"),
-        ({"points": "negative"}, r"points\.0\.samples\.plain_s\.0"),
-        ({"points": {"samples": {"plain_s": [0.0], "speculative_s": [0.1]}}}, r"points\.0\.samples\.plain_s\.0"),
-        ({"points": {"samples": {"plain_s": [1e999], "speculative_s": [0.1]}}}, r"points\.0\.samples\.plain_s\.0"),
-        ({"points": {"histogram": [1, 2], "gamma": 3}}, r"points\.0: histogram: must have gamma \+ 1 ="),
-        ({"points": {"histogram": [-1] * 9}}, r"points\.0\.histogram\.0"),
-        ({"points": {"batch": 10**400}}, r"points\.0\.batch"),
-        ({"points": "uneven"}, "draft_decide_s and draft_commit_s must be of the same iterations"),
-        ({"points": "incomplete"}, r"points\.0: samples: must hold speculative_s where status is ok"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"schema_version": 3}, "schema_version: must be from 1 to 2"),
+    ({"kind": "guess"}, "kind: must be measure or microbench, given 'guess'"),
+    ({"protocol": {"timer": "perf_counter", "samples": 7}}, "protocol.timer_overhead_s: must be given"),
+    ({"points": [3]}, "points.0"), ({"points": "twice"}, "must be given once"),
+    ({"points": "negative"}, r"points\.0\.samples\.plain_s\.0"),
+    ({"points": {"samples": {"plain_s": [0.0], "speculative_s": [0.1]}}}, r"points\.0\.samples\.plain_s\.0"),
+    ({"points": {"samples": {"plain_s": [1e999], "speculative_s": [0.1]}}}, r"points\.0\.samples\.plain_s\.0"),
+    ({"points": {"histogram": [1, 2], "gamma": 3}}, r"points\.0: histogram: must have gamma \+ 1 ="),
+    ({"points": {"histogram": [-1] * 9}}, r"points\.0\.histogram\.0"),
+    ({"points": {"batch": 10**400}}, r"points\.0\.batch"),
+    ({"points": "uneven"}, "draft_decide_s and draft_commit_s must be of the same iterations"),
+    ({"points": "incomplete"}, r"points\.0: samples: must hold speculative_s where status is ok"),
+])  # fmt: skip
 def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     data = raw(committed())
     first = data["points"][0]
