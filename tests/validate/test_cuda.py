@@ -81,7 +81,6 @@ def test_a_whole_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     methods = ["streamingllm:64", "streamingllm:64,own_prefill=true", "snapkv:64", "quest:64"]
     plan = write(tmp_path, device="cuda", threads=None, grid=[{**BLOCK, "draft_kv": methods, "context": [256]}])
     path = run_plan(load_plan(str(plan)), "t-1", results=tmp_path)
-    assert path is not None
     record = read_record(path)
     assert len(record.rows) == 2 * 2 * len(methods)
     assert [row.error for row in record.failures()] == []

@@ -7,30 +7,11 @@ from typing import Any
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.lm import CHECKPOINT, data
+from perfmodel.validate.lm import CHECKPOINT
 from tests.validate.tiny_folder import write_documents, write_folder
-
-PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-PAGE = "vllm:spec_decode_num_drafts_total 100\n" + "".join(
-    f'{PER_POSITION}{{position="{j}"}} {count}\n' for j, count in enumerate((74, 49, 27))
-)
-
-
-def test_a_gamma_that_the_figures_contradict_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = tmp_path / "metrics.txt", tmp_path / "table.json"
-    path.write_text(PAGE)
-    asked = ["validate", "acceptance", "--import", str(path), "--target", "t", "--context", "4k", "--out", str(out)]
-    assert run([*asked, "--gamma", "5"]) == 2
-    assert f"--gamma: must be 3, the positions in {path}, given 5" in " ".join(capsys.readouterr().err.split())
-    assert run(asked) == 0, "the default is no statement"
-    row = find_acceptance("t", "self", "full", None, 4096, read_acceptance(out))
-    assert Acceptance.from_row(row).tokens_per_iteration(3) == pytest.approx(2.5)
-
 
 OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
 
@@ -72,11 +53,6 @@ def test_a_run_that_cannot_end_well_is_refused_before_decoding(tmp_path, monkeyp
     assert says in " ".join(said.err.split())
     assert not said.out
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_held_out_prompts_need_a_seed_from_0() -> None:
-    with pytest.raises(InputError, match="--seed: must be 0 or more, given -1"):
-        data.held_out_prompts(1, 10, -1)
 
 
 def test_observed_acceptance_answers_a_whatif(tmp_path, monkeypatch, capsys) -> None:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import check
@@ -22,6 +21,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.estimate import estimate
 from perfmodel.validate.records.plan import Plan, load_plan
+from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, write
 
 
@@ -78,8 +78,7 @@ def test_a_check_in_lines(monkeypatch, capsys, faults, limit, before, status, la
 def test_the_ends_of_a_share() -> None:
     assert [_share(given, "--max-error") for given in ("10%", "0.1", "999%")] == [0.1, 0.1, 9.99]
     for given in ("0", "10", "-1"):
-        with pytest.raises(InputError, match="--max-error: must be a share above 0"):
-            _share(given, "--max-error")
+        refused("--max-error: must be a share above 0", _share, given, "--max-error")
 
 
 def test_a_plan_before_it_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

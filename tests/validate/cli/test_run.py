@@ -110,8 +110,6 @@ def noisy(record: Record, factor: float) -> Record:
 def test_a_noisy_calibration_does_not_end_in_a_question() -> None:
     found = records(RESULTS, "cpu-1")
     kernels, passes = latest(found, "microbench"), latest(found, "measure")
-    assert kernels is not None
-    assert passes is not None
     fitted = calibration_of(passes)
     path, device = Path("c.yaml"), "xeon-amx-2core"
     quiet = closing(kernels, passes, fitted, device, path)

@@ -9,7 +9,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import graphs, parallel, recording
 from perfmodel.validate.decoder.factory import make_decoder
@@ -18,6 +17,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from tests.validate.decoder.methods import METHODS
+from tests.validate.refused import refused
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
 
@@ -166,8 +166,7 @@ def test_graphs_go_before_their_process_group(monkeypatch: pytest.MonkeyPatch, f
 
 def test_graphs_need_cuda(target: Model, prompts: list[list[int]]) -> None:
     made = make_decoder(target, Request(4, 70, 50))
-    with pytest.raises(InputError, match="--graphs: needs a CUDA device"):
-        graphs.capture(made, made.start(prompts, 50))
+    refused("--graphs: needs a CUDA device", graphs.capture, made, made.start(prompts, 50))
 
 
 @pytest.mark.cuda

@@ -14,6 +14,7 @@ from perfmodel.validate.decoder.kv import streamingllm
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
+from tests.validate.refused import refused
 
 NEW, GAMMA = 60, 3
 
@@ -99,7 +100,6 @@ def test_drafts_are_drawn_from_what_the_account_says(
             account.commit(len(part))
     for _ in range(14):
         drafted, probs = made.propose(state)
-        assert probs is not None
         logits, before = made.verify(state, drafted), state.length.clone()
         for row, account in enumerate(accounts):
             fed = state.newest(2)[row].tolist() + drafted[row, :-1].tolist()
@@ -119,5 +119,4 @@ def test_what_is_not_run_is_refused(make_model: Callable[..., Model], target: Mo
     with pytest.raises(InputError, match="own_prefill=true cannot be run with the sliding layers of tiny"):
         make_decoder(sliding, Request(1, 40, 20, 3, draft_kv=method))
     asked = Request(1, 40, 20, 3, "model", middle_kv=method, inner_gamma=2)
-    with pytest.raises(InputError, match="--middle-kv: own_prefill=true"):
-        make_decoder(target, asked, small)
+    refused("--middle-kv: own_prefill=true", make_decoder, target, asked, small)

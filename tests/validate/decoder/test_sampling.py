@@ -9,7 +9,6 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder import tree_sampling
 from perfmodel.validate.decoder.factory import counter_of, make_decoder
@@ -19,6 +18,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.script import Script, scripted_weights
 from perfmodel.validate.studies.train import causal
+from tests.validate.refused import refused
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
 
@@ -101,8 +101,7 @@ def test_two_levels(models: tuple[Model, Model], inner: int, gamma: int, samplin
 def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models: tuple[Model, Model]) -> None:
     """One selection for all drafted tokens: what the first is drawn from would depend on those after it."""
     asked = Request(2, len(PROMPT), NEW, 1, "model", "full", Sampling(0.7), middle_kv="topk:2", inner_gamma=1)
-    with pytest.raises(InputError, match="topk selects by the drafted tokens' own queries"):
-        make_decoder(models[0], asked, models[1])
+    refused("topk selects by the drafted tokens' own queries", make_decoder, models[0], asked, models[1])
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:
@@ -211,5 +210,4 @@ def test_scripted_acceptance_drives_the_loop(target: Model, prompts: list[list[i
     lambda: Request(1, 1, 1, 2, script=(1.0, 0.0)),
 ])  # fmt: skip
 def test_bad_values_are_refused(call: Callable[[], object]) -> None:
-    with pytest.raises(InputError, match="must be"):
-        call()
+    refused("must be", call)

@@ -10,6 +10,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.text import HuggingFace, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
+from tests.validate.refused import refused
 from tests.validate.tiny_folder import BOS, UNKNOWN, write_folder
 
 
@@ -39,13 +40,11 @@ def test_a_chat_template(reader: Tokenizer) -> None:
     assert tokens.count(BOS) == 1
     assert reader.decode(tokens).split()[3:5] == ["the", "of"]
     assert reader.decode(tokens).endswith("you <unk>")
-    with pytest.raises(InputError, match="--chat: needs a chat template"):
-        Tokenizer().chat("x")
+    refused("--chat: needs a chat template", Tokenizer().chat, "x")
 
 
 def test_bytes(make_model: Callable[..., Model], target: Model, tmp_path: Path) -> None:
     reader = tokenizer(make_model(vocab_size=256).spec, None)
-    assert isinstance(reader, Tokenizer)
     assert reader.decode(reader.encode("é\n")) == "é\n"
     assert reader.decode([255]) == "\ufffd"
     assert tokenizer(target.spec, tmp_path) is None
@@ -54,11 +53,9 @@ def test_bytes(make_model: Callable[..., Model], target: Model, tmp_path: Path) 
 
 def test_a_tokenizer_that_cannot_be_read(target: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="must hold a tokenizer that transformers reads: "):
-        tokenizer(target.spec, tmp_path)
+    refused("must hold a tokenizer that transformers reads: ", tokenizer, target.spec, tmp_path)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(InputError, match=r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'"):
-        tokenizer(target.spec, tmp_path)
+    refused(r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'", tokenizer, target.spec, tmp_path)
 
 
 def test_documents_are_never_joined(reader: Tokenizer, tmp_path: Path) -> None:
@@ -88,31 +85,24 @@ def test_bos_stays_whatever_is_cut() -> None:
 ])  # fmt: skip
 def test_lines_that_are_no_prompts(reader: Tokenizer, tmp_path: Path, line: str, says: str) -> None:
     (tmp_path / "bad.jsonl").write_text(line)
-    with pytest.raises(InputError) as caught:
-        read_prompts(reader, [], tmp_path / "bad.jsonl", 61)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(says, read_prompts, reader, [], tmp_path / "bad.jsonl", 61)
 
 
 def test_what_cannot_be_read(reader: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="must be a readable file"):
-        read_prompts(reader, [], tmp_path / "none.jsonl", 61)
-    with pytest.raises(InputError, match="--prompt: must be tokens: the model has no tokenizer"):
-        read_prompts(None, ["the"], None, 61)
+    refused("must be a readable file", read_prompts, reader, [], tmp_path / "none.jsonl", 61)
+    refused("--prompt: must be tokens: the model has no tokenizer", read_prompts, None, ["the"], None, 61)
     (tmp_path / "tokens.jsonl").write_text("[3]")
     with pytest.raises(InputError, match="line 1: --chat: must be given texts, not tokens"):
         read_prompts(reader, [], tmp_path / "tokens.jsonl", 61, chat=True)
 
 
-@pytest.mark.parametrize(("given", "wanted"), [(3, (3,)), ([3, 4], (3, 4)), (None, ())])
-def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("given", "wanted"), [
+    (3, (3,)), ([3, 4], (3, 4)), (None, ()), ("x", None), (3.5, None), (True, None), ([1, None], None), ([[1]], None),
+])  # fmt: skip
+def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...] | None) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
-    assert end_tokens(tmp_path) == wanted
+    if wanted is None:
+        refused(r"config.json: eos_token_id: must be a token number", end_tokens, tmp_path)
+    else:
+        assert end_tokens(tmp_path) == wanted
     assert end_tokens(None) == ()
-
-
-@pytest.mark.parametrize("given", ["x", 3.5, True, [1, None], [[1]]])
-def test_end_tokens_that_are_none(tmp_path: Path, given: object) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
-    with pytest.raises(InputError, match=r"config.json: eos_token_id: must be a token number"):
-        end_tokens(tmp_path)

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from perfmodel.errors import InputError
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder.factory import make_decoder
@@ -12,6 +11,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
 from tests.validate.decoder.methods import METHODS, check_cache, watched
+from tests.validate.refused import refused
 
 NEW = 40
 SEQUOIA = Growth(TreeAcceptance.of([0.5, 0.2, 0.1, 0.05]), 14, 5).best(14, 5).parents
@@ -108,5 +108,4 @@ def test_scripted_paths_have_the_stated_rates(target: Model, prompts: list[list[
 ])  # fmt: skip
 def test_refusals(target: Model, says: str, request_: dict[str, object]) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2, "tree": branching("2x2")}
-    with pytest.raises(InputError, match=says):
-        make_decoder(target, Request(**good | request_))
+    refused(says, make_decoder, target, Request(**good | request_))

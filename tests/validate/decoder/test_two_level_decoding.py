@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
@@ -11,6 +10,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.two_levels import LevelCounts, TwoLevelDecoder
 from tests.validate.decoder.methods import check_cache, watched
+from tests.validate.refused import refused
 
 NEW = 40
 
@@ -32,7 +32,6 @@ def levels(
 ) -> TwoLevelDecoder:
     asked = Request(4, 70, NEW, gamma, "model", draft_kv, middle_kv=middle, inner_gamma=inner, **more)
     made = make_decoder(target, asked, small)
-    assert isinstance(made, TwoLevelDecoder)
     return made
 
 
@@ -121,10 +120,8 @@ def test_the_figures_of_both_levels_by_hand() -> None:
 def test_refusals(target: Model, small: Model, says: str, request_: dict[str, object]) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2}
     good |= {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
-    with pytest.raises(InputError, match=says):
-        make_decoder(target, Request(**good | request_), small)
+    refused(says, make_decoder, target, Request(**good | request_), small)
 
 
 def test_a_prompt_of_one_token_is_refused(target: Model, small: Model, prompts: list[list[int]]) -> None:
-    with pytest.raises(InputError, match="--middle-kv: prompts must be of 2 tokens or more"):
-        levels(target, small, "full").generate(prompts, NEW)
+    refused("--middle-kv: prompts must be of 2 tokens or more", levels(target, small, "full").generate, prompts, NEW)

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.acceptance import vllm as vllm_figures
 from perfmodel.validate.engine.acceptance.counters import Counters
+from tests.validate.refused import refused
 
 FILES = Path(__file__).parent / "files"
 
@@ -69,16 +71,14 @@ def test_half_of_each_length_no_longer_halves_the_later_positions(tmp_path: Path
     """1000 drafts of 1 token and 1000 of 3 with survival .8 .62 .5: vLLM divides 620 by 2000 and prints .31."""
     path = tmp_path / "metrics.txt"
     path.write_text(page(2000, 4000, [1600, 620, 500]))
-    with pytest.raises(InputError, match=r"drafts of 2 tokens on average where 3 is the longest.*--lengths"):
-        import_file(path, None, subject(3))
+    refused(r"drafts of 2 tokens on average where 3 is the longest.*--lengths", import_file, path, None, subject(3))
     table = import_file(path, None, subject(3, lengths=(1, 3)))
     assert table.rows[0].positions == pytest.approx((0.8, 0.62 / 0.8, 0.5 / 0.62))
     assert "each position over the drafts that reached it" in table.source
     three = import_file(path, None, subject(3, lengths=(1, 2, 3)))
     assert three.rows[0].positions == pytest.approx((0.8,))
     assert "only the 1 positions that every draft reaches" in three.source
-    with pytest.raises(InputError, match="--lengths: must hold the draft lengths in use, given 3"):
-        import_file(path, None, subject(3, lengths=(3,)))
+    refused("--lengths: must hold the draft lengths in use, given 3", import_file, path, None, subject(3, lengths=(3,)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -114,8 +114,6 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates: list[float], short
 
 def test_the_feedback_loop_survives_its_own_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """schedule -> counters under it -> acceptance -> schedule: the same table."""
-    from perfmodel.cli import run
-
     rates = (0.8, 0.75, 0.7)
     ask = ["-m", "llama-3.1-8b", "--hardware", "h100", "-c", "4k", "--draft", "eagle", "--max-batch", "64"]
     said = "/".join(map(str, rates))
@@ -130,16 +128,6 @@ def test_the_feedback_loop_survives_its_own_schedule(tmp_path: Path, capsys: pyt
     again = json.loads(capsys.readouterr().out)["tables"][0]["ranges"]
     assert [r["tokens"] for r in again] == [r["tokens"] for r in first] == [3]
     assert again[0]["speedup"] == pytest.approx(first[0]["speedup"], rel=1e-9)
-
-
-def test_sglang_lengths_count_the_bonus_token(tmp_path: Path) -> None:
-    """295.2 tokens in 100 passes: Omega 2.952 at gamma 3 is alpha 0.8; one request a line, or a list of them."""
-    path = tmp_path / "requests.jsonl"
-    lines = [{"meta_info": {"completion_tokens": n, "spec_verify_ct": v}} for n, v in ((95.2, 40), (200, 60))]
-    one_a_line = "\n".join(map(json.dumps, lines))
-    for text in (one_a_line, "[\n" + one_a_line.replace("\n", ",\n") + "\n]\n", '{"accept_length": 2.952}'):
-        path.write_text(text)
-        assert acceptance(path, 3, tmp_path).alpha == pytest.approx(0.8, abs=1e-9)
 
 
 def counted(last: str, label: str = 'position="2"') -> str:
@@ -186,9 +174,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
 def test_figures_that_say_nothing_are_refused(tmp_path: Path, format: str | None, text: str, says: str) -> None:
     path = tmp_path / "x"
     path.write_text(text)
-    with pytest.raises(InputError, match=says) as caught:
-        import_file(path, format, subject(3))
-    assert "\n" not in str(caught.value)
+    refused(says, import_file, path, format, subject(3))
 
 
 @pytest.mark.parametrize(("one", "says"), [
@@ -198,15 +184,13 @@ def test_figures_that_say_nothing_are_refused(tmp_path: Path, format: str | None
 ])  # fmt: skip
 def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path, one: AcceptanceSubject, says: str) -> None:
     (tmp_path / "metrics.txt").write_text(counted("27"))
-    with pytest.raises(InputError, match=says):
-        import_file(tmp_path / "metrics.txt", "vllm", one)
+    refused(says, import_file, tmp_path / "metrics.txt", "vllm", one)
 
 
 @pytest.mark.parametrize("rates", ["0.5.5", "1.5, 0.2", ", ,", "."])
 def test_a_log_line_of_vllm_states_rates(rates: str) -> None:
     line = f"SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance rate: {rates}, Avg"
-    with pytest.raises(InputError, match="SpecDecoding metrics"):
-        vllm_figures.read_counters("x.txt", line)
+    refused("SpecDecoding metrics", vllm_figures.read_counters, "x.txt", line)
 
 
 def test_log_lines_are_added_by_their_drafts() -> None:
@@ -240,8 +224,7 @@ def test_counters_that_some_pages_lack() -> None:
     assert after.since(before) == Counters(5.0, (2.0, 2.0, 1.0), None)
     assert before.since(Counters(1.0, (1.0,), 2.0)) == Counters(3.0, (2.0,), None)
     Counters(5.0, (5.0, 5.0)).check("x")
-    with pytest.raises(InputError, match="must not rise"):
-        Counters(0.0, (0.0,)).check("x")
+    refused("must not rise", Counters(0.0, (0.0,)).check, "x")
     data = {vllm_figures.BENCH: [1.0, 0.5], "spec_decode_num_drafts": 8}
     assert vllm_figures.of_bench("x", data) == Counters(8.0, (8.0, 4.0), None)
 
@@ -255,25 +238,32 @@ def test_counters_of_several_engines_are_added() -> None:
     assert vllm_figures.read_counters("x", text) == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
 
 
-def test_the_draft_length_is_held_against_the_positions(tmp_path: Path) -> None:
+def test_the_draft_length_is_held_against_the_positions(tmp_path: Path, capsys) -> None:
     path = tmp_path / "metrics.txt"
     path.write_text(page(10, 10, [5]))
     assert import_file(path, None, subject(1)).rows[0].histogram == (5, 5)
     assert import_file(path, None, AcceptanceSubject("t", "d", "full", 1, 4096, gamma_given=False)).rows
-    with pytest.raises(InputError, match="--gamma: must be 1, the positions in"):
-        import_file(path, None, subject(2))
-    with pytest.raises(InputError, match="--gamma: must be from 1 to 4096, given 4097"):
-        import_file(path, None, subject(4097))
+    asked = ["validate", "acceptance", "--import", str(path), "--target", "t", "--out", str(tmp_path / "out")]
+    assert run([*asked, "--gamma", "2"]) == 2
+    assert f"--gamma: must be 1, the positions in {path}, given 2" in " ".join(capsys.readouterr().err.split())
+    assert run(asked) == 0, "the default is no statement"
+    refused("--gamma: must be from 1 to 4096, given 4097", import_file, path, None, subject(4097))
     path.write_text('{"accept_length": 2.0}\n')
-    with pytest.raises(InputError, match="--lengths: must be left out"):
-        import_file(path, None, subject(3, lengths=(1, 3)))
+    refused("--lengths: must be left out", import_file, path, None, subject(3, lengths=(1, 3)))
+
+
+TWO = (
+    '{"completion_tokens": 95.2, "spec_verify_ct": 40}\n{"meta_info": {"completion_tokens": 200, "spec_verify_ct": 60}}'
+)
+"""295.2 tokens, bonus tokens among them, in 100 passes; one request a line, or a list of them."""
 
 
 @pytest.mark.parametrize(
     ("text", "omega"),
     [
         ('[{"accept_length": 2.0}, {"accept_length": 3.0}]', 2.5),
-        ('{"accept_length": 4.0}', 4.0),
+    *((text, 2.952) for text in (TWO, f"[{TWO}]".replace("\n", ","), '{"accept_length": 2.952}')),
+    ('{"accept_length": 4.0}', 4.0),
         ('{"accept_length": 1}', 1.0),
         ("sglang:spec_accept_length 0\nsglang:spec_accept_length 2.0\nsglang:spec_accept_length 3.0\n", 2.5),
         ('{"meta_info": {"spec_correct_drafts_histogram": [1, 0, 0, 1]}}\n'

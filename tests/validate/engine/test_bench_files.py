@@ -8,12 +8,12 @@ import pytest
 
 from perfmodel.answers.query import Query
 from perfmodel.answers.whatif import whatif
-from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.engine.calibrate import speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
 from tests.engine.rates import FIGURES, errors
+from tests.validate.refused import refused
 
 FOLDER = Path(__file__).parents[3] / "results" / "cpu-engine"
 QUERY = Query(str(FOLDER / "target.json"), str(FOLDER / "device.yaml"), 1, 1, alpha=0.5)
@@ -53,7 +53,6 @@ def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path: P
     out = tmp_path / "mine.yaml"
     made = calibrate_engine([str(FOLDER / "bench-K*-[18].json")], QUERY, draft=DRAFT, out=out)
     held = made.calibration.measured
-    assert held is not None
     assert (held.model, held.draft, held.batch, held.gamma) == ("target", "draft", (1, 8), (0, 5))
     inside = Query(QUERY.model, QUERY.hardware, 8, 500, draft=DRAFT, gamma=3, alpha=0.8, calibration=str(out))
 
@@ -76,5 +75,4 @@ def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path: P
     ([str(FOLDER / "engine-*-K2.json")], "llama-68m", r"draft: must be .*draft\.json, which .* was served with"),
 ])  # fmt: skip
 def test_what_is_missing_is_named_with_its_file(sources: list[str], draft: str | None, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        calibrate_engine(sources, QUERY, draft=draft)
+    refused(says, calibrate_engine, sources, QUERY, draft=draft)

@@ -21,6 +21,7 @@ from perfmodel.validate.engine.fit import usable as usable_rows
 from perfmodel.validate.engine.plan import PlanRequest, commands, loads
 from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import Said, Timing
+from tests.validate.refused import refused
 
 LOAD = ServerLoad(batch=2, prompt=100, tokens=50)
 EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
@@ -48,8 +49,7 @@ def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds,
     stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 2, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 2, 20.0)]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
     if not seconds:
-        with pytest.raises(InputError, match=how):
-            driver._timing("u", LOAD, gamma, stretches, counters)
+        refused(how, driver._timing, "u", LOAD, gamma, stretches, counters)
         return
     t = driver._timing("u", LOAD, gamma, stretches, counters)
     assert (t.seconds, t.tokens_per_iteration) == pytest.approx((seconds, gained))
@@ -75,6 +75,8 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, token
     assert (found.tokens, found.grown) == (tokens, grown)
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
     assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 1, 2.0)
+    late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
+    refused("--new-tokens: B2-P100-N50: the first answer ended before the last began", stretch_of, [one, late], LOAD)
 
 
 def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +84,7 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch: pytest.Mon
 
     def answers(server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any) -> list[StreamedAnswer]:
         asked.append(load.tokens)
-        late = [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 2.0)]
-        return late
+        return [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 2.0)]
 
     monkeypatch.setattr(driver, "_answers", answers)
     monkeypatch.setattr(driver, "counters", lambda server: None)
@@ -107,8 +108,7 @@ def test_an_event_of_a_stream(event: Any, chunks: Any, total: int) -> None:
     """Beside two tokens that were there before, of four that were asked for."""
     held = StreamedAnswer(0.0, [], 2)
     if isinstance(chunks, str):
-        with pytest.raises(InputError, match=chunks):
-            held.add(event, 1.0, 4)
+        refused(chunks, held.add, event, 1.0, 4)
         return
     held.add(event, 1.0, 4)
     assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
@@ -119,11 +119,9 @@ def test_a_whole_answer_has_all_tokens_in_two_pieces_or_more() -> None:
     answer(None, (1.0, None), (2.0, None)).check_whole(2)
     full = StreamedAnswer(0.0, [Chunk(0.0, None)] * 3)
     full.add([{"text": "x"}], 1.0, 4)
-    with pytest.raises(InputError, match="more pieces than the 4"):
-        full.add([{"text": "x"}], 1.0, 4)
+    refused("more pieces than the 4", full.add, [{"text": "x"}], 1.0, 4)
     for bad, says in ((answer(4, (1.0, 4)), "in 1 pieces$"), (answer(None, (1.0, None), (2.0, None)), "each counted")):
-        with pytest.raises(InputError, match=f"4 tokens were asked for, .*{says}"):
-            bad.check_whole(4)
+        refused(f"4 tokens were asked for, .*{says}", bad.check_whole, 4)
 
 
 STARTS = {
@@ -251,8 +249,7 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     kept, aside = usable_rows([timing(1, 0, 1.0, prefill_share=share) for share in (0.06, 0.061)])
     assert (len(kept), len(aside)) == (1, 1)
     for files, held in ((4, "a0, a1, a2, a3: must"), (5, "a0, a1, a2, a3 and 1 more: must")):
-        with pytest.raises(InputError, match=held):
-            check_enough([timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
+        refused(held, check_enough, [timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
 
 
 def test_runs_of_one_draft_length_that_differ_in_their_output() -> None:
@@ -279,5 +276,4 @@ def test_what_stands_behind_the_name_of_a_file() -> None:
     assert one.said == Said(batch=0.0, input=2.5, gamma=3)
     assert BenchFile.parse("x.json")[0].said == Said()
     for bad in ("batch", "batch=", "speed=1", "batch=1e9", "batch=-1", "gamma=2.5"):
-        with pytest.raises(InputError, match="--from"):
-            BenchFile.parse(f"x.json,{bad}")
+        refused("--from", BenchFile.parse, f"x.json,{bad}")

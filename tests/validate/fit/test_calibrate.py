@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from perfmodel.answers.whatif import whatif
-from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.fits import StatedFit
 from perfmodel.speculation.uncertainty import with_values
@@ -19,6 +18,7 @@ from perfmodel.validate.fit.fitting import Fit, fit, points_of, start_of
 from perfmodel.validate.fit.folds import held_out, whole_fit
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.fit.split import _head, judge, report_lines
+from tests.validate.refused import refused
 
 A100, H100, GPT_FAST = RECIPES.values()
 TODAY = datetime.date(2031, 1, 1)
@@ -83,8 +83,7 @@ def test_points_are_predicted_as_whatif_does() -> None:
     (("colour=red",), (), "--fit"), ((), ("batch=7",), "--hold-out: batch must be one of"), ((), (), "both sides"),
 ])  # fmt: skip
 def test_bad_splits_are_refused(fit_on: tuple[str, ...], out: tuple[str, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        judge(H100, fit_on, out)
+    refused(message, judge, H100, fit_on, out)
 
 
 def test_command_line() -> None:

@@ -47,7 +47,6 @@ def test_two_rows_that_disagree_a_little_give_their_mean_and_what_it_is_off_by()
     assert found.stderr["small_kernel_s"] == pytest.approx(off * true, rel=1e-3)
     assert found.calibration.small_kernel_s.stderr == found.stderr["small_kernel_s"]
     assert found.at_bound == ()
-    assert found.calibration.fit is not None
     assert found.calibration.fit.parameters == ("small_kernel_s",)
     assert found.calibration.fit.correlation == ((pytest.approx(1.0),),)
 
@@ -88,6 +87,5 @@ def test_errors_are_over_the_rows_that_have_both() -> None:
     found = errors_of(np.array([3.0, 1.0, NAN, 3.0, 0.0]), np.array([1.5, 2.0, 3.0, NAN, 1.0]))
     assert found == Errors(rows=2, mape=0.75, bias=0.25, worst=1.0, log_rms=log(2))
     below = errors_of(np.array([0.5, 1.1]), np.array([1.0, 1.0]))
-    assert below is not None
     assert below.worst == -0.5
     assert errors_of(np.array([NAN, 0.0]), np.array([1.0, 1.0])) is None

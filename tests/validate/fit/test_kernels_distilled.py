@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.errors import InputError
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.kernels import distil
 from tests.validate.fit.held import Held, Rows
+from tests.validate.refused import refused
 
 H100, B200 = load_gpu("h100-sxm-80gb"), load_gpu("b200-sxm-180gb")
 ODD = 1.0
@@ -316,7 +316,5 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert (found.latent, found.allreduce) == ({}, {})
     assert distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
-    with pytest.raises(InputError, match="--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3"):
-        distil(held, H100, "vllm", "3")
-    with pytest.raises(InputError, match="must be one of none for sglang"):
-        distil(held, H100, "sglang")
+    refused("--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3", distil, held, H100, "vllm", "3")
+    refused("must be one of none for sglang", distil, held, H100, "sglang")

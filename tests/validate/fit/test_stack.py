@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
@@ -16,6 +15,7 @@ from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled, with_stack
 from perfmodel.validate.records.store import RESULTS, latest, newest, records
 from perfmodel.validate.records.summary import points
+from tests.validate.refused import refused
 
 FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "outside the passes": 3.0}
 KERNELS = load_calibration("xeon-amx-2core.micro")
@@ -25,7 +25,6 @@ KERNELS = load_calibration("xeon-amx-2core.micro")
 def made() -> tuple[MeasuredPoint, ...]:
     """The points of a committed record with the times that FACTORS give."""
     record = latest(records(RESULTS, "cpu-1"), "measure")
-    assert record is not None
     return retimed(points(record), scaled(KERNELS, FACTORS))
 
 
@@ -86,18 +85,15 @@ def test_the_scaled_calibration_states_what_it_was_fitted_on(made: tuple[Measure
 
 
 def test_one_plain_pass_cannot_be_halved(made: tuple[MeasuredPoint, ...]) -> None:
-    with pytest.raises(InputError, match="two batches or contexts"):
-        fit_stack(made[:1], KERNELS)
+    refused("two batches or contexts", fit_stack, made[:1], KERNELS)
     one = [p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)]
     assert len({p.gamma for p in one}) > 1
-    with pytest.raises(InputError, match="two batches or contexts"):
-        fit_stack(tuple(one), KERNELS)
+    refused("two batches or contexts", fit_stack, tuple(one), KERNELS)
 
 
 def test_passes_must_have_been_timed_alone(made: tuple[MeasuredPoint, ...]) -> None:
     whole = tuple(replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in made)
-    with pytest.raises(InputError, match="--stack: must hold passes that were timed alone"):
-        fit_stack(whole, KERNELS)
+    refused("--stack: must hold passes that were timed alone", fit_stack, whole, KERNELS)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,12 +107,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert set(found.observed_error) == {*TIMES, "speedup"}
     assert run([*base, "--stack", folder, "--judge", folder]) == 2
     assert "--judge, --stack" in capsys.readouterr().err
-    with pytest.raises(InputError, match="must hold a record of kind measure"):
-        newest(tmp_path, "measure", "--stack")
+    refused("must hold a record of kind measure", newest, tmp_path, "measure", "--stack")
     micro = latest(records(RESULTS, "cpu-1"), "microbench")
-    assert micro is not None
-    with pytest.raises(InputError, match="must be of kind measure, given microbench"):
-        newest(micro.path, "measure", "--judge")
+    refused("must be of kind measure, given microbench", newest, micro.path, "measure", "--judge")
 
 
 def test_no_kernel_gets_faster_than_the_device() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.fit.tables import Tables, _release, device_of, where
 from tests.validate.fit.test_kernels_distilled import BF16, H100, attention_rows
+from tests.validate.refused import refused
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -56,8 +56,7 @@ def test_tables_of_one_device(given: str) -> None:
     table = found.read("gemm", "sglang", "0.5", "gemm_perf")
     assert {name: values.tolist() for name, values in table.items()} == {"m": [1, 2], "seconds": [0.002, 0.005]}
     assert where(table, np.array([False, True]))["m"].tolist() == [2]
-    with pytest.raises(InputError, match="no device of these tables named 'b200_sxm'"):
-        Tables.of(given, "b200-sxm-180gb")
+    refused("no device of these tables named 'b200_sxm'", Tables.of, given, "b200-sxm-180gb")
 
 
 def test_release_candidates_come_before_the_release() -> None:
@@ -71,11 +70,9 @@ def test_release_candidates_come_before_the_release() -> None:
 def test_what_holds_no_tables_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "x.whl"
     broken.write_text("no archive")
-    with pytest.raises(InputError, match="must be a wheel or a folder"):
-        Tables.of(str(broken), "h100-sxm-80gb")
+    refused("must be a wheel or a folder", Tables.of, str(broken), "h100-sxm-80gb")
     for path in (str(tmp_path / "nowhere"), str(tmp_path)):
-        with pytest.raises(InputError, match="must be the package aiconfigurator-core"):
-            Tables.of(path, "h100-sxm-80gb")
+        refused("must be the package aiconfigurator-core", Tables.of, path, "h100-sxm-80gb")
     assert (device_of("h100-sxm-80gb"), device_of("rtx-4090-24gb")) == ("h100_sxm", "rtx_4090")
 
 

@@ -1,5 +1,6 @@
 """The harness on made-up machines: every second, byte and sample by hand."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
@@ -18,11 +18,13 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.harness import environment, measure, progress
 from perfmodel.validate.harness.acceptance import METHODS, AcceptanceSetting, _methods, _prompts, _source, entry
+from perfmodel.validate.harness.clusters import ratio_error, standard_error
 from perfmodel.validate.harness.estimate import estimate, scenarios_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.side_by_side import difference
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.plan import load_plan
+from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, write
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
@@ -113,16 +115,17 @@ def test_an_estimate_adds_up(tmp_path: Path) -> None:
 
 
 def test_the_largest_difference_is_told(target: Model) -> None:
-    """Where one sequence ends before the other, no tie of scores explains it."""
+    """Where one sequence ends before the other, no tie of scores explains it; nor where scores are far apart."""
 
-    def found(*others: list[int]) -> tuple[int, int, float]:
+    def found(*others: list[int]) -> tuple[int, int, float] | None:
         plain, other = Generation([[1, 2, 3]] * len(others), []), Generation([*others], [])
         told = difference(target, Request(3, 4, 3), [[5, 6, 7, 8]] * len(others), plain, other)
-        assert told is not None
-        return told.sequence, told.position, told.margin
+        return told and (told.sequence, told.position, told.margin)
 
+    assert found([1, 2, 3]) is None
     assert found([1, 2, 3], [1, 2], [9, 2, 3]) == (1, 2, float("inf"))
     late, early = found([1, 2, 4]), found([9, 2, 3])
+    assert early[2] > 1e6
     assert found([1, 2, 4], [1, 2, 3], [9, 2, 3]) in ((0, 2, late[2]), (2, 0, early[2]))
     assert found([1, 2, 4], [9, 2, 3])[2] == pytest.approx(max(late[2], early[2]))
 
@@ -146,8 +149,7 @@ def test_what_is_observed_of_documents() -> None:
         (2, "above half of the 5"),
         (12, "of 10 tokens"),
     ):
-        with pytest.raises(InputError, match=says):
-            _prompts(asked(texts=texts), spec, context)
+        refused(says, _prompts, asked(texts=texts), spec, context)
     assert tuple(_methods(asked())) == METHODS
     for draft in ("tinyllama-1.1b", "ngram"):
         assert tuple(_methods(asked(pair=Pair("llama-68m", draft=draft)))) == ("full",)
@@ -162,8 +164,7 @@ def test_what_is_observed_of_documents() -> None:
         {"gamma": MAX_GAMMA + 1},
         {"draft_kv": ("topk:8", "topk:08")},
     ):
-        with pytest.raises(InputError, match="must be"):
-            _methods(asked(**wrong))
+        refused("must be", _methods, asked(**wrong))
     source = _source(asked(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2")))
     assert source.endswith(
         "snapkv:8,window=2; temperature 1, held-out standard-library text, 5 new tokens, gamma 2, seed 0, fp32, "
@@ -176,5 +177,13 @@ def test_what_is_observed_of_documents() -> None:
         "target": "m", "draft": "ngram", "draft_kv": "topk", "kv_budget_tokens": 8, "context_tokens": 7.5,
         "histogram": [4, 6], "standard_error": None,
     }  # fmt: skip
-    with pytest.raises(InputError, match="nothing was drafted"):
-        entry(model, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])
+    refused("nothing was drafted", entry, model, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])
+
+
+def test_by_hand() -> None:
+    """Documents of 4 and 6 iterations that gained 8 and 9 tokens: ratio 1.7, residuals 1.2 and -1.2."""
+    assert ratio_error([8, 9], [4, 6]) == pytest.approx(math.sqrt(2 * (1.2**2 + 1.2**2)) / 10)
+    found = standard_error([[1, 2, 1], [4, 1, 1], [0, 0, 0]])
+    assert found["documents"] == 2, "one that ended with its first token says nothing"
+    assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
+    assert found["positions"] == [ratio_error([3, 2], [4, 6]), ratio_error([1, 1], [3, 2])]

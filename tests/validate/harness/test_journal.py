@@ -10,6 +10,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.store import machine_folder
+from tests.validate.refused import refused
 
 HEADER = {"schema_version": 1, "commit": "0123456789"}
 
@@ -43,14 +44,12 @@ def test_damage_of_any_byte_is_refused_with_its_line(tmp_path: Path, bits: int) 
     for at in range(len(whole) - 1):
         line = whole.count(b"\n", 0, at) + 1
         path.write_bytes(whole[:at] + bytes([whole[at] ^ bits]) + whole[at + 1 :])
-        with pytest.raises(InputError, match=f"line {line}: must match its checksum"):
-            Journal.resume(path)
+        refused(f"line {line}: must match its checksum", Journal.resume, path)
 
 
 def test_a_journal_without_a_header_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.journal").write_bytes(b"")
-    with pytest.raises(InputError, match="must hold a header"):
-        Journal.resume(tmp_path / "run.journal")
+    refused("must hold a header", Journal.resume, tmp_path / "run.journal")
 
 
 @pytest.mark.parametrize(("body", "words"), [
@@ -62,8 +61,7 @@ def test_a_journal_without_a_header_is_refused(tmp_path: Path) -> None:
 def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path: Path, body: bytes, words: str) -> None:
     path = begun(tmp_path, rows=1)
     path.write_bytes(path.read_bytes() + b"%08x %s\n" % (zlib.crc32(body), body))
-    with pytest.raises(InputError, match=words):
-        Journal.resume(path)
+    refused(words, Journal.resume, path)
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
@@ -71,8 +69,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with Journal.resume(path), pytest.raises(InputError, match="another run"):
         Journal.resume(path)
     Journal.resume(path).close()
-    with pytest.raises(InputError, match="must be a new file"):
-        Journal.begin(path, HEADER)
+    refused("must be a new file", Journal.begin, path, HEADER)
 
 
 def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
@@ -86,8 +83,7 @@ def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", ["", "H200", "../x", "a b", "published", "host.example.org"])
 def test_machine_labels_are_plain(label: str) -> None:
-    with pytest.raises(InputError, match="--machine"):
-        machine_folder(label)
+    refused("--machine", machine_folder, label)
 
 
 def full(_: int) -> None:
@@ -99,8 +95,7 @@ def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: p
     journal.add({"key": "one"})
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(InputError, match="cannot be written: No space left on device; finished rows are kept"):
-            journal.add({"key": "two"})
+        refused("cannot be written: No space left on device; finished rows are kept", journal.add, {"key": "two"})
     assert journal.keys() == {"one"}
     journal.close()
 
@@ -108,5 +103,4 @@ def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("folder", ["file/results", "file"])
 def test_a_place_that_cannot_be_written_to(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(InputError, match="cannot be written"):
-        Journal.begin(tmp_path / folder / "a.journal", {"kind": "test"})
+    refused("cannot be written", Journal.begin, tmp_path / folder / "a.journal", {"kind": "test"})

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,14 +26,22 @@ def _known_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    folder = tmp_path_factory.mktemp("record")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERFMODEL_COMMIT", COMMIT)
-        assert run(command(write(folder), folder)) == 0
+def command(plan: Path, results: Path, *more: str) -> list[str]:
+    return ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
+
+
+def measured(folder: Path, *more: str, status: int = 0, **changes: Any) -> Record:
+    """The record of a tiny plan with some changes."""
+    assert run(command(write(folder, **changes), folder, *more)) == status
     (path,) = folder.glob("t-1/*.json")
     return read_record(path)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFMODEL_COMMIT", COMMIT)
+        return measured(tmp_path_factory.mktemp("record"))
 
 
 def test_a_record_says_everything(record: Record) -> None:
@@ -62,7 +71,6 @@ def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
         assert set(row.samples) == set(SAMPLES[row.mode])
         if row.mode == "end_to_end":
             assert all(len(values) == 7 for values in row.samples.values())
-            assert row.histogram is not None
             assert len(row.histogram) == row.gamma + 1
             assert sum(row.histogram) == 7 * row.batch  # one iteration a sample
             gained = sum(j * count for j, count in enumerate(row.histogram)) + sum(row.histogram)
@@ -83,10 +91,7 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path: Path, monkeypatch: py
         raise Refused("out of shared memory")
 
     monkeypatch.setattr("perfmodel.validate.harness.measure.phases", refuse)
-    plan = write(tmp_path)
-    run(command(plan, tmp_path))
-    (path,) = tmp_path.glob("t-1/*.json")
-    failed = read_record(path).failures()
+    failed = measured(tmp_path, status=1).failures()
     assert {row.error for row in failed} == {"Refused: out of shared memory"}
     assert {row.mode for row in failed} >= {"phases"}
 
@@ -100,25 +105,16 @@ def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, mon
 
     monkeypatch.setattr(measure, "free_memory", spoilt)
     monkeypatch.setattr(session, "is_usable", lambda device: False)
-    assert run(command(write(tmp_path), tmp_path)) == 1
-    (path,) = tmp_path.glob("t-1/*")
-    rows = read_record(path).rows
+    rows = measured(tmp_path, status=1).rows
     assert [row.status for row in rows] == ["failed", "ok", "ok", "ok"]
     assert "previous error during capture" in (rows[0].error or "")
 
 
 def test_out_of_memory_is_a_row(tmp_path: Path) -> None:
     grid = [BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}]
-    plan = write(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]})
-    assert run(command(plan, tmp_path)) == 0
-    (path,) = tmp_path.glob("t-1/*.json")
-    rows = read_record(path).rows
+    rows = measured(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]}).rows
     assert [row.status for row in rows] == ["ok", "ok", "out_of_memory"]
     assert "must fit" in (rows[2].error or "")
-
-
-def command(plan: Path, results: Path, *more: str) -> list[str]:
-    return ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
 
 
 def killed(plan: Path, results: Path, rows: int) -> bytes:
@@ -182,9 +178,7 @@ def test_two_ranks_write_one_record(tmp_path: Path) -> None:
 
 def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The record is finished with what there is; the first row is always measured."""
-    assert run([*command(write(tmp_path), tmp_path), "--minutes", "1e-6"]) == 0
-    (path,) = tmp_path.glob("t-1/*")
-    assert [row.status for row in read_record(path).rows] == ["ok"]
+    assert [row.status for row in measured(tmp_path, "--minutes", "1e-6").rows] == ["ok"]
     assert "stopped after 1 of 4 rows: --minutes 1e-06" in capsys.readouterr().err
     assert run([*command(write(tmp_path), tmp_path), "--minutes", "0"]) == 2
     assert "--minutes: must be a finite number above 0" in capsys.readouterr().err

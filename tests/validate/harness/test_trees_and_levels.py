@@ -1,7 +1,6 @@
 """Plans of trees and of two levels: one run end to end, what its record holds, predictions that are the engine's."""
 
 import json
-import statistics
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.speculation import tree_cost
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
@@ -22,6 +20,7 @@ from perfmodel.validate.harness.estimate import estimate, scenarios_of
 from perfmodel.validate.records.plan import Plan, load_plan
 from perfmodel.validate.records.store import Record, read_record
 from perfmodel.validate.records.summary import points
+from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, write
 
 CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}
@@ -68,13 +67,13 @@ def record(results: Path) -> Record:
     ({**LEVELS, "inner_gamma": None}, "inner_gamma: must be given with two levels"),
     ({**LEVELS, "draft": "self"}, "middle_kv: must stand over a draft of another model"),
     ({**LEVELS, "middle_kv": ["snapkv"]}, "middle_kv: snapkv needs budget"),
+    ({**LEVELS, "context": [1]}, "middle_kv: must stand over a draft of another model"),
     ({**BLOCK, "inner_alpha": 0.5}, "inner_alpha: must not be given with chains"),
+    ({**BLOCK, "inner_gamma": [2]}, "inner_gamma: must not be given with chains"),
+    ({**BLOCK, "alpha": None}, "alpha: must be given with chains"),
 ])  # fmt: skip
 def test_a_bad_block_is_one_line(tmp_path: Path, block: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError) as error:
-        plan_of(tmp_path, block)
-    assert words in str(error.value)
-    assert "\n" not in str(error.value)
+    refused(words, plan_of, tmp_path, block)
 
 
 def test_a_dry_run_answers_as_tree_and_hierarchy_do(tmp_path: Path) -> None:
@@ -103,23 +102,6 @@ def test_every_row_has_times_and_adds_up(record: Record) -> None:
             assert sum(row.histogram) == 7 * 2 * row.batch
             assert sum(row.tokens["sd"]) == sum((1 + j) * count for j, count in enumerate(row.histogram))
             assert len(row.histogram) == (7 if levels else 1 + row.gamma)
-
-
-def test_points_of_a_record_by_hand(record: Record) -> None:
-    tree, _, levels = points(record)
-    rows = {row.key: row for row in record.rows}
-    parts, whole = rows[f"{TREE_KEY}/phases"], rows[f"{TREE_KEY}/end_to_end"]
-    assert (tree.tree, tree.widths, tree.gamma, tree.drafted) == ((11, 4), (1, 2, 4, 4), None, "1-2-4-4")
-    assert tree.draft_s == pytest.approx(statistics.median(parts.samples["sd_draft_s"]) / 3)
-    assert tree.speedup == pytest.approx(
-        statistics.median(whole.samples["ar_s"]) / statistics.median(whole.samples["sd_s"]) * tree.tokens_per_iteration
-    )
-    parts, whole = rows[f"{LEVELS_KEY}/phases"], rows[f"{LEVELS_KEY}/end_to_end"]
-    assert (levels.gammas, levels.gamma, levels.read) == ((2, 4), None, "streamingllm:32 < full")
-    assert levels.rounds == pytest.approx(sum(whole.rounds) / 14)
-    assert levels.verified == pytest.approx(statistics.fmean(parts.verified))
-    rounds = [s / n for s, n in zip(parts.samples["sd_draft_s"], parts.rounds, strict=True)]
-    assert levels.draft_s == pytest.approx(statistics.median(rounds))
 
 
 def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: Path) -> None:
@@ -163,7 +145,4 @@ def test_a_record_that_contradicts_itself_is_refused(record, tmp_path, key, chan
     row |= changes
     path = tmp_path / record.path.name
     path.write_text(json.dumps(whole), encoding="utf-8")
-    with pytest.raises(InputError) as error:
-        read_record(path)
-    assert words in str(error.value)
-    assert "\n" not in str(error.value)
+    refused(words, read_record, path)

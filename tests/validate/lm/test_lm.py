@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
@@ -20,6 +19,7 @@ from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.studies import train
 from perfmodel.validate.studies.train import Stage, Trainer, TrainingRecipe, evaluate, save, specification
+from tests.validate.refused import refused
 
 CPU = torch.device("cpu")
 
@@ -38,11 +38,11 @@ def test_the_split_is_by_file_and_stable() -> None:
         assert seed or [bytes(prompt) for prompt in data.held_out_prompts(2, 500)] == wanted[:2]
     longest = max(path.stat().st_size for path in held_out)
     assert len(data.held_out_prompts(1, longest)[0]) == longest
-    with pytest.raises(InputError, match="no held-out file"):
-        data.held_out_prompts(1, longest + 1)
+    refused("no held-out file", data.held_out_prompts, 1, longest + 1)
 
 
 def test_what_is_held_out_is_not_trained_on() -> None:
+    refused("--seed: must be 0 or more, given -1", data.held_out_prompts, 1, 10, -1)
     trained, kept = (data.corpus(held_out=side) for side in (False, True))
     assert len(trained) > 10 * len(kept)
     one = max((p for p in data.source_files() if data.is_held_out(p)), key=lambda p: p.stat().st_size)
