@@ -26,7 +26,7 @@ def cells() -> list[Cell]:
     return compare(("magicdec", "speculation_other"))
 
 
-def test_every_figure_of_the_tables_is_there(cells: list[Cell]) -> None:
+def test_every_figure_of_the_tables_is_there(cells) -> None:
     rows = {(c.point.row_id, c.quantity) for c in cells if c.point.set_name == "magicdec"}
     for quantity in ("target_s", "draft_s", "verify_s", "overhead_s", "sd_tpot_s", "speedup"):
         assert sum(q == quantity for _, q in rows) == 59
@@ -34,7 +34,7 @@ def test_every_figure_of_the_tables_is_there(cells: list[Cell]) -> None:
     assert len(rows) == sum(c.point.set_name == "magicdec" for c in cells)
 
 
-def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]) -> None:
+def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells) -> None:
     used = {(c.hardware, c.calibration, c.fitted) for c in cells}
     assert used == {
         ("a100-sxm-80gb", "a100-sxm-80gb.magicdec", True),
@@ -43,7 +43,7 @@ def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]
     }
 
 
-def test_partitions_hold_every_cell_once(cells: list[Cell]) -> None:
+def test_partitions_hold_every_cell_once(cells) -> None:
     cut = partitions(cells, ("",))
     assert sum(map(len, cut.values())) == len(cells)
     assert len(cut["magicdec/h100-sxm-80gb/speedup"]) == 12
@@ -91,7 +91,7 @@ def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:
     assert not [name for name in figures if "overhead" in name]
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path) -> None:
     run = CliRunner()
     done = run.invoke(app, ["compare", "--set", "magicdec", "--by", "context", "--worst", "2"])
     assert done.exit_code == 0
@@ -152,7 +152,7 @@ def test_sides_bands_and_the_worst() -> None:
     assert not any(name.startswith("draft") for name in parts)
 
 
-def test_records_of_ones_own_machine_enter_no_gate_of_the_shipped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_ones_own_machine_enter_no_gate_of_the_shipped_ones(monkeypatch) -> None:
     monkeypatch.setattr(module, "own_records", lambda results: {"local-1/a": None, "cpu-1/b": None})
     assert module.gated_sets(module.BUNDLED) == (*module.SETS, "cpu-1/b")
     assert module.gated_sets(Path("elsewhere")) == (*module.SETS, "local-1/a", "cpu-1/b")

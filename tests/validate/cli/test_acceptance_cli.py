@@ -55,9 +55,8 @@ def test_a_run_that_cannot_end_well_is_refused_before_decoding(tmp_path, monkeyp
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_observed_acceptance_answers_a_whatif(tmp_path, monkeypatch, capsys) -> None:
+def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:
     """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses some."""
-    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     out = tmp_path / "table.json"
     published = "streamingllm:48,own_prefill=true"
     kinds = ["--draft-kv", "full", "--draft-kv", published, "--draft-kv", "streamingllm:32"]

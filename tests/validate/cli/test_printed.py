@@ -1,6 +1,5 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,6 @@ from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
 from perfmodel.validate.cli.generate import _made_up
 from perfmodel.validate.cli.measure import _record, time_points
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.harness import environment
@@ -81,7 +79,7 @@ def test_the_ends_of_a_share() -> None:
         refused("--max-error: must be a share above 0", _share, given, "--max-error")
 
 
-def test_a_plan_before_it_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     """Two rows of each point that fits; the other has a batch of a million."""
     path = write(tmp_path, grid=[{**BLOCK, "batch": [1, 10**6], "context": [64, 100000]}])
     assert run(["validate", "measure", str(path), "--dry-run"]) == 0
@@ -104,7 +102,7 @@ def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
         assert capsys.readouterr().err.count("WARNING: other processes use 16% of the CPUs") == said
 
 
-def test_prompts_that_nobody_gave(target: Model) -> None:
+def test_prompts_that_nobody_gave(target) -> None:
     """As long as was said, else as the model has positions for."""
     pair = Pair("tinyllama-1.1b")
     for context, stated, length in ((4096, False, 2048 - 12), (4096, True, 4096), (100, False, 100)):
@@ -122,12 +120,12 @@ def test_prompts_that_nobody_gave(target: Model) -> None:
     ("--from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
     ("--from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
 ])  # fmt: skip
-def test_flags_of_calibrate_that_do_not_go_together(capsys: pytest.CaptureFixture[str], words: str, says: str) -> None:
+def test_flags_of_calibrate_that_do_not_go_together(capsys, words, says) -> None:
     assert run(["validate", "calibrate", *words.split()]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_comparison_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_in_lines(capsys) -> None:
     """One figure twice as long as predicted, and below its bound; a speedup predicted on the wrong side of 1."""
     point = published_points("magicdec")[0]
     cells = [Cell(point, "target_s", 2.0, 1.0, "c", False, 2.5, True), Cell(point, "speedup", 0.8, 1.2, "c")]

@@ -48,13 +48,13 @@ def check(chosen: FoldedAttention, n: int, m: int, dtype: torch.dtype, tolerance
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
 )
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_portable_implementations(name: str, dtype: torch.dtype, tolerance: float, n: int, m: int) -> None:
+def test_portable_implementations(name, dtype, tolerance, n, m) -> None:
     chosen = backends.choose(name, torch.device("cpu"), dtype)
     check(chosen, n, m, dtype, max(tolerance, 1e-6 * (name == "sdpa")), [128, 0, 57])
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_empty_caches_contribute_nothing(name: str) -> None:
+def test_empty_caches_contribute_nothing(name) -> None:
     q, k, v, new_k, new_v = inputs(3, 3, torch.float32)
     chosen = backends.choose(name, torch.device("cpu"), torch.float32)
     none = chosen(q, k, v, Span(torch.tensor([0, 0, 0]), 0), new_k, new_v)
@@ -63,7 +63,7 @@ def test_empty_caches_contribute_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_a_sliding_window(name: str) -> None:
+def test_a_sliding_window(name) -> None:
     """Each query sees the cached tokens from its own first on; what lies before `start` is not even looked at."""
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
@@ -89,7 +89,7 @@ def test_unknown_names_are_refused() -> None:
 @pytest.mark.cuda
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 @pytest.mark.parametrize("name", ["math", "sdpa", "triton"])
-def test_on_cuda(name: str, n: int, m: int) -> None:
+def test_on_cuda(name, n, m) -> None:
     device = torch.device("cuda")
     chosen = backends.choose(name, device, torch.bfloat16)
     q, k, v, new_k, new_v = inputs(n, m, torch.bfloat16, heads=8, d=64, room=192)
@@ -100,7 +100,7 @@ def test_on_cuda(name: str, n: int, m: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_a_stated_mask(name: str) -> None:
+def test_a_stated_mask(name) -> None:
     """The triangle is the causal mask; a row of the batch sees what its own mask says, and nothing else counts."""
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)

@@ -136,7 +136,7 @@ def test_a_graph_draws_anew() -> None:
     assert not torch.equal(draws[1], draws[2])
 
 
-def test_a_failed_capture_gives_the_stream_back(streams: list[str]) -> None:
+def test_a_failed_capture_gives_the_stream_back(streams) -> None:
     def work() -> None:
         raise RuntimeError("not permitted when stream is capturing")
 
@@ -147,7 +147,7 @@ def test_a_failed_capture_gives_the_stream_back(streams: list[str]) -> None:
 
 @pytest.mark.usefixtures("streams")
 @pytest.mark.parametrize("fails", [False, True])
-def test_graphs_go_before_their_process_group(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+def test_graphs_go_before_their_process_group(monkeypatch, fails) -> None:
     """Also where an error is on its way up, which holds what it has passed."""
     events: list[str] = []
     monkeypatch.setattr(FakeGraph, "reset", lambda self: events.append("graph dropped"), raising=False)
@@ -164,7 +164,7 @@ def test_graphs_go_before_their_process_group(monkeypatch: pytest.MonkeyPatch, f
     assert events == [*([] if fails else ["waited"]), "graph dropped", "group destroyed"]
 
 
-def test_graphs_need_cuda(target: Model, prompts: list[list[int]]) -> None:
+def test_graphs_need_cuda(target, prompts) -> None:
     made = make_decoder(target, Request(4, 70, 50))
     refused("--graphs: needs a CUDA device", graphs.capture, made, made.start(prompts, 50))
 
@@ -172,7 +172,7 @@ def test_graphs_need_cuda(target: Model, prompts: list[list[int]]) -> None:
 @pytest.mark.cuda
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["self", "model"])
-def test_captured_generation_equals_eager_generation(make_model: Callable[..., Model], kind: str, method: str) -> None:
+def test_captured_generation_equals_eager_generation(make_model, kind, method) -> None:
     device = torch.device("cuda")
     models = [make_model(dtype=torch.float64, num_hidden_layers=layers).to(device) for layers in (2, 1)]
     prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]

@@ -1,7 +1,6 @@
 """Greedy speculative output is greedy plain output, token for token: float64, so that near-ties do not decide."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -49,7 +48,7 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
     return tokens[len(prompt) :]
 
 
-def test_plain_equals_the_oracle(target: Model, prompts: list[list[int]], plain: Generation) -> None:
+def test_plain_equals_the_oracle(target, prompts, plain) -> None:
     assert plain.tokens == [oracle(target, prompt, NEW) for prompt in prompts]
     assert plain.histogram == [(NEW - 1) * len(prompts)], "one count for each iteration of an unfinished sequence"
     assert len({token for row in plain.tokens for token in row}) > 20, (
@@ -85,7 +84,7 @@ def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method
 
 
 @pytest.mark.parametrize(("gamma", "histogram"), [(1, [100, 29]), (8, [95, 8, 6, 3, 1, 1, 0, 0, 1])])
-def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma: int, histogram: list[int]) -> None:
+def test_ngram(target, prompts, plain, gamma, histogram) -> None:
     out = make_decoder(target, Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")).generate(prompts, NEW)
     assert (out.tokens, out.histogram) == (plain.tokens, histogram)
 
@@ -95,7 +94,7 @@ def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma
     ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]), ([5, 6, 5, 6], [5, 6, 5, 6]), ([1, 2, 3, 4], [4, 4, 4, 4]),
     ([4], [4, 4, 4, 4]),
 ], ids=["three match", "longest before latest", "latest of one", "period", "no match", "one token"])  # fmt: skip
-def test_ngram_by_hand(tokens: list[int], wanted: list[int]) -> None:
+def test_ngram_by_hand(tokens, wanted) -> None:
     """What followed the latest of the longest earlier occurrences; a longer row beside it makes for padding."""
     state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
     drafted, chances = NGramDrafter(4).propose(state)
@@ -131,7 +130,7 @@ TWO_LEVELS = {"middle_kv": "snapkv:24,window=8", "inner_gamma": 2, "gamma": 3}
 
 
 @pytest.mark.parametrize("layers", LAYERS)
-def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[list[int]], layers: str) -> None:
+def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     """Plain decoding equals the oracle, and every draft cache, tree and second level equals plain decoding."""
     model, small = (
         make_model(**LAYERS[layers] | more) for more in ({}, {"num_hidden_layers": 1, "num_sliding_layers": 0})
@@ -149,7 +148,7 @@ def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[l
     assert window is None or any(len(prompt) > window for prompt in long_enough)
 
 
-def test_eos_ends_each_sequence_by_itself(target: Model, prompts: list[list[int]], plain: Generation) -> None:
+def test_eos_ends_each_sequence_by_itself(target, prompts, plain) -> None:
     eos = plain.tokens[0][17]
     wanted = [row[: row.index(eos) + 1] if eos in row else row for row in plain.tokens]
     assert len({len(row) for row in wanted}) > 1
@@ -161,7 +160,7 @@ def test_eos_ends_each_sequence_by_itself(target: Model, prompts: list[list[int]
 
 
 @pytest.mark.parametrize("new", [1, 2, 7])
-def test_the_limit_is_kept(target: Model, prompts: list[list[int]], plain: Generation, new: int) -> None:
+def test_the_limit_is_kept(target, prompts, plain, new) -> None:
     assert run(target, prompts, new=new, gamma=8).tokens == [row[:new] for row in plain.tokens]
 
 

@@ -1,7 +1,5 @@
 """StreamingLLM as published, against a plain account of it: which tokens are kept, and where in the cache they are."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -113,7 +111,7 @@ def test_drafts_are_drawn_from_what_the_account_says(
         assert all(state.histogram.sum(0)[:2]), "both rejection and acceptance must occur"
 
 
-def test_what_is_not_run_is_refused(make_model: Callable[..., Model], target: Model, small: Model) -> None:
+def test_what_is_not_run_is_refused(make_model, target, small) -> None:
     method = "streamingllm:24,own_prefill=true"
     sliding = make_model(sliding_window=24, num_sliding_layers=2)
     with pytest.raises(InputError, match="own_prefill=true cannot be run with the sliding layers of tiny"):

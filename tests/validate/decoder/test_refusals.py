@@ -94,7 +94,7 @@ NO_FILE = "index.json: weight_map: 'a': must be the name of a file in this folde
     ("layer_types: must be a list of 2 entries", stated(layer_types=["sliding_attention", 5])),
     ("num_hidden_layers: must be", stated(num_hidden_layers="2", layer_types=["b", "a"])),
 ])  # fmt: skip
-def test_a_spoilt_folder(folder: Path, target: Model, says: str, spoil: Callable[[Path], object]) -> None:
+def test_a_spoilt_folder(folder, target, says, spoil) -> None:
     """Nothing that would be computed otherwise is ignored."""
     assert torch.equal(read(folder).layers[1].qkv.weight, target.layers[1].qkv.weight)
     spoil(folder)
@@ -110,7 +110,7 @@ def test_a_spoilt_folder(folder: Path, target: Model, says: str, spoil: Callable
     ("--gamma: must be 0 or more, given -1", lambda: Request(1, 8, 8, -1)),
     ("rotary width is 3, which must be even", lambda: Model(tiny_spec(**ODD))),
 ])  # fmt: skip
-def test_what_is_refused_at_once(says: str, call: Callable[[], object]) -> None:
+def test_what_is_refused_at_once(says, call) -> None:
     refused(says, call)
 
 
@@ -119,7 +119,7 @@ ODD = {"model_type": "phi3", "partial_rotary_factor": 0.375} | {
 }
 
 
-def test_prompts(target: Model, prompts: list[list[int]]) -> None:
+def test_prompts(target, prompts) -> None:
     made = make_decoder(target, Request(4, 70, 60, 2))
     before = made.target.cache.k.clone()
     refused("prompt: must be at most", lambda: made.generate([[1] * 2000, [1], [1], [1]], 60))
@@ -139,11 +139,11 @@ def test_prompts(target: Model, prompts: list[list[int]]) -> None:
     ("KV cache: must fit in the .* GB free on cpu", Request(100000, 10**6, 8)),
     ("draft KV cache: must fit", Request(1, 8, 8, 2, draft_kv="snapkv:10000000000")),
 ])  # fmt: skip
-def test_what_no_decoder_can_be_made_for(target: Model, says: str, asked: Request) -> None:
+def test_what_no_decoder_can_be_made_for(target, says, asked) -> None:
     refused(says, make_decoder, target, asked)
 
 
-def test_models_that_do_not_go_together_or_see_too_little(target: Model, make_model: Callable[..., Model]) -> None:
+def test_models_that_do_not_go_together_or_see_too_little(target, make_model) -> None:
     other, sliding = make_model(vocab_size=62), make_model(sliding_window=8, num_sliding_layers=2)
     refused("must have the 61 tokens of tiny, given 62", make_decoder, target, Request(1, 8, 8, 2, "model"), other)
     says = "sees 8 tokens and must be given fewer in one pass, given 8"

@@ -1,9 +1,7 @@
 """What output cannot show: how long caches and masks are, what is looked at, which implementation and device."""
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from perfmodel.validate.decoder.attention import Span, causal_bias
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.eagle import feature_layers
 from perfmodel.validate.decoder.kv import every_method
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.parallel import for_draft
 from perfmodel.validate.decoder.request import Request, check_prompts
@@ -85,7 +82,7 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
     (False, "auto", "cpu"), (False, "cpu", "cpu"), (True, "auto", "cuda:3"), (True, "cuda", "cuda:3"),
     (True, "cpu", "cpu"), (False, "cuda", None), (True, "tpu", None),
 ])  # fmt: skip
-def test_the_place_of_a_pair(monkeypatch: pytest.MonkeyPatch, cuda: bool, asked: str, found: str | None) -> None:
+def test_the_place_of_a_pair(monkeypatch, cuda, asked, found) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setenv("LOCAL_RANK", "3")
     pair = Pair("tinyllama-1.1b", device=asked)
@@ -94,7 +91,7 @@ def test_the_place_of_a_pair(monkeypatch: pytest.MonkeyPatch, cuda: bool, asked:
         assert pair.precision() == ("bf16" if cuda and asked != "cpu" else "fp32")
 
 
-def test_free_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_free_memory(monkeypatch, tmp_path) -> None:
     """What is available without swapping, else the free pages; what needs all of it fits."""
     told = tmp_path / "meminfo"
     monkeypatch.setattr(memory, "Path", lambda _: told)
@@ -143,7 +140,7 @@ def test_every_method_and_its_budget() -> None:
         assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}
 
 
-def test_drafts_split_over_fewer_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_split_over_fewer_ranks(monkeypatch) -> None:
     monkeypatch.setattr(parallel.dist, "new_group", tuple)
     whole: Any = RankShard(4, 6, None)
     assert for_draft(whole, 6) is whole
@@ -153,7 +150,7 @@ def test_drafts_split_over_fewer_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
         refused(f"--draft-tp: must divide --tp 6, given {size}", for_draft, whole, size)
 
 
-def test_random_weights_and_heads(make_model: Callable[..., Model]) -> None:
+def test_random_weights_and_heads(make_model) -> None:
     """0.02 wide, another name or seed is another matrix, norms are 1; a head drafts tokens at even distances."""
     deep = make_model(num_hidden_layers=8)
     assert load_head("eagle:features=3,vocab=20", "random:0", deep).to_target.tolist() == list(range(0, 60, 3))

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,14 +26,14 @@ def reader(folder: Path, target: Model) -> Tokenizer:
     return found
 
 
-def test_a_folders_own_tokenizer(reader: Tokenizer) -> None:
+def test_a_folders_own_tokenizer(reader) -> None:
     tokens = reader.encode("the of the zebra")
     assert tokens == [BOS, 3, 4, 3, UNKNOWN]
     assert reader.bos == BOS
     assert reader.decode(tokens[1:4]) == "the of the"
 
 
-def test_a_chat_template(reader: Tokenizer) -> None:
+def test_a_chat_template(reader) -> None:
     """BOS once, from the template; the message; what the model is to go on from."""
     tokens = reader.chat("the of")
     assert tokens.count(BOS) == 1
@@ -43,7 +42,7 @@ def test_a_chat_template(reader: Tokenizer) -> None:
     refused("--chat: needs a chat template", Tokenizer().chat, "x")
 
 
-def test_bytes(make_model: Callable[..., Model], target: Model, tmp_path: Path) -> None:
+def test_bytes(make_model, target, tmp_path) -> None:
     reader = tokenizer(make_model(vocab_size=256).spec, None)
     assert reader.decode(reader.encode("é\n")) == "é\n"
     assert reader.decode([255]) == "\ufffd"
@@ -51,14 +50,14 @@ def test_bytes(make_model: Callable[..., Model], target: Model, tmp_path: Path) 
     assert tokenizer(target.spec, None) is None
 
 
-def test_a_tokenizer_that_cannot_be_read(target: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_that_cannot_be_read(target, tmp_path, monkeypatch) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     refused("must hold a tokenizer that transformers reads: ", tokenizer, target.spec, tmp_path)
     monkeypatch.setitem(sys.modules, "transformers", None)
     refused(r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'", tokenizer, target.spec, tmp_path)
 
 
-def test_documents_are_never_joined(reader: Tokenizer, tmp_path: Path) -> None:
+def test_documents_are_never_joined(reader, tmp_path) -> None:
     lines = [json.dumps({"text": "the of"}), "", json.dumps({"tokens": [5, 6]}), "[7, 8, 9]"]
     (tmp_path / "some.jsonl").write_text("\n".join(lines))
     assert read_prompts(reader, ["and"], tmp_path / "some.jsonl", 61) == [[BOS, 5], [BOS, 3, 4], [5, 6], [7, 8, 9]]
@@ -83,12 +82,12 @@ def test_bos_stays_whatever_is_cut() -> None:
     ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
     ("[]", "line 1: must be a text of one token or more"), ("[" * 5000, "line 1: must be JSON"),
 ])  # fmt: skip
-def test_lines_that_are_no_prompts(reader: Tokenizer, tmp_path: Path, line: str, says: str) -> None:
+def test_lines_that_are_no_prompts(reader, tmp_path, line, says) -> None:
     (tmp_path / "bad.jsonl").write_text(line)
     refused(says, read_prompts, reader, [], tmp_path / "bad.jsonl", 61)
 
 
-def test_what_cannot_be_read(reader: Tokenizer, tmp_path: Path) -> None:
+def test_what_cannot_be_read(reader, tmp_path) -> None:
     refused("must be a readable file", read_prompts, reader, [], tmp_path / "none.jsonl", 61)
     refused("--prompt: must be tokens: the model has no tokenizer", read_prompts, None, ["the"], None, 61)
     (tmp_path / "tokens.jsonl").write_text("[3]")
@@ -99,7 +98,7 @@ def test_what_cannot_be_read(reader: Tokenizer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("given", "wanted"), [
     (3, (3,)), ([3, 4], (3, 4)), (None, ()), ("x", None), (3.5, None), (True, None), ([1, None], None), ([[1]], None),
 ])  # fmt: skip
-def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...] | None) -> None:
+def test_end_tokens(tmp_path, given, wanted) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
     if wanted is None:
         refused(r"config.json: eos_token_id: must be a token number", end_tokens, tmp_path)

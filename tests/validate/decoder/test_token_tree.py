@@ -6,7 +6,6 @@ import torch
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
@@ -70,7 +69,7 @@ def test_a_chain_as_a_tree_is_the_chain(target, small, prompts, kind, sampling) 
 
 @pytest.mark.parametrize("kind", ["self", "model"])
 @torch.inference_mode()
-def test_the_accepted_path_is_moved_together(target: Model, small: Model, prompts: list[list[int]], kind: str) -> None:
+def test_the_accepted_path_is_moved_together(target, small, prompts, kind) -> None:
     """Target and draft caches are those of a fresh prefill, whatever nodes were accepted, and however often."""
     made = make_decoder(target, asked(prompts, SEQUOIA, kind), small if kind == "model" else None)
     counter = watched(made)
@@ -84,7 +83,7 @@ def test_the_accepted_path_is_moved_together(target: Model, small: Model, prompt
         check_cache(own, small, state, behind=2)
 
 
-def test_scripted_paths_have_the_stated_rates(target: Model, prompts: list[list[int]]) -> None:
+def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
     """By rank and at every level, whatever the models say; children beyond the rates are never accepted."""
     rates = (0.5, 0.2, 0.1)
     request = Request(400, 8, 30, 3, draft_kv="streamingllm:16", tree=branching("4x2x1"), script=rates)
@@ -106,6 +105,6 @@ def test_scripted_paths_have_the_stated_rates(target: Model, prompts: list[list[
     ("tree rates: must be 0 or more and at most 1 in sum", {"script": (0.5, 0.6)}),
     ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
 ])  # fmt: skip
-def test_refusals(target: Model, says: str, request_: dict[str, object]) -> None:
+def test_refusals(target, says, request_) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2, "tree": branching("2x2")}
     refused(says, make_decoder, target, Request(**good | request_))

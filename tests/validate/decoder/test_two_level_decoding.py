@@ -75,7 +75,7 @@ def test_the_small_models_cache_is_that_of_a_fresh_prefill(target, small, ragged
     check_cache(made.levels.small.runner.cache, draft, state, behind=3)
 
 
-def test_scripts_drive_both_levels(target: Model, small: Model, ragged: list[list[int]]) -> None:
+def test_scripts_drive_both_levels(target, small, ragged) -> None:
     """Rates, rounds and tokens are those of the scripts; a sequence never gains more than it has drafted."""
     inner, outer = scripted_weights(0.6, 2), scripted_weights(0.8, 6)
     made = levels(target, small, "streamingllm:24", script=tuple(outer), inner_script=tuple(inner))
@@ -117,11 +117,11 @@ def test_the_figures_of_both_levels_by_hand() -> None:
     ("--inner-gamma, --gamma: must be 1 or more", {"inner_gamma": 0}),
     ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),
 ])  # fmt: skip
-def test_refusals(target: Model, small: Model, says: str, request_: dict[str, object]) -> None:
+def test_refusals(target, small, says, request_) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2}
     good |= {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
     refused(says, make_decoder, target, Request(**good | request_), small)
 
 
-def test_a_prompt_of_one_token_is_refused(target: Model, small: Model, prompts: list[list[int]]) -> None:
+def test_a_prompt_of_one_token_is_refused(target, small, prompts) -> None:
     refused("--middle-kv: prompts must be of 2 tokens or more", levels(target, small, "full").generate, prompts, NEW)

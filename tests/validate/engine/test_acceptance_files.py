@@ -49,7 +49,7 @@ def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, na
     assert found.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
 
 
-def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path: Path) -> None:
+def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> None:
     """394 tokens in 104 drafts where 4 is the longest: an n-gram that finds no more stops there."""
     found = acceptance(FILES / "vllm-metrics-ngram4.txt", 4, tmp_path, draft="ngram")
     assert found.tokens_per_iteration(4) == pytest.approx(1 + 394 / 104, rel=1e-9)
@@ -67,7 +67,7 @@ def page(drafts: int, tokens: int, accepted: list[int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_half_of_each_length_no_longer_halves_the_later_positions(tmp_path: Path) -> None:
+def test_half_of_each_length_no_longer_halves_the_later_positions(tmp_path) -> None:
     """1000 drafts of 1 token and 1000 of 3 with survival .8 .62 .5: vLLM divides 620 by 2000 and prints .31."""
     path = tmp_path / "metrics.txt"
     path.write_text(page(2000, 4000, [1600, 620, 500]))
@@ -88,7 +88,7 @@ def test_half_of_each_length_no_longer_halves_the_later_positions(tmp_path: Path
     share=st.floats(0.1, 0.9),
     seed=st.integers(0, 2**16),
 )
-def test_two_lengths_are_taken_apart_whatever_they_are(rates: list[float], short: int, share: float, seed: int) -> None:
+def test_two_lengths_are_taken_apart_whatever_they_are(rates, short, share, seed) -> None:
     """An independent oracle: drafts are drawn one by one and counted as the engine counts them."""
     long = len(rates)
     if short >= long:
@@ -112,7 +112,7 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates: list[float], short
         reached *= rate
 
 
-def test_the_feedback_loop_survives_its_own_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_feedback_loop_survives_its_own_schedule(tmp_path, capsys) -> None:
     """schedule -> counters under it -> acceptance -> schedule: the same table."""
     rates = (0.8, 0.75, 0.7)
     ask = ["-m", "llama-3.1-8b", "--hardware", "h100", "-c", "4k", "--draft", "eagle", "--max-batch", "64"]
@@ -171,7 +171,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
          "spec_verify_ct: must be a finite count, 0 or more, in each request, given -1"),
     ],
 )  # fmt: skip
-def test_figures_that_say_nothing_are_refused(tmp_path: Path, format: str | None, text: str, says: str) -> None:
+def test_figures_that_say_nothing_are_refused(tmp_path, format, text, says) -> None:
     path = tmp_path / "x"
     path.write_text(text)
     refused(says, import_file, path, format, subject(3))
@@ -182,13 +182,13 @@ def test_figures_that_say_nothing_are_refused(tmp_path: Path, format: str | None
     (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
     (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
 ])  # fmt: skip
-def test_what_the_figures_are_of_must_have_a_name(tmp_path: Path, one: AcceptanceSubject, says: str) -> None:
+def test_what_the_figures_are_of_must_have_a_name(tmp_path, one, says) -> None:
     (tmp_path / "metrics.txt").write_text(counted("27"))
     refused(says, import_file, tmp_path / "metrics.txt", "vllm", one)
 
 
 @pytest.mark.parametrize("rates", ["0.5.5", "1.5, 0.2", ", ,", "."])
-def test_a_log_line_of_vllm_states_rates(rates: str) -> None:
+def test_a_log_line_of_vllm_states_rates(rates) -> None:
     line = f"SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance rate: {rates}, Avg"
     refused("SpecDecoding metrics", vllm_figures.read_counters, "x.txt", line)
 
@@ -238,7 +238,7 @@ def test_counters_of_several_engines_are_added() -> None:
     assert vllm_figures.read_counters("x", text) == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
 
 
-def test_the_draft_length_is_held_against_the_positions(tmp_path: Path, capsys) -> None:
+def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> None:
     path = tmp_path / "metrics.txt"
     path.write_text(page(10, 10, [5]))
     assert import_file(path, None, subject(1)).rows[0].histogram == (5, 5)
@@ -274,7 +274,7 @@ TWO = (
         ('{"predicted_n": 2, "draft_n": 3, "draft_n_accepted": 0}', 1.0),
     ],
 )  # fmt: skip
-def test_tokens_per_iteration_at_their_ends(tmp_path: Path, text: str, omega: float) -> None:
+def test_tokens_per_iteration_at_their_ends(tmp_path, text, omega) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     assert acceptance(path, 3, tmp_path).tokens_per_iteration(3) == pytest.approx(omega)

@@ -29,7 +29,7 @@ def files(gammas: str, batches: str) -> list[str]:
     (files("025", "148"), files("3", "148"), 0.054, 0.063), (files("05", "148"), files("23", "148"), 0.083, 0.098),
     (files("0235", "18"), files("235", "4"), 0.069, 0.106),
 ], ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"])  # fmt: skip
-def test_what_no_fit_has_seen(seen: list[str], asked: list[str], iteration: float, speedup: float) -> None:
+def test_what_no_fit_has_seen(seen, asked, iteration, speedup) -> None:
     made = calibrate_engine([*seen, *seen[:2]], QUERY, draft=DRAFT)
     assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
     baseline = [t for t in read_sources(sources_of(files("0", "148"))) if t.batch in {4, 1, 8}]
@@ -49,7 +49,7 @@ def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> N
     assert means == pytest.approx([0.060, 0.073, 0.007], abs=0.001), "as docs/traffic.md says"
 
 
-def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path: Path) -> None:
+def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path) -> None:
     out = tmp_path / "mine.yaml"
     made = calibrate_engine([str(FOLDER / "bench-K*-[18].json")], QUERY, draft=DRAFT, out=out)
     held = made.calibration.measured
@@ -74,5 +74,5 @@ def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path: P
     ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
     ([str(FOLDER / "engine-*-K2.json")], "llama-68m", r"draft: must be .*draft\.json, which .* was served with"),
 ])  # fmt: skip
-def test_what_is_missing_is_named_with_its_file(sources: list[str], draft: str | None, says: str) -> None:
+def test_what_is_missing_is_named_with_its_file(sources, draft, says) -> None:
     refused(says, calibrate_engine, sources, QUERY, draft=draft)

@@ -1,7 +1,5 @@
 """The driver against a stand-in server: chunks, counters, faults, interruptions. No measured time is judged."""
 
-from pathlib import Path
-
 import pytest
 
 from perfmodel.cli import run
@@ -82,7 +80,7 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
     assert (tmp_path / "here-1" / "h100-sxm-80gb.vllm-9.9.yaml").is_file()
 
 
-def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys) -> None:
     from perfmodel.validate.engine import session
 
     real, calls = session.measure, list[str]()
@@ -136,7 +134,7 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(t
     ("http://127.0.0.1:99999", "--url: must be http"), ("http://127.0.0.1:9", "cannot be reached"),
     ("", "--url: must be http"),
 ])  # fmt: skip
-def test_urls_that_lead_nowhere(url: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_urls_that_lead_nowhere(url, says, capsys, tmp_path) -> None:
     assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert says in " ".join(err.split())
@@ -144,7 +142,7 @@ def test_urls_that_lead_nowhere(url: str, says: str, capsys: pytest.CaptureFixtu
     assert not list(tmp_path.iterdir())
 
 
-def test_the_plan_is_lines_for_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_is_lines_for_a_shell(capsys) -> None:
     """Every server has a port of its own, is waited for and stopped; the last line is the fit of what was written."""
     ask = ["validate", "engine", *ASK[:4], "--plan", "--draft", "llama-160m"]
     for engine, run_by, files, servers in (

@@ -121,7 +121,7 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
     ([timing(1.0, 1024.0, 0), timing(1.0, 1023.0, 3)], "two batches or contexts or more, given one"),
     ([], "two draft lengths or more .*given none"),
 ])  # fmt: skip
-def test_too_little_is_refused_in_one_line(rows: list[Timing], says: str) -> None:
+def test_too_little_is_refused_in_one_line(rows, says) -> None:
     refused(f"--from: (x|no file): must hold {says}.*--plan", check_enough, rows)
     refused(
         r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill",
@@ -178,6 +178,6 @@ def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch, capsys,
 
 
 @pytest.mark.parametrize("version", ["../../x", "", "1.0\n", "a b", "-1", "x" * 100])
-def test_an_engines_version_names_a_file(version: str) -> None:
+def test_an_engines_version_names_a_file(version) -> None:
     assert EngineSubject.of(QUERY, "vllm", "0.32.0.dev12+gabc").engine_version == "0.32.0.dev12+gabc"
     refused("--engine, --version: engine_version", EngineSubject.of, QUERY, "vllm", version)

@@ -36,7 +36,7 @@ FILES = Path(__file__).parent / "files"
     ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
     ("inferencex.json", {"gamma": 3, "accepted": 2.0}, [(64, 1024 + 512, 3, 2.0, 0.042)]),
 ])  # fmt: skip
-def test_what_a_file_times(name: str, said: dict, steps: list) -> None:
+def test_what_a_file_times(name, said, steps) -> None:
     found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read(FILES / name, Said(**said))]
     assert found == [pytest.approx(step, rel=2e-3) for step in steps]
 
@@ -52,7 +52,7 @@ def test_every_format_has_a_file_and_sees_only_its_own() -> None:
     assert set(seen) == set(modules()) - {"perfmodel_record"}
 
 
-def test_several_results_appended_to_one_file_are_several_steps(tmp_path: Path) -> None:
+def test_several_results_appended_to_one_file_are_several_steps(tmp_path) -> None:
     path = tmp_path / "runs.json"
     path.write_text("\n".join((FILES / f"vllm-serve-plain-{n}.json").read_text() for n in (1, 4)))
     assert [t.batch for t in read(path, Said())] == [1, 4]
@@ -72,7 +72,7 @@ def test_whole_runs_give_a_step_by_their_difference() -> None:
     ("vllm-latency-64.json", {}, r"batch: must be stated, as in --from vllm-latency-64.json,batch=N"),
     ("guidellm.json", {"gamma": 3}, "accepted: must be stated"),
 ])  # fmt: skip
-def test_what_a_file_does_not_say_is_asked_for(name: str, said: dict, says: str) -> None:
+def test_what_a_file_does_not_say_is_asked_for(name, said, says) -> None:
     refused(says, read, FILES / name, Said(**said))
 
 
@@ -84,14 +84,14 @@ SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())
     json.dumps(SERVED | {"median_tpot_ms": "x"}), json.dumps(SERVED | {"itls": None, "output_lens": 7}),
     json.dumps(SERVED | {"spec_decode_per_position_acceptance_rates": [0.5, 0.9]}),
 ])  # fmt: skip
-def test_what_is_no_benchmark_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_no_benchmark_is_refused(tmp_path, text) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     refused(r"x\.json", read, path, Said())
     refused("no file of this name", read, tmp_path / "none.json", Said())
 
 
-def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path: Path) -> None:
+def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path) -> None:
     text = (FILES / "printed.txt").read_text()
     path = tmp_path / "log.txt"
     path.write_text(text + text.replace("Maximum request concurrency:             8", "Max request concurrency: 4"))
@@ -108,7 +108,7 @@ GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "conte
     ("context", -1.0), ("gamma", 4097), ("tokens_per_iteration", 0.5), ("prompt", 1e10), ("ttft_s", float("nan")),
     ("prefill_share", 1.1), ("samples", (0.1, float("nan"))),
 ])  # fmt: skip
-def test_an_impossible_step_is_one_line(name: str, value: object) -> None:
+def test_an_impossible_step_is_one_line(name, value) -> None:
     refused(f"x.json: {name}: must be from", Timing, **GOOD | {name: value})
 
 
@@ -183,7 +183,7 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
      50, 1.0 / 1.5)),
     ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
 ])  # fmt: skip
-def test_a_run_by_hand(name: str, change: dict[str, Any], said: dict[str, Any], step: tuple[float, ...]) -> None:
+def test_a_run_by_hand(name, change, said, step) -> None:
     (t,) = modules()[name].read("x", RUNS[name] | change, Said(**said))
     found = t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds, t.prompt, t.output, t.prefill_share
     assert found == pytest.approx(step)
@@ -195,7 +195,7 @@ def test_a_run_by_hand(name: str, change: dict[str, Any], said: dict[str, Any], 
     ("vllm_forward", {"requests": [one(1, 1)]}), ("vllm_forward", {"requests": [one(2, 9)]}),
     ("vllm_forward", {"requests": [one(1, 9), one(2, 9, drafted=1)]}),
 ])  # fmt: skip
-def test_what_is_no_decoding_step_is_passed_over(name: str, change: dict[str, Any]) -> None:
+def test_what_is_no_decoding_step_is_passed_over(name, change) -> None:
     assert modules()[name].read("x", RUNS[name] | change, Said()) == []
 
 
@@ -239,7 +239,7 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     ({}, 1.01, None, "gamma: must be stated"), ({"gamma": 3}, 4.01, None, r"from 1 to gamma \+ 1 = 4"),
     ({"gamma": 3}, 0.99, None, r"from 1 to gamma \+ 1 = 4"),
 ])  # fmt: skip
-def test_draft_length_and_tokens_per_iteration(said: dict, accepted: float, gamma: int, found: Any) -> None:
+def test_draft_length_and_tokens_per_iteration(said, accepted, gamma, found) -> None:
     if isinstance(found, tuple):
         assert speculation("x", Said(**said), accepted, gamma) == found
     else:

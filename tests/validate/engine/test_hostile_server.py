@@ -1,7 +1,5 @@
 """Whatever a server sends: one line that names its fault, in bounded time and memory, and nothing kept."""
 
-from pathlib import Path
-
 import pytest
 
 from perfmodel.cli import run
@@ -25,7 +23,7 @@ def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_without_a_fault_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_without_a_fault_is_measured(tmp_path, capsys) -> None:
     with broken(None) as url:
         assert run([*ASK, "--url", url, "--results", str(tmp_path)]) == 0
     assert "must hold two draft lengths" in capsys.readouterr().out

@@ -43,7 +43,7 @@ def timings() -> list[Timing]:
     ],
     ids=["plain and 7 to 1", "four batches to three others", "1 and 7 to plain", "ideal to 1", "ideal to plain"],
 )
-def test_some_rows_tell_the_others(base: str, seen, asked, mean: float, worst: float) -> None:
+def test_some_rows_tell_the_others(base, seen, asked, mean, worst) -> None:
     rows = timings()
     subject = EngineSubject.of(QUERY, "vllm", "0.22")
     made = calibrate([t for t in rows if seen(t)], QUERY, [load_calibration(base)], subject, (PATH.name,))

@@ -97,7 +97,7 @@ def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
     ({"smallest": (31e-6, 31e-6, 31e-6)}, False),  # not launched from a CUDA graph
     ({"shares": {1: 0.5, 16: 1.2, 4096: 0.9}}, False), ({"shares": {1: 0.5, 16: 1.05, 4096: 0.9}}, True),
 ])  # fmt: skip
-def test_tables_that_are_short_slow_or_too_good_are_left_out(given: dict[str, Any], there: bool) -> None:
+def test_tables_that_are_short_slow_or_too_good_are_left_out(given, there) -> None:
     assert ("bf16" in gemm_fits(gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"), **given))) == there
 
 

@@ -79,7 +79,7 @@ def test_what_no_table_has_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "link"), [(H100, None), (load_gpu("h100-nvl-94gb"), None), (L40S, "host")])
-def test_a_table_of_boxes_over_pcie_says_so(gpu: GPUSpec, link: str | None) -> None:
+def test_a_table_of_boxes_over_pcie_says_so(gpu, link) -> None:
     assert stated(ALL, gpu)["allreduce"].get("link") == link
 
 

@@ -1,7 +1,6 @@
 """Stack factors: found where they made the times, judged only on what they have not seen."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,13 +32,13 @@ def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tu
     return tuple(replace(p, **{name: float(times[name][i]) for name in TIMES}) for i, p in enumerate(measured))
 
 
-def test_factors_that_made_the_times_are_found(made: tuple[MeasuredPoint, ...]) -> None:
+def test_factors_that_made_the_times_are_found(made) -> None:
     found = fit_stack(made, KERNELS)
     assert found.factors == pytest.approx(FACTORS, rel=1e-3)
     assert all(found.held_out[name].mape < 1e-3 for name in TIMES)
 
 
-def test_an_overhead_of_nothing_is_left_as_it_is(made: tuple[MeasuredPoint, ...]) -> None:
+def test_an_overhead_of_nothing_is_left_as_it_is(made) -> None:
     """Ideal passes take a share of the peaks that a factor can say; no factor makes an overhead of 0 longer."""
     found = fit_stack(made, load_calibration("ideal"))
     assert found.factors["outside the passes"] == pytest.approx(1.0)
@@ -48,7 +47,7 @@ def test_an_overhead_of_nothing_is_left_as_it_is(made: tuple[MeasuredPoint, ...]
     assert found.held_out["target_s"].rows > 0
 
 
-def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
+def test_a_half_is_judged_by_the_other(made) -> None:
     """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
     odd = folds_of(made, "point") % 2 == 1
     plain = [(p.target, p.batch, p.asked_context) for p in made]  # samples grow past it, with gamma
@@ -75,7 +74,7 @@ def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() 
     assert sorted(moved) == sorted(stated)
 
 
-def test_the_scaled_calibration_states_what_it_was_fitted_on(made: tuple[MeasuredPoint, ...]) -> None:
+def test_the_scaled_calibration_states_what_it_was_fitted_on(made) -> None:
     found = with_stack(made, KERNELS, "mine.stack")
     assert found.name == "mine.stack"
     assert found.fitted_on == (*KERNELS.fitted_on, made[0].set_name)
@@ -84,19 +83,19 @@ def test_the_scaled_calibration_states_what_it_was_fitted_on(made: tuple[Measure
     assert Calibration.model_validate(found.model_dump()) == found
 
 
-def test_one_plain_pass_cannot_be_halved(made: tuple[MeasuredPoint, ...]) -> None:
+def test_one_plain_pass_cannot_be_halved(made) -> None:
     refused("two batches or contexts", fit_stack, made[:1], KERNELS)
     one = [p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)]
     assert len({p.gamma for p in one}) > 1
     refused("two batches or contexts", fit_stack, tuple(one), KERNELS)
 
 
-def test_passes_must_have_been_timed_alone(made: tuple[MeasuredPoint, ...]) -> None:
+def test_passes_must_have_been_timed_alone(made) -> None:
     whole = tuple(replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in made)
     refused("--stack: must hold passes that were timed alone", fit_stack, whole, KERNELS)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys) -> None:
     """Folders stand for their newest record; judging what was fitted is refused."""
     folder, out = str(RESULTS / "cpu-1"), tmp_path / "c.yaml"
     base = ["validate", "calibrate", "--from-microbench", folder]

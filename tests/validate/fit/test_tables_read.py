@@ -46,7 +46,7 @@ def given(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_tables_of_one_device(given: str) -> None:
+def test_tables_of_one_device(given) -> None:
     found = Tables.of(given, "h100-sxm-80gb")
     assert found.package == "aiconfigurator-core 1.2.3"
     assert len(found.files) == 5
@@ -67,7 +67,7 @@ def test_release_candidates_come_before_the_release() -> None:
     assert _release("0.20.0") == [0, 20, 0, 10**6]
 
 
-def test_what_holds_no_tables_is_refused(tmp_path: Path) -> None:
+def test_what_holds_no_tables_is_refused(tmp_path) -> None:
     broken = tmp_path / "x.whl"
     broken.write_text("no archive")
     refused("must be a wheel or a folder", Tables.of, str(broken), "h100-sxm-80gb")
@@ -89,7 +89,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_the_command_writes_a_file_that_answers(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_writes_a_file_that_answers(tables, tmp_path, capsys) -> None:
     out = tmp_path / "mine.yaml"
     command = ["calibrations", "import", "aiconfigurator", str(tables), "--gpu", H100.name, "--engine", "vllm"]
     assert run([*command, "--out", str(out)]) == 0
@@ -106,7 +106,7 @@ def test_the_command_writes_a_file_that_answers(tables: Path, tmp_path: Path, ca
     ({"--version": "0.1"}, "--version: must be one of 0.24.0"),
     ({"--gpu": "b200-sxm-180gb"}, "no device of these tables named 'b200_sxm'"),
 ])  # fmt: skip
-def test_bad_input_is_one_line(tables: Path, change: dict, words: str, capsys: pytest.CaptureFixture) -> None:
+def test_bad_input_is_one_line(tables, change, words, capsys) -> None:
     given = {"--gpu": H100.name, "--engine": "vllm"} | change
     flags = [part for pair in given.items() for part in pair]
     assert run(["calibrations", "import", "aiconfigurator", str(tables), *flags]) == 2

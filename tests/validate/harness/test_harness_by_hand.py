@@ -1,7 +1,6 @@
 """The harness on made-up machines: every second, byte and sample by hand."""
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +11,17 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.decoder.generation import Generation
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.harness import environment, measure, progress
 from perfmodel.validate.harness.acceptance import METHODS, AcceptanceSetting, _methods, _prompts, _source, entry
+from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.clusters import ratio_error, standard_error
 from perfmodel.validate.harness.estimate import estimate, scenarios_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
-from perfmodel.validate.harness.side_by_side import difference
+from perfmodel.validate.harness.side_by_side import compare, difference, run
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.plan import load_plan
 from tests.validate.refused import refused
@@ -30,7 +30,7 @@ from tests.validate.tiny_plan import BLOCK, write
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
 
 
-def test_how_busy_a_machine_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_how_busy_a_machine_is(monkeypatch, tmp_path) -> None:
     """Of 100 jiffies 30 + 10 were idle; time of guests is in that of users already."""
     stat, slept = tmp_path / "stat", list[float]()
     assert environment.busy_share(0.0, stat) == 0
@@ -45,7 +45,7 @@ def test_how_busy_a_machine_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 @pytest.mark.parametrize(("flags", "bf16"), [
     ("amx_bf16 amx_tile avx512_bf16", "amx"), ("amx_tile avx512_bf16", "avx512"), ("amx_bf16 avx2", "emulated"),
 ])  # fmt: skip
-def test_a_cpu_by_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, bf16: str) -> None:
+def test_a_cpu_by_its_files(monkeypatch, tmp_path, flags, bf16) -> None:
     text = f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: fpu {flags}\nmodel name\t: Another\n"
     monkeypatch.setattr(environment, "_read", {"/proc/cpuinfo": text}.get)
     monkeypatch.setattr(environment, "Path", lambda _: tmp_path)
@@ -59,7 +59,7 @@ def test_a_cpu_by_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fla
     assert environment._cpu()["name"]
 
 
-def test_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_that_is_left(monkeypatch, capsys) -> None:
     """By the pace of this sitting; on a terminal one line that changes, in a log a line every 20 s."""
     now = 100.0
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
@@ -84,15 +84,15 @@ def test_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 @torch.inference_mode()
-def test_the_room_of_a_point(tmp_path: Path) -> None:
+def test_the_room_of_a_point(tmp_path) -> None:
     """Iterations that are timed, or the four of a capture and its warm-up, of gamma + 1 tokens each; and one token."""
     for iterations, room in ((1, 4 * 3 + 1), (9, 9 * 3 + 1)):
         plan = load_plan(str(write(tmp_path, protocol={"iterations": iterations})))
         made = PointRunner(LoadedModels(plan, CPU), plan, plan.points()[1])
-        for run in made.runs.values():
-            assert (run.state.limit - run.state.length).tolist() == [room - 1] * 2
-            assert run.state.length.tolist() == [65, 65]
-        assert [run.state.histogram.shape[1] for run in made.runs.values()] == [1, 3]
+        for one in made.runs.values():
+            assert (one.state.limit - one.state.length).tolist() == [room - 1] * 2
+            assert one.state.length.tolist() == [65, 65]
+        assert [run.state.histogram.shape[1] for one in made.runs.values()] == [1, 3]
         assert (made.batch, made.graphs, made.attention) == (2, False, "sdpa")
         made.runs["sd"].run(iterations=3, read_every=3)
         cache = made.runs["sd"].decoder.target.cache
@@ -103,7 +103,7 @@ def test_the_room_of_a_point(tmp_path: Path) -> None:
     assert [measure._in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)] == ["sd", "ar", "sd", "ar"]
 
 
-def test_an_estimate_adds_up(tmp_path: Path) -> None:
+def test_an_estimate_adds_up(tmp_path) -> None:
     """Eight samples of two iterations in each of two modes, and caches that are filled once."""
     plan = load_plan(str(write(tmp_path, protocol={"iterations": 2}, grid=[{**BLOCK, "batch": [2]}])))
     (found,) = estimate(plan)
@@ -114,7 +114,7 @@ def test_an_estimate_adds_up(tmp_path: Path) -> None:
     assert found.seconds == pytest.approx(32 * (found.target_s + found.iteration_s) + filled_s)
 
 
-def test_the_largest_difference_is_told(target: Model) -> None:
+def test_the_largest_difference_is_told(target) -> None:
     """Where one sequence ends before the other, no tie of scores explains it; nor where scores are far apart."""
 
     def found(*others: list[int]) -> tuple[int, int, float] | None:
@@ -187,3 +187,32 @@ def test_by_hand() -> None:
     assert found["documents"] == 2, "one that ended with its first token says nothing"
     assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
     assert found["positions"] == [ratio_error([3, 2], [4, 6]), ratio_error([1, 1], [3, 2])]
+
+
+def test_bf16_differences_are_near_ties(make_model, prompts) -> None:
+    """In bf16 outputs may differ from plain decoding, but only where two scores are nearly the same."""
+    model, found = make_model(dtype=torch.bfloat16), []
+    asked = Request(4, 70, 80, 4)
+    requests = [Request(4, 70, 80, 4, draft_kv=method) for method in every_method(70, 4)[:4]]
+    for one in compare(model, [asked, *requests], prompts)[1]:
+        if one.difference is not None:
+            found.append(one.difference.margin)
+    assert all(margin <= 4 for margin in found), found
+
+
+class Ticks(Clock):
+    """A second passes from mark to mark."""
+
+    def mark(self) -> None:
+        self._marks.append(len(self._marks) * 10**9)
+
+
+def test_what_is_timed(target, prompts, monkeypatch) -> None:
+    """The loop is looked at after each iteration, gamma draft steps together, and the idle end does not count."""
+    monkeypatch.setattr("perfmodel.validate.harness.side_by_side.clock_for", lambda device: Ticks())
+    timed = run(target, Request(4, 70, 20, 4), prompts)
+    assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
+    assert timed.timed_tokens == 4 * 19
+    assert timed.seconds == timed.timed_iterations == max(map(sum, timed.generation.histograms))
+    plain = run(target, Request(4, 70, 8), prompts)
+    assert plain.seconds == plain.timed_iterations == 7, "eight iterations are run: the loop looks every four"

@@ -24,7 +24,7 @@ def begun(folder: Path, rows: int = 3) -> Path:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 9, 20, 39])
-def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path: Path, cut: int) -> None:
+def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path, cut) -> None:
     path = begun(tmp_path)
     whole = path.read_bytes()
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
@@ -38,7 +38,7 @@ def test_a_torn_last_line_is_cut_off_and_no_other(tmp_path: Path, cut: int) -> N
 
 
 @pytest.mark.parametrize("bits", [0x01, 0x20, 0x80])
-def test_damage_of_any_byte_is_refused_with_its_line(tmp_path: Path, bits: int) -> None:
+def test_damage_of_any_byte_is_refused_with_its_line(tmp_path, bits) -> None:
     path = begun(tmp_path)
     whole = path.read_bytes()
     for at in range(len(whole) - 1):
@@ -47,7 +47,7 @@ def test_damage_of_any_byte_is_refused_with_its_line(tmp_path: Path, bits: int) 
         refused(f"line {line}: must match its checksum", Journal.resume, path)
 
 
-def test_a_journal_without_a_header_is_refused(tmp_path: Path) -> None:
+def test_a_journal_without_a_header_is_refused(tmp_path) -> None:
     (tmp_path / "run.journal").write_bytes(b"")
     refused("must hold a header", Journal.resume, tmp_path / "run.journal")
 
@@ -58,13 +58,13 @@ def test_a_journal_without_a_header_is_refused(tmp_path: Path) -> None:
     (b"[1]", "line 3: must be a JSON object"), (b"\xff", "line 3: must be valid JSON"),
     (b"[" * 100_000, "line 3: must not be nested so deeply"),
 ])  # fmt: skip
-def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path: Path, body: bytes, words: str) -> None:
+def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path, body, words) -> None:
     path = begun(tmp_path, rows=1)
     path.write_bytes(path.read_bytes() + b"%08x %s\n" % (zlib.crc32(body), body))
     refused(words, Journal.resume, path)
 
 
-def test_one_writer_at_a_time(tmp_path: Path) -> None:
+def test_one_writer_at_a_time(tmp_path) -> None:
     path = begun(tmp_path)
     with Journal.resume(path), pytest.raises(InputError, match="another run"):
         Journal.resume(path)
@@ -72,7 +72,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     refused("must be a new file", Journal.begin, path, HEADER)
 
 
-def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
+def test_a_finished_row_is_kept_as_it_was(tmp_path) -> None:
     journal = Journal.resume(begun(tmp_path))
     assert journal.keys() == {"k0", "k1", "k2"}
     journal.add({"key": "new", "value": 1})
@@ -82,7 +82,7 @@ def test_a_finished_row_is_kept_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["", "H200", "../x", "a b", "published", "host.example.org"])
-def test_machine_labels_are_plain(label: str) -> None:
+def test_machine_labels_are_plain(label) -> None:
     refused("--machine", machine_folder, label)
 
 
@@ -90,7 +90,7 @@ def full(_: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path, monkeypatch) -> None:
     journal = Journal.begin(tmp_path / "a.journal", {"kind": "test"})
     journal.add({"key": "one"})
     with monkeypatch.context() as patch:
@@ -101,6 +101,6 @@ def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("folder", ["file/results", "file"])
-def test_a_place_that_cannot_be_written_to(tmp_path: Path, folder: str) -> None:
+def test_a_place_that_cannot_be_written_to(tmp_path, folder) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     refused("cannot be written", Journal.begin, tmp_path / folder / "a.journal", {"kind": "test"})

@@ -28,7 +28,7 @@ def plan(tmp_path: Path) -> Plan:
     return load_plan(str(write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks)))
 
 
-def test_the_jobs_of_a_plan_on_two_devices(plan: Plan) -> None:
+def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
     """Half the heads, inner values and vocabulary; a cache that no point has is read by one query alone."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for job in jobs(plan):
@@ -52,7 +52,7 @@ def test_the_jobs_of_a_plan_on_two_devices(plan: Plan) -> None:
     }  # fmt: skip
 
 
-def test_element_wise_bytes_and_shells_by_hand(plan: Plan) -> None:
+def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
     at = {"heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 64, "inner": 48}
     found = {kind: small_bytes(kind, at, 2) for kind in ("norm", "rope", "activation", "residual")}
     assert found == {"norm": 256, "rope": 256, "activation": 288, "residual": 384}
@@ -109,7 +109,7 @@ def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touche
 
 
 @torch.inference_mode()
-def test_a_loop_kernel_goes_on_and_comes_back(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_kernel_goes_on_and_comes_back(plan, monkeypatch) -> None:
     """From 256 tokens, 1 to 5 more a call; 819 calls of 5 tokens at most fit into the 4096 there is room for."""
     runs, snapshot = list[DecoderRun](), kernels.Snapshot
     monkeypatch.setattr(kernels, "Snapshot", lambda run: (runs.append(run), snapshot(run))[1])
@@ -164,7 +164,7 @@ def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, 
     assert call.calls == [0, 1, *(i % 3 for i in range(2 * calls))]
 
 
-def test_how_many_calls_a_stretch_has(plan: Plan) -> None:
+def test_how_many_calls_a_stretch_has(plan) -> None:
     """Of 4 ms; a long call is not run again to warm up, and a cache with room for two takes no third."""
     for once, again, most, wanted, ran in (
         (1.0, 1e-3, 2000, 1, 0), (0.25, 1e-3, 2000, 1, 0), (0.2, 1e-3, 2000, 4, 1), (0.2, 1e-3, 2, 2, 1),

@@ -21,11 +21,6 @@ COMMIT = "0123456789abcdef"
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(autouse=True)
-def _known_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
-
-
 def command(plan: Path, results: Path, *more: str) -> list[str]:
     return ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
 
@@ -39,12 +34,10 @@ def measured(folder: Path, *more: str, status: int = 0, **changes: Any) -> Recor
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERFMODEL_COMMIT", COMMIT)
-        return measured(tmp_path_factory.mktemp("record"))
+    return measured(tmp_path_factory.mktemp("record"))
 
 
-def test_a_record_says_everything(record: Record) -> None:
+def test_a_record_says_everything(record) -> None:
     data = record.data
     assert record.path.name.endswith("-01234567-test-tiny.json")
     assert (data.schema_version, data.commit, data.dirty) == (SCHEMA_VERSION, COMMIT, False)
@@ -58,7 +51,7 @@ def test_a_record_says_everything(record: Record) -> None:
     assert not record.failures()
 
 
-def test_a_record_holds_no_host_and_no_path(record: Record) -> None:
+def test_a_record_holds_no_host_and_no_path(record) -> None:
     text = record.path.read_text(encoding="utf-8")
     for secret in (socket.gethostname(), str(Path.home()), str(ROOT), str(record.path.parent)):
         assert f'"{secret}' not in text
@@ -66,7 +59,7 @@ def test_a_record_holds_no_host_and_no_path(record: Record) -> None:
     assert set(json.loads(text)["environment"]["variables"]) <= {"WORLD_SIZE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
 
 
-def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
+def test_rows_hold_raw_samples_and_histograms(record) -> None:
     for row in record.rows:
         assert set(row.samples) == set(SAMPLES[row.mode])
         if row.mode == "end_to_end":
@@ -81,7 +74,7 @@ def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
             assert row.histogram is None
 
 
-def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path, monkeypatch) -> None:
     """Triton's errors are no RuntimeErrors; the other points go on."""
 
     class Refused(Exception):
@@ -110,7 +103,7 @@ def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, mon
     assert "previous error during capture" in (rows[0].error or "")
 
 
-def test_out_of_memory_is_a_row(tmp_path: Path) -> None:
+def test_out_of_memory_is_a_row(tmp_path) -> None:
     grid = [BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}]
     rows = measured(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]}).rows
     assert [row.status for row in rows] == ["ok", "ok", "out_of_memory"]
@@ -137,7 +130,7 @@ def killed(plan: Path, results: Path, rows: int) -> bytes:
     return journal.read_bytes()
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_was(tmp_path) -> None:
     plan = write(tmp_path, grid=[{**BLOCK, "context": [64, 96, 128], "gamma": [1, 2]}])
     left = killed(plan, tmp_path, rows=2)
     (journal,) = tmp_path.glob("t-1/*.journal")
@@ -158,7 +151,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert keys[: len(first)] == first
 
 
-def test_two_ranks_write_one_record(tmp_path: Path) -> None:
+def test_two_ranks_write_one_record(tmp_path) -> None:
     """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and acceptance."""
     block = {**BLOCK, "batch": [1]}
     plan = write(tmp_path, grid=[block], tensor_parallel=2)
@@ -176,7 +169,7 @@ def test_two_ranks_write_one_record(tmp_path: Path) -> None:
     assert "2 devices" in json.loads(table.read_text(encoding="utf-8"))["source"]
 
 
-def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_minutes_end_a_run_between_two_rows(tmp_path, capsys) -> None:
     """The record is finished with what there is; the first row is always measured."""
     assert [row.status for row in measured(tmp_path, "--minutes", "1e-6").rows] == ["ok"]
     assert "stopped after 1 of 4 rows: --minutes 1e-06" in capsys.readouterr().err
@@ -184,7 +177,7 @@ def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.Captu
     assert "--minutes: must be a finite number above 0" in capsys.readouterr().err
 
 
-def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
     """Rows byte for byte, a torn last line aside; without a row there is no record, and the journal stays."""
     whole = json.loads(record.path.read_text(encoding="utf-8"))
     header = {key: value for key, value in whole.items() if key != "points"}

@@ -122,7 +122,7 @@ def fitted(record: Record, gpu: GPUSpec) -> Calibration:
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_the_fit_finds_the_constants_that_made_the_times(fitted: Calibration, name: str) -> None:
+def test_the_fit_finds_the_constants_that_made_the_times(fitted, name) -> None:
     found = getattr(fitted, name)
     assert found.value == pytest.approx(TRUTH[name], rel=0.02)
     assert found.stderr <= 0.01 * found.value, "times without noise determine it"
@@ -141,7 +141,7 @@ NOISY = {
 """Value and standard error of medians, value of the best samples, as this fit gives them for `noise` of 0.2."""
 
 
-def test_noise_is_weighed_as_it_was(tmp_path: Path, plan: Plan, gpu: GPUSpec) -> None:
+def test_noise_is_weighed_as_it_was(tmp_path, plan, gpu) -> None:
     """On two devices; where the times that are fitted determine nothing more, all weights decide."""
     halves = plan.model_copy(update={"tensor_parallel": 2})
     noisy = read_record(synthetic(tmp_path, halves, gpu, 0.2))
@@ -163,7 +163,7 @@ def test_noise_is_weighed_as_it_was(tmp_path: Path, plan: Plan, gpu: GPUSpec) ->
     assert (spec.title, spec.vendor, spec.architecture) == ("Intel Test, 2 threads", "Intel", "x86")
 
 
-def test_a_pass_never_seen_is_predicted_from_kernels(fitted: Calibration, gpu: GPUSpec, plan: Plan) -> None:
+def test_a_pass_never_seen_is_predicted_from_kernels(fitted, gpu, plan) -> None:
     """The truth as a calibration of its own; no whole pass is in the record that was fitted."""
     exact = {name: {"value": value, "source": "truth"} for name, value in TRUTH.items()}
     sampling = {"value": SAMPLING_S / 8, "source": "truth"}
@@ -192,7 +192,7 @@ def test_the_linear_shapes_are_those_the_engine_counts() -> None:
         assert sorted(columns) == sorted(n for n, _ in shapes)
 
 
-def test_a_measured_cpu_bounds_its_own_times(record: Record) -> None:
+def test_a_measured_cpu_bounds_its_own_times(record) -> None:
     """Bandwidth and peak are the best of any kernel, so that no kernel beats the roofline that they draw."""
     spec = host_spec(record, "test-cpu")
     assert (spec.kind, spec.memory_bandwidth.evidence) == ("cpu", "measured")
@@ -204,7 +204,7 @@ def test_a_measured_cpu_bounds_its_own_times(record: Record) -> None:
             assert row.best_s >= 2 * n * k * max(m / peak, 1 / spec.memory_bandwidth_bytes_per_s) * (1 - 1e-3)
 
 
-def test_a_fit_of_the_wrong_record_is_refused(tmp_path: Path, plan: Plan, gpu: GPUSpec) -> None:
+def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:
     path = synthetic(tmp_path, plan, gpu)
     data = json.loads(path.read_text(encoding="utf-8"))
     data["points"] = [row for row in data["points"] if row["kind"] != "attention"]
@@ -215,9 +215,8 @@ def test_a_fit_of_the_wrong_record_is_refused(tmp_path: Path, plan: Plan, gpu: G
     refused("must be of a CPU", host_spec, read_record(path), "x")
 
 
-def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_run_and_are_recorded(tmp_path) -> None:
     """Every kind once, on a tiny model; times are positive and nothing more is asked of them."""
-    monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
     chosen = write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**20}, grid=[{**BLOCK, "batch": [1]}])
     assert run(["validate", "microbench", str(chosen), "--machine", "t-1", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("t-1/*-micro.json")
@@ -231,7 +230,7 @@ def test_kernels_run_and_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(math.isfinite(getattr(made, name).value) for name in TRUTH)
 
 
-def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan: Plan) -> None:
+def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan) -> None:
     """Ranks agree before they count calls together, so that none waits for one that has gone on."""
 
     class Pair(RankShard):

@@ -45,9 +45,7 @@ def plan_of(folder: Path, *blocks: dict[str, Any], **changes: Any) -> Plan:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trees")
     plan = str(write(folder, grid=GRID, protocol={"iterations": 2}, hardware="xeon-amx-2core"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
-        assert run(["validate", "measure", plan, "--machine", "t-1", "--results", str(folder)]) == 0
+    assert run(["validate", "measure", plan, "--machine", "t-1", "--results", str(folder)]) == 0
     return folder
 
 
@@ -72,11 +70,11 @@ def record(results: Path) -> Record:
     ({**BLOCK, "inner_gamma": [2]}, "inner_gamma: must not be given with chains"),
     ({**BLOCK, "alpha": None}, "alpha: must be given with chains"),
 ])  # fmt: skip
-def test_a_bad_block_is_one_line(tmp_path: Path, block: dict[str, Any], words: str) -> None:
+def test_a_bad_block_is_one_line(tmp_path, block, words) -> None:
     refused(words, plan_of, tmp_path, block)
 
 
-def test_a_dry_run_answers_as_tree_and_hierarchy_do(tmp_path: Path) -> None:
+def test_a_dry_run_answers_as_tree_and_hierarchy_do(tmp_path) -> None:
     plan = plan_of(tmp_path, TREE, LEVELS)
     tree, levels = estimate(plan)
     (scenario,) = scenarios_of(plan, tree.point)
@@ -89,7 +87,7 @@ def test_a_dry_run_answers_as_tree_and_hierarchy_do(tmp_path: Path) -> None:
     assert levels.needed_bytes > tree.needed_bytes, "a draft model has weights and a cache of its own"
 
 
-def test_every_row_has_times_and_adds_up(record: Record) -> None:
+def test_every_row_has_times_and_adds_up(record) -> None:
     assert [row.status for row in record.rows] == ["ok"] * 6
     for row in record.rows:
         levels = row.middle_kv is not None
@@ -104,7 +102,7 @@ def test_every_row_has_times_and_adds_up(record: Record) -> None:
             assert len(row.histogram) == (7 if levels else 1 + row.gamma)
 
 
-def test_predictions_are_those_of_tree_and_hierarchy(record: Record, tmp_path: Path) -> None:
+def test_predictions_are_those_of_tree_and_hierarchy(record, tmp_path) -> None:
     """Passes summed here from counted parts, there by the engine; two levels at what is certain: all is accepted."""
     calibration = load_calibration("h100-sxm-80gb.magicdec")
     plan = plan_of(tmp_path, TREE, {**LEVELS, "inner_alpha": 1.0})

@@ -53,7 +53,7 @@ def test_what_is_held_out_is_not_trained_on() -> None:
     assert text not in trained.tobytes()
 
 
-def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch) -> None:
     nats = torch.arange(8.0)[None] * math.log(2)
     monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
     model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
@@ -97,7 +97,7 @@ def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkey
     assert capsys.readouterr().out == "  8.3%  step 1  {}  2.000 bits/byte\n"
 
 
-def test_the_command_line_of_a_run_is_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_of_a_run_is_its_recipe(monkeypatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(train, "train", lambda recipe, *where: asked.extend((recipe, *where)))
     monkeypatch.setattr("sys.argv", ["train"])
@@ -107,7 +107,7 @@ def test_the_command_line_of_a_run_is_its_recipe(monkeypatch: pytest.MonkeyPatch
     assert asked == [TrainingRecipe(), CHECKPOINT, CPU, TrainingRecipe("large", minutes=6.0), Path("x"), CPU]
 
 
-def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
+def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:
     trainer = Trainer(TrainingRecipe(stages=[Stage(0, 64, 2)]), CPU)
     losses = [trainer.step(0.3) for _ in range(12)]
     assert losses[0] > 7
@@ -120,7 +120,7 @@ def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "recipe.json").read_text())["trained_bytes"] == {"64": 12 * 128}
 
 
-def test_the_larger_model_comes_back_in_small_files(tmp_path: Path) -> None:
+def test_the_larger_model_comes_back_in_small_files(tmp_path) -> None:
     """At most 30 M parameters, 7 files of 16 MiB, and the same model again."""
     made = build(specification("large"), RandomWeights(1, CPU, torch.bfloat16))
     assert made.spec.total_params <= 30_000_000

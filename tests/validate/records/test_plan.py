@@ -1,6 +1,5 @@
 """Plans: what ships is sound, what is not is refused in one line, and a dry run says what a run would need."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from tests.validate.tiny_plan import BLOCK, TINY, write
 
 
 @pytest.mark.parametrize("name", plan_names())
-def test_a_plan_is_named_by_its_file_and_measures_enough(name: str) -> None:
+def test_a_plan_is_named_by_its_file_and_measures_enough(name) -> None:
     plan = load_plan(name)
     assert plan.name == name
     assert plan.protocol.samples >= 7
@@ -31,7 +30,7 @@ ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha")
 
 @pytest.mark.parametrize("device", ["h200-sxm-141gb", "h100-sxm-80gb"])
 @pytest.mark.parametrize("name", ONE_GPU)
-def test_single_gpu_plans_fit_their_device_and_six_minutes(name: str, device: str) -> None:
+def test_single_gpu_plans_fit_their_device_and_six_minutes(name, device) -> None:
     """What does not fit is left out whole batches and contexts at a time, and most is left."""
     plan = load_plan(name).model_copy(update={"hardware": device})
     found = {e.point: e for e in estimate(plan)}
@@ -45,7 +44,7 @@ def test_single_gpu_plans_fit_their_device_and_six_minutes(name: str, device: st
     assert all(any(not o.fits for o in gone if o.point.context == e.point.context) for e in gone)
 
 
-def test_a_plan_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
+def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
     plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [4096], "context": [1 << 20]}])))
     refused("must have a point that fits h100", fitting, plan)
     plan = load_plan(str(write(tmp_path, grid=[BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}])))
@@ -62,14 +61,14 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
     ({"grid": TINY["grid"] * 2}, "given twice"),
     ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
 ])  # fmt: skip
-def test_a_bad_plan_is_one_line_with_the_key(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+def test_a_bad_plan_is_one_line_with_the_key(tmp_path, changes, words) -> None:
     with pytest.raises(InputError) as error:
         load_plan(str(write(tmp_path, **changes)))
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_the_digest_sees_every_change(tmp_path: Path) -> None:
+def test_the_digest_sees_every_change(tmp_path) -> None:
     one = load_plan(str(write(tmp_path)))
     assert one.digest == load_plan(str(write(tmp_path))).digest
     two = load_plan(str(write(tmp_path, protocol={"iterations": 2})))
@@ -108,7 +107,7 @@ def test_points_of_chains_trees_and_two_levels_by_hand() -> None:
     assert block(**levels, context=(2,)).count == 2
 
 
-def test_a_plan_keeps_whole_batches_and_contexts(tmp_path: Path) -> None:
+def test_a_plan_keeps_whole_batches_and_contexts(tmp_path) -> None:
     plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}])))
     assert plan.only(lambda p: True) is plan
     left = plan.only(lambda p: (p.context, p.batch, p.gamma) != (64, 2, 1))

@@ -112,7 +112,7 @@ def test_repeats_agree_by_their_times() -> None:
     (lambda data, first: first["samples"].pop("speculative_s"),
      r"points\.0: samples: must hold speculative_s where status is ok"),
 ])  # fmt: skip
-def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, spoil: Any, words: str) -> None:
+def test_a_damaged_record_is_refused_in_one_line(tmp_path, spoil, words) -> None:
     data = raw(committed())
     spoil(data, data["points"][0])
     path = written(tmp_path, data)
@@ -120,14 +120,14 @@ def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, spoil: Any, wor
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, "many", None, True, 10**16, [1]])
-def test_a_kernel_states_the_sizes_that_a_fit_reads(tmp_path: Path, size: object) -> None:
+def test_a_kernel_states_the_sizes_that_a_fit_reads(tmp_path, size) -> None:
     data = raw(committed("microbench"))
     next(row for row in data["points"] if row["kind"] == "attention")["at"]["context"] = size
     path = written(tmp_path, data)
     refused(r"at\.context: must be a whole number from 1 to 10\^15 for a attention kernel", read_record, path)
 
 
-def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:
+def test_withdrawn_records_do_not_count(tmp_path) -> None:
     folder = tmp_path / "t-1"
     folder.mkdir()
     path = written(folder, raw(committed()))
@@ -143,7 +143,7 @@ def test_withdrawn_records_do_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("memory_bytes", "refused"), [(1, False), (2**60, False), (2**60 + 1, True), (0, True)])
-def test_a_host_has_memory_up_to_an_exbibyte(memory_bytes: int, refused: bool) -> None:
+def test_a_host_has_memory_up_to_an_exbibyte(memory_bytes, refused) -> None:
     with pytest.raises(ValidationError) as caught:  # all else is missing
         Environment.model_validate({"memory_bytes": memory_bytes})
     assert (("memory_bytes",) in {fault["loc"] for fault in caught.value.errors()}) == refused
