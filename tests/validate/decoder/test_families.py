@@ -45,8 +45,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-with-biases": ("Llama", {"attention_bias": True, "mlp_bias": True}),
     "llama-2-32k": ("Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 8.0}}),
     "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
-    "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
-    "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN}),
+    "qwen2": ("Qwen2", {"tie_word_embeddings": True}), "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN}),
     "qwen3-yarn-as-stated": ("Qwen3", {"head_dim": 16, "rope_parameters": YARN | STATED}),
     "llama-yarn-with-mscales": ("Llama", {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 1.2}}),
     "phi3-4k": ("Phi3", {"sliding_window": 17}),
@@ -57,12 +56,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2-half-sliding": ("Qwen2", {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 1}),
     "mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
     "qwen3-moe": ("Qwen3Moe", {**EXPERTS, "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": True}),
-    "qwen3-moe-first-dense": (
-        "Qwen3Moe",
-        {**EXPERTS, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False, "mlp_only_layers": [0]},
-    ),
+    "qwen3-moe-first-dense": ("Qwen3Moe",
+     {**EXPERTS, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False, "mlp_only_layers": [0]}),
     "qwen3": ("Qwen3", {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}}),
-}
+}  # fmt: skip
 
 
 MOE_AFTER_ONE = MoE(num_experts=4, experts_per_token=2, intermediate_size=16, first_dense_layers=1)

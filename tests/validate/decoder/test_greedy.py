@@ -114,17 +114,10 @@ LAYERS = {
     "sliding": {"sliding_window": 24, "num_sliding_layers": 2},
     "half sliding": {"sliding_window": 16, "num_sliding_layers": 1},
     "yarn": {"rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)},
-    "longrope at the length trained first": {
-        "rope_scaling": RopeScaling(
-            rope_type="longrope",
-            factor=4.0,
-            short_factor=(1.0, 1.1, 1.2, 1.3),
-            long_factor=(2.0, 5.0, 9.0, 14.0),
-            original_max_position_embeddings=100,
-        )
-    },
+    "longrope at the length trained first": {"rope_scaling": RopeScaling(rope_type="longrope", factor=4.0,
+     short_factor=(1.0, 1.1, 1.2, 1.3), long_factor=(2.0, 5.0, 9.0, 14.0), original_max_position_embeddings=100)},
     "part of a head rotates": {"model_type": "phi3", "partial_rotary_factor": 0.5, "qk_norm": True},
-}
+}  # fmt: skip
 TREE = {"tree": (-1, 0, 0, 1, 1, 2), "gamma": 2}
 TWO_LEVELS = {"middle_kv": "snapkv:24,window=8", "inner_gamma": 2, "gamma": 3}
 

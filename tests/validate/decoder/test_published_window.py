@@ -66,12 +66,9 @@ class Account:
 
 MODELS = {
     "llama": {},
-    "yarn, part of a head rotates": {
-        "model_type": "phi3",
-        "partial_rotary_factor": 0.5,
-        "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32),
-    },
-}
+    "yarn, part of a head rotates": {"model_type": "phi3", "partial_rotary_factor": 0.5,
+     "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("budget", "sinks", "chunk", "kind", "layers"), [

@@ -140,37 +140,33 @@ DEEP, HUGE = "[" * 200_000, "9" * 400
 NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
 
 
-@pytest.mark.parametrize(
-    ("format", "text", "says"),
-    [
-        (None, '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}', "tive_adaptive"),
-        (None, "Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
-        (None, '{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
-        (None, '{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}', "--draft-p-min 0"),
-        (None, '{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
-        (None, "sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),
-        (None, "nothing of the kind", "holds no acceptance figures known here"),
-        ("tensorrt", "{}", "--format"),
-        *(("vllm", counted(last), NO_COUNT) for last in ("NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2")),
-        ("vllm", counted("27", 'position="7"'), "without gaps"),
-        ("vllm", counted("27", 'other_position="2"'), "labelled with its position"),
-        ("vllm", '{"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}', "must not rise"),
-        *(("vllm", f'{{"num_drafts": {n}, "num_accepted_tokens_per_pos": [1, 1, 1]}}', "must hold spec_decode counters")
-          for n in ("Infinity", HUGE, "true")),
-        ("vllm", '{"a":' + DEEP, "nested so deeply"),
-        *(("sglang", text, "must hold JSON objects") for text in ("[1, 2]", '"x"', "", "[]")),
-        ("sglang", '{"meta_info": 3}', "must hold accept_length"),
-        ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
-        ("sglang", DEEP, "nested so deeply"),
-        ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
-        *(("sglang", f'{{"accept_length": {given}}}', f"given {said}")
-          for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))),
-        ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
-        ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),
-        ("sglang", '[{"completion_tokens": 9, "spec_verify_ct": -1}, {"completion_tokens": 9, "spec_verify_ct": 9}]',
-         "spec_verify_ct: must be a finite count, 0 or more, in each request, given -1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("format", "text", "says"), [
+    (None, '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}', "tive_adaptive"),
+    (None, "Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
+    (None, '{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
+    (None, '{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}', "--draft-p-min 0"),
+    (None, '{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
+    (None, "sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),
+    (None, "nothing of the kind", "holds no acceptance figures known here"),
+    ("tensorrt", "{}", "--format"),
+    *(("vllm", counted(last), NO_COUNT) for last in ("NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2")),
+    ("vllm", counted("27", 'position="7"'), "without gaps"),
+    ("vllm", counted("27", 'other_position="2"'), "labelled with its position"),
+    ("vllm", '{"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}', "must not rise"),
+    *(("vllm", f'{{"num_drafts": {n}, "num_accepted_tokens_per_pos": [1, 1, 1]}}', "must hold spec_decode counters")
+      for n in ("Infinity", HUGE, "true")),
+    ("vllm", '{"a":' + DEEP, "nested so deeply"),
+    *(("sglang", text, "must hold JSON objects") for text in ("[1, 2]", '"x"', "", "[]")),
+    ("sglang", '{"meta_info": 3}', "must hold accept_length"),
+    ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
+    ("sglang", DEEP, "nested so deeply"), ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
+    *(("sglang", f'{{"accept_length": {given}}}', f"given {said}")
+      for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))),
+    ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
+    ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),
+    ("sglang", '[{"completion_tokens": 9, "spec_verify_ct": -1}, {"completion_tokens": 9, "spec_verify_ct": 9}]',
+     "spec_verify_ct: must be a finite count, 0 or more, in each request, given -1"),
+])  # fmt: skip
 def test_figures_that_say_nothing_are_refused(tmp_path, format, text, says) -> None:
     path = tmp_path / "x"
     path.write_text(text)

@@ -123,12 +123,8 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
 ])  # fmt: skip
 def test_too_little_is_refused_in_one_line(rows, says) -> None:
     refused(f"--from: (x|no file): must hold {says}.*--plan", check_enough, rows)
-    refused(
-        r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill",
-        check_enough,
-        [],
-        [replace(timing(1.0, 1024.0, 3), where="slow.json")],
-    )
+    says = r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill"
+    refused(says, check_enough, [], [replace(timing(1.0, 1024.0, 3), where="slow.json")])
 
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path, fitted, capsys) -> None:

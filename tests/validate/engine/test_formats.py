@@ -130,16 +130,11 @@ RUNS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 TOLD = {
     "vllm_serve": ("max_concurrency", "endpoint_type", "duration"),
-    "sglang_serving": ("accept_length", "median_tpot_ms"),
-    "vllm_forward": ("median_us", "requests"),
-    "llama_bench": ("n_gen", "avg_ns"),
-    "llama_server": ("predicted_ms",),
-    "inferencex": ("conc", "median_tpot"),
-    "aiperf": ("inter_token_latency", "input_config"),
-    "vllm_latency": ("avg_latency", "latencies"),
-    "guidellm": ("metadata", "benchmarks"),
-    "llmd_report": ("scenario", "run", "results"),
-}
+    "sglang_serving": ("accept_length", "median_tpot_ms"), "vllm_forward": ("median_us", "requests"),
+    "llama_bench": ("n_gen", "avg_ns"), "llama_server": ("predicted_ms",), "inferencex": ("conc", "median_tpot"),
+    "aiperf": ("inter_token_latency", "input_config"), "vllm_latency": ("avg_latency", "latencies"),
+    "guidellm": ("metadata", "benchmarks"), "llmd_report": ("scenario", "run", "results"),
+}  # fmt: skip
 """Format -> the keys that tell it, all of them."""
 
 

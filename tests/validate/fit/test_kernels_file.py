@@ -18,7 +18,7 @@ from perfmodel.validate.fit.indexers import NAME, with_indexer
 from perfmodel.validate.fit.kernels import Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
 from perfmodel.validate.harness.micro.write import as_yaml
-from tests.validate.fit.held import Held, Rows
+from tests.validate.fit.test_kernels_distilled import Held, Rows
 
 H100, L40S = load_gpu("h100-sxm-80gb"), load_gpu("l40s-48gb")
 GEMM = TableFit((6e-6, 4.5e-6, 1.0, 0.5, 16.0, 0.61234, 4096.0, 0.9), 0.0123, 400, "vllm 2")

@@ -43,11 +43,7 @@ def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
         "bare": list(product(("linears", "attention"), batches, (1, 4))),
         "loop": [(*whole, 2, 256, "streamingllm:16", *size) for size in product(batches, (1, 4))],
         "gemm": [(*shape, m) for shape in ((64, 64), (64, 32), (128, 64)) for m in (1, 4)],
-        "attention": [
-            (*half, batch, *size)
-            for batch in batches
-            for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))
-        ],
+        "attention": [(*half, b, *size) for b in batches for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))],
         "allreduce": [(2**power,) for power in (12, 14, 16, 18, 20, 23, 26)],
     }  # fmt: skip
 

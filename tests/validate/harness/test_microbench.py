@@ -36,7 +36,6 @@ TRUTH = {
 }  # fmt: skip
 SAMPLING_S = 4e-5
 BARE_S = {"linears": 2e-5, "attention": 1e-5}
-COMMIT = "0123456789abcdef"
 
 
 def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
@@ -73,7 +72,7 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
     return t["iteration_fixed_s"] + at["batch"] * t["iteration_sequence_s"]
 
 
-def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0, **changes: Any) -> Path:
+def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Path:
     """A record of every kernel of a plan, timed by `true_time`; noise: of a kernel, and between its samples."""
     rows = [
         {
@@ -84,16 +83,15 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0, **chan
         }
         for number, job in enumerate(jobs(plan))
     ]  # fmt: skip
+    device = {"kind": "cpu", "name": "Intel(R) Test", "bf16": "amx", "last_level_cache_bytes": 2**25}
+    environment = {
+        "device": device, "libraries": {"torch": "2"}, "threads": 2, "memory_bytes": 32_000_000_000,
+        "system": "Linux x86_64", "world_size": plan.tensor_parallel,
+    }  # fmt: skip
     record = {
-        "schema_version": 1, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": COMMIT,
-        "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "points": rows,
+        "schema_version": 1, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": "0123456789abcdef",
+        "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "points": rows, "environment": environment,
         "protocol": {"timer": "perf_counter", "timer_overhead_s": 1e-7, "samples": 7},
-        "environment": {
-            "device": {"kind": "cpu", "name": "Intel(R) Test", "bf16": "amx", "last_level_cache_bytes": 2**25},
-            "libraries": {"torch": "2"}, "threads": 2, "memory_bytes": 32_000_000_000, "system": "Linux x86_64",
-            "world_size": plan.tensor_parallel,
-        },
-        **changes,
     }  # fmt: skip
     path = folder / f"20260101T000000Z-01234567-{plan.name}-micro.json"
     path.write_text(json.dumps(record), encoding="utf-8")

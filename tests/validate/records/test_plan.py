@@ -88,22 +88,18 @@ def test_points_of_chains_trees_and_two_levels_by_hand() -> None:
     """Tokens of a sequence by pass, the most that an iteration accepts, and the name of the first of two batches."""
     chain = {"gamma": None, "alpha": None, "rates": (0.6, 0.2)}
     levels = {"draft": "d", "middle_kv": ("streamingllm:32",), "inner_gamma": (2,), "inner_alpha": 0.7}
-    found = [
-        (of.count, len(made := list(of.points())), made[0].queries, made[0].max_accepted, made[0].key)
-        for of in (
-            block(),
-            block(**chain, tree=("2x1",)),  # a root, two children, one each
-            block(**(chain | {"gamma": (1, 2)}), tree=("sequoia:3",)),  # two children, or one of each level
-            block(**levels, gamma=(3,)),
-        )
-    ]
     start = "tiny/self/streamingllm:16/b1/s64"
-    assert found == [
-        (2, 2, (1, 3), 2, f"{start}/g2/a0.8"),
-        (2, 2, (1, 2, 5), 2, f"{start}/g2/t2x1/r0.6,0.2"),
-        (4, 4, (1, 3), 1, f"{start}/g1/tsequoia:3/r0.6,0.2"),
-        (2, 2, (1, 3, 4, 6), 5, "tiny/d/streamingllm:32<streamingllm:16/b1/s64/g3/a0.8/i2/a0.7"),
-    ]
+    for of, *wanted in (
+        (block(), 2, (1, 3), 2, f"{start}/g2/a0.8"),
+        (block(**chain, tree=("2x1",)), 2, (1, 2, 5), 2, f"{start}/g2/t2x1/r0.6,0.2"),  # a root, two children, one each
+        # two children, or one of each level
+        (block(**chain | {"gamma": (1, 2)}, tree=("sequoia:3",)), 4, (1, 3), 1, f"{start}/g1/tsequoia:3/r0.6,0.2"),
+        (block(**levels, gamma=(3,)), 2, (1, 3, 4, 6), 5,
+         "tiny/d/streamingllm:32<streamingllm:16/b1/s64/g3/a0.8/i2/a0.7"),
+    ):  # fmt: skip
+        made = list(of.points())
+        assert len(made) == of.count
+        assert [of.count, made[0].queries, made[0].max_accepted, made[0].key] == wanted
     assert block(**levels, context=(2,)).count == 2
 
 
