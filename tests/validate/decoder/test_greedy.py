@@ -1,6 +1,7 @@
-"""Greedy speculative output is greedy plain output, token for token: float64, so that near-ties do not decide."""
+"""Greedy speculative output is plain output, token for token, caches are those of a fresh prefill: in float64."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,17 +9,17 @@ from torch import Tensor
 
 from perfmodel.specs.model import MoE, RopeScaling
 from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.ngram import NGramDrafter
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.state import State
-from tests.validate.decoder.methods import METHODS as SOME
-from tests.validate.decoder.methods import PUBLISHED
+from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40
-METHODS = [*SOME, "quantized,bits=8,group=4"]
+EVERY = [*METHODS, "quantized,bits=8,group=4"]
 
 
 def run(
@@ -57,7 +58,7 @@ def test_plain_equals_the_oracle(target, prompts, plain) -> None:
 
 
 def test_every_view_is_tested() -> None:
-    assert {method.partition(":")[0].partition(",")[0] for method in METHODS} == set(kv.names())
+    assert {method.partition(":")[0].partition(",")[0] for method in EVERY} == set(kv.names())
 
 
 ACCEPTED = {
@@ -69,7 +70,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize(("case", "kind", "gamma"), [(0, "self", 1), (1, "self", 8), (2, "model", 4)])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method, gamma) -> None:
     """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded between."""
     made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), small if kind == "model" else None)
@@ -132,8 +133,10 @@ def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     long_enough = [prompts[0], prompts[2]]
     plain = run(model, long_enough, new=30)
     assert plain.tokens == [oracle(model, prompt, 30) for prompt in long_enough]
-    run_here = [method for method in SOME if window is None or method != PUBLISHED]
-    cases = [(None, {"draft_kv": method, "gamma": 3}) for method in run_here] + [(None, TREE | {"draft_kv": SOME[1]})]
+    run_here = [method for method in METHODS if window is None or method != PUBLISHED]
+    cases = [(None, {"draft_kv": method, "gamma": 3}) for method in run_here] + [
+        (None, TREE | {"draft_kv": METHODS[1]})
+    ]
     cases += [(small, {"gamma": 3}), (small, TREE), (small, TWO_LEVELS)]
     for draft, asked in cases:
         out = run(model, long_enough, draft, new=30, **asked)
@@ -165,3 +168,42 @@ def test_prefill_in_chunks(target, prompts, plain, monkeypatch) -> None:
     monkeypatch.setattr(prefill, lambda self, tokens, lengths, window=0: whole(self, tokens, lengths, window, chunk=16))
     for method in ("full", "snapkv:24,window=8", "retrieval:24,every=3"):
         assert run(target, prompts, gamma=4, draft_kv=method).tokens == plain.tokens
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 8])
+@pytest.mark.parametrize("kind", ["self", "model"])
+@torch.inference_mode()
+def test_rollback_equals_a_fresh_prefill(target, small, prompts, kind, gamma) -> None:
+    asked = Request(4, 70, 40, gamma, kind, "streamingllm:24")
+    made = make_decoder(target, asked, small if kind == "model" else None)
+    state = made.start(prompts, 40)
+    for _ in range(12):
+        made.iterate(state)
+    check_cache(made.target.cache, target, state)
+    for own in made.caches[1:]:
+        check_cache(own, small, state, behind=2)
+
+
+def poison(cache: KVCache) -> None:
+    """Make everything that is not committed poisonous (large: a masked value times a zero weight must stay zero)."""
+    outside = torch.arange(cache.capacity) >= cache.lengths[:, None]
+    for part in (cache.k, cache.v):
+        part.masked_fill_(outside[None, :, None, :, None], 1e6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@torch.inference_mode()
+def test_neither_what_is_not_committed_nor_a_fixed_bound_changes_a_token(target, prompts, method) -> None:
+    """Captured graphs need shapes that stay the same whatever the lengths."""
+
+    def decoded(spoil: Callable[[KVCache], object]) -> Tensor:
+        made = make_decoder(target, Request(4, 70, 40, 4, draft_kv=method))
+        state = made.start(prompts, 40)
+        for _ in range(8):
+            spoil(made.target.cache)
+            made.iterate(state)
+        return state.tokens.where(torch.arange(state.tokens.shape[1]) < state.length[:, None], -1)
+
+    free = decoded(lambda cache: None)
+    assert torch.equal(decoded(poison), free)
+    assert torch.equal(decoded(lambda cache: setattr(cache, "fixed", True)), free)

@@ -114,7 +114,8 @@ def test_the_figures_of_both_levels_by_hand() -> None:
     ("must be gamma . 1 = 4 counts, given 3", {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
     ("must be gamma . 1 = 2 counts, given 1", {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
     ("without --tree and --alpha", {"tree": (-1, 0, 1)}),
-    ("--inner-gamma, --gamma: must be 1 or more", {"inner_gamma": 0}),
+    ("--inner-gamma, --gamma: must be 1 or more with --middle-kv, given 0, 2", {"inner_gamma": 0}),
+    ("must be 1 or more with --middle-kv, given 1, 0", {"gamma": 0}),
     ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),
 ])  # fmt: skip
 def test_refusals(target, small, says, request_) -> None:

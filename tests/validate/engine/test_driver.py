@@ -1,14 +1,16 @@
-"""The driver against a stand-in server: chunks, counters, faults, interruptions. No measured time is judged."""
+"""The driver against stand-in servers: chunks, counters, faults, interruptions. No measured time is judged."""
 
 import pytest
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
+from perfmodel.validate.engine import client
 from perfmodel.validate.engine.client import KEY, Server
 from perfmodel.validate.engine.driver import ServerLoad, measure, served_gamma
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import Said, Timing
+from tests.validate.engine.hostile_server import FAULTS, broken
 from tests.validate.engine.server import Engine, serving
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
@@ -160,3 +162,38 @@ def test_the_plan_is_lines_for_a_shell(capsys) -> None:
     capsys.readouterr()
     assert run([*ask[:-1], "ngram", "--gpu", "xeon-amx-2core"]) == 0
     assert "synthetic" not in capsys.readouterr().out, "vLLM's CPU backend refuses it"
+
+
+SHORTEST = [
+    "validate",
+    "engine",
+    "--model",
+    "llama-68m",
+    "--hardware",
+    "h100",
+    "--draft",
+    "ngram",
+    "--calibration",
+    "ideal",
+]
+SHORTEST += ["--batches", "1", "--prompts", "8", "--new-tokens", "12"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(client, "PAGE_S", 0.2 if FAULTS[name].says == "is not whole after" else 60.0)
+    monkeypatch.setattr(client, "ANSWER_S", client.PAGE_S)
+    with broken(FAULTS[name]) as url:
+        assert run([*SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
+    line = capsys.readouterr().err.rstrip("\n")
+    assert line.startswith("error: --url: ")
+    assert line.isprintable()
+    assert FAULTS[name].says in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_without_a_fault_is_measured(tmp_path, capsys) -> None:
+    with broken(None) as url:
+        assert run([*SHORTEST, "--url", url, "--results", str(tmp_path)]) == 0
+    assert "must hold two draft lengths" in capsys.readouterr().out
+    assert len(list(tmp_path.rglob("engine-*-K0.json"))) == 1

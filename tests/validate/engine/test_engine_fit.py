@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from perfmodel.cli import run
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.uncertainty import with_values
-from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
+from perfmodel.validate.engine.calibrate import calibrate, lines, record_text, speedup_logs
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import EngineRows, check_enough, log_rms, rows_of, small_sample, usable
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
@@ -128,8 +129,6 @@ def test_too_little_is_refused_in_one_line(rows, says) -> None:
 
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path, fitted, capsys) -> None:
-    from perfmodel.validate.engine.calibrate import record_text
-
     record = tmp_path / "engine.json"
     record.write_text(record_text(fitted, "here-1", SUBJECT, ("bench.json",)))
     assert len(read_engine_record(record).points) == 18
@@ -157,16 +156,11 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     (["--from", "none.json,speed=3"], "batch=NUMBER"), (["--from", "none.json,gamma=1.5"], "a whole number"),
     (["--from", "none.json,batch=-1"], "batch=NUMBER"),
     (["--from", "x.json", "--machine", "My Host"], "--machine: must be a label"),
-    (["--from", "x.json", "--draft", "nobody"], "--draft"), (["--from", "x.json", "--tp", "3"], "--tp"),
+    (["--from", "x.json", "--draft", "nobody"], "--draft"), (["--from", "x.json", "--draft", "ngram", "--tp", "3"], "--tp:"),
 ])  # fmt: skip
 def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch, capsys, arguments, says) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = engine([timing(b, 1024.0, k) for b in (1.0, 8.0) for k in (0, 3)])
-    from perfmodel.validate.engine.record import EnginePoint, header
-    from perfmodel.validate.harness.journal import as_record, encode
-
-    points = [EnginePoint.of(str(n), t).model_dump_json(exclude_defaults=True) for n, t in enumerate(rows)]
-    Path("x.json").write_text(as_record(encode(header("a", SUBJECT)), points))
+    shutil.copy(Path(__file__).parent / "files" / "vllm-forward.json", "x.json")
     ask = ["validate", "engine", "--model", "llama-3.1-8b", "--hardware", "h100", "--results", str(tmp_path / "out")]
     assert run([*ask, *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())

@@ -72,15 +72,6 @@ def test_one_writer_at_a_time(tmp_path) -> None:
     refused("must be a new file", Journal.begin, path, HEADER)
 
 
-def test_a_finished_row_is_kept_as_it_was(tmp_path) -> None:
-    journal = Journal.resume(begun(tmp_path))
-    assert journal.keys() == {"k0", "k1", "k2"}
-    journal.add({"key": "new", "value": 1})
-    path = journal.finish()
-    assert path.name == "run.json"
-    assert '{"key":"k1","value":0.3333333333333333}' in path.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("label", ["", "H200", "../x", "a b", "published", "host.example.org"])
 def test_machine_labels_are_plain(label) -> None:
     refused("--machine", machine_folder, label)
