@@ -107,4 +107,4 @@ def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
 ])  # fmt: skip
 def test_refusals(target, says, request_) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2, "tree": branching("2x2")}
-    refused(says, make_decoder, target, Request(**good | request_))
+    refused(says, lambda: make_decoder(target, Request(**good | request_)))

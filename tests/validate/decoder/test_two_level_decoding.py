@@ -121,7 +121,7 @@ def test_the_figures_of_both_levels_by_hand() -> None:
 def test_refusals(target, small, says, request_) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2}
     good |= {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
-    refused(says, make_decoder, target, Request(**good | request_), small)
+    refused(says, lambda: make_decoder(target, Request(**good | request_), small))
 
 
 def test_a_prompt_of_one_token_is_refused(target, small, prompts) -> None:

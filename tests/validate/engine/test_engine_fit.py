@@ -156,7 +156,8 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     (["--from", "none.json,speed=3"], "batch=NUMBER"), (["--from", "none.json,gamma=1.5"], "a whole number"),
     (["--from", "none.json,batch=-1"], "batch=NUMBER"),
     (["--from", "x.json", "--machine", "My Host"], "--machine: must be a label"),
-    (["--from", "x.json", "--draft", "nobody"], "--draft"), (["--from", "x.json", "--draft", "ngram", "--tp", "3"], "--tp:"),
+    (["--from", "x.json", "--draft", "nobody"], "--draft"),
+    (["--from", "x.json", "--draft", "ngram", "--tp", "3"], "--tp:"),
 ])  # fmt: skip
 def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch, capsys, arguments, says) -> None:
     monkeypatch.chdir(tmp_path)
