@@ -11,12 +11,8 @@ from tests.test_docs import GENERATE, ROOT
 PAGE = ROOT / "docs" / "contributing.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 FILES = {b["file"]: b["body"] for b in GENERATE.FENCE.finditer(TEXT) if b["file"]}
-ONE_EACH = {
-    "hardware/gpus": "toy-9000",
-    "perfmodel/models": "toy-1b",
-    "perfmodel/kv": "strided",
-    "perfmodel/drafts": "earlyexit",
-}
+ONE_EACH = {"hardware/gpus": "toy-9000", "perfmodel/models": "toy-1b", "perfmodel/kv": "strided",
+            "perfmodel/drafts": "earlyexit"}  # fmt: skip
 NAMES = " or ".join(ONE_EACH.values())
 
 pytestmark = pytest.mark.xdist_group("contributing")
@@ -37,12 +33,9 @@ def python(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=tree, capture_output=True, text=True, check=False)
 
 
-def test_one_file_each_and_no_other_edit() -> None:
-    assert {str(Path(name).parent): Path(name).stem for name in FILES} == ONE_EACH
-
-
 def test_the_page_prints_what_it_shows() -> None:
-    """Its commands run in order in a copy of the tree, the contract tests among them."""
+    """One file each and no other edit; its commands run in order in a copy of the tree, with the contract tests."""
+    assert {str(Path(name).parent): Path(name).stem for name in FILES} == ONE_EACH
     assert "python -m pytest tests/test_contract.py" in TEXT
     assert GENERATE.filled(TEXT) == TEXT, "docs/contributing.md: run `make docs` and commit"
 
@@ -74,15 +67,12 @@ def test_the_contract_covers_each_of_them(tree: Path) -> None:
         assert found.count(name) >= 2, name
 
 
-@pytest.mark.parametrize(
-    ("name", "good", "bad"),
-    [
-        ("hardware/gpus/toy-9000.yaml", "value: 3000, unit: GB/s", "value: 3, unit: GB/s"),
-        ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
-        ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
-        ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
-    ],
-)
+@pytest.mark.parametrize(("name", "good", "bad"), [
+    ("hardware/gpus/toy-9000.yaml", "value: 3000, unit: GB/s", "value: 3, unit: GB/s"),
+    ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
+    ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
+    ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
+])  # fmt: skip
 def test_a_file_that_breaks_the_contract_is_caught(name: str, good: str, bad: str, tree: Path) -> None:
     path = tree / name
     assert FILES[name].count(good) == 1

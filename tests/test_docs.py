@@ -19,11 +19,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-COMMAND = re.compile(
-    r"`((?:torchrun [^`]* -m )?perfmodel [^`]*)`|^    ((?:torchrun .* -m )?perfmodel .*)$", re.MULTILINE
-)
-
-
+CALL = "((?:torchrun {0} -m )?perfmodel {0})"
+COMMAND = re.compile(f"`{CALL.format('[^`]*')}`|^    {CALL.format('.*')}$", re.MULTILINE)
 GENERATE = of_docs("generate")
 
 
@@ -58,16 +55,13 @@ def test_a_changed_output_would_be_noticed() -> None:
     assert GENERATE.filled(text.replace("Speculate: eagle3", "Speculate: ngram")) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
-        ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
-        ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
-        ("```console\nperfmodel kv list\n```\n", "one command, after"),
-        ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
+    ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
+    ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
+    ("```console\nperfmodel kv list\n```\n", "one command, after"),
+    ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
+])  # fmt: skip
 def test_an_example_that_fails_is_refused(text: str, said: str) -> None:
     with pytest.raises(RuntimeError, match=said):
         GENERATE.filled(text)
@@ -154,19 +148,10 @@ def test_commands_in_the_text_exist_with_their_flags() -> None:
     assert seen > 30
 
 
-def workflows(page: Path) -> list[str]:
-    """The perfmodel commands of the workflow files that a page shows."""
-    steps = []
-    for text in blocks(page, "yaml"):
-        jobs = yaml.safe_load(text)["jobs"].values()
-        steps += [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    return [run for run in steps if run.startswith("perfmodel ")]
-
-
-def test_the_commands_of_the_ci_page_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = workflows(ROOT / "docs" / "ci.md")
+def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
+    jobs = [job for text in blocks(ROOT / "docs" / "ci.md", "yaml") for job in yaml.safe_load(text)["jobs"].values()]
+    runs = [step.get("run", "") for job in jobs for step in job["steps"]]
+    found = [run for run in runs if run.startswith("perfmodel ")]
     assert len(found) == 5
     monkeypatch.chdir(tmp_path)
     for command in found:
@@ -182,10 +167,8 @@ def test_the_commands_of_the_ci_page_run(
 
 
 def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
-    done = subprocess.run(
-        ["make", "-n", "-o", ".venv/.base", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    made = [shlex.split(line)[1:] for line in done.stdout.splitlines() if "/perfmodel " in line]
+    lines = subprocess.check_output(["make", "-n", "-o", ".venv/.base", "demo"], cwd=ROOT, text=True).splitlines()
+    made = [shlex.split(line)[1:] for line in lines if "/perfmodel " in line]
     shown = [shlex.split(text.splitlines()[0])[2:] for text in blocks(ROOT / "README.md", "console")]
     assert made[: len(shown)] == shown
     assert [words[:1] for words in made[len(shown) : -1]] == [["whatif"], ["validate"]]
@@ -232,12 +215,9 @@ MADE = {"explorer.html"}
 """What docs/hooks.py adds to the site."""
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere_and_to_no_folder_of_one_machine() -> None:
     for page in PAGES:
-        for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        text = page.read_text(encoding="utf-8")
+        for target in LINK.findall(FENCE.sub("", text)):
             assert target in MADE or (page.parent / target).exists(), f"{page.name}: {target}"
-
-
-def test_no_page_names_a_folder_of_one_machine() -> None:
-    for page in PAGES:
-        assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", page.read_text(encoding="utf-8")), page.name
+        assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", text), page.name

@@ -14,9 +14,8 @@ ROOT = Path(__file__).parents[1]
 
 # Floor -> modules. A package stands for all in it; bare package names are doors: what they re-export loads on use.
 FLOORS: dict[int, list[str]] = {}
-for _line in (
-    (ROOT / "docs" / "design.md").read_text(encoding="utf-8").split("```floors\n")[1].split("```")[0].splitlines()
-):
+_page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+for _line in _page.split("```floors\n")[1].split("```")[0].splitlines():
     FLOORS.setdefault(int(_line.split()[0]), []).extend(_line.split()[1:])
 FLOOR_OF = {unit: floor for floor, units in FLOORS.items() for unit in units}
 DOORS = ("perfmodel", "perfmodel.validate")
@@ -25,12 +24,7 @@ HEAVY = ("matplotlib", "pandas", "scipy", "torch", "transformers", "pyarrow")
 AT_MODULE_LEVEL = {
     "matplotlib": ("perfmodel.plots",),
     "pandas": ("perfmodel.plots", "perfmodel.validate"),
-    "torch": (
-        "perfmodel.validate.decoder",
-        "perfmodel.validate.harness",
-        "perfmodel.validate.lm",
-        "perfmodel.validate.studies.train",
-    ),
+    "torch": tuple(f"perfmodel.validate.{name}" for name in ("decoder", "harness", "lm", "studies.train")),
 }
 
 
@@ -79,8 +73,7 @@ def imported(name: str, node: ast.AST) -> list[str]:
     base = node.module or ""
     if node.level:
         parts = name.split(".")
-        drop = node.level - (1 if is_package(name) else 0)
-        above = parts[: len(parts) - drop]
+        above = parts[: len(parts) - node.level + is_package(name)]
         base = ".".join([*above, base] if base else above)
     inner = (f"{base}.{alias.name}" for alias in node.names)
     return [full if full in modules() else base for full in inner]
@@ -114,8 +107,12 @@ def faults(wrong: Callable[[str, str], object], on_load: bool = False) -> list[s
     return [f"{name}:{line} imports {to}" for name in modules() for line, to in listed(name) if wrong(name, to)]
 
 
-def test_every_module_has_a_floor() -> None:
+def test_every_module_has_a_floor_and_the_table_names_what_there_is() -> None:
+    """No floor for a module that is gone, and none twice."""
     assert [name for name in modules() if not unit_of(name)] == [], "give it a floor in docs/design.md"
+    names = [name for units in FLOORS.values() for name in units]
+    assert len(names) == len(set(names))
+    assert set(names) <= {*modules(), "hardware", "results", "perfmodel.models"}
 
 
 def test_imports_go_down() -> None:
@@ -141,12 +138,9 @@ def assert_no_cycle(unit: Callable[[str], str | None], inside: Callable[[str], b
         visit(name, ())
 
 
-def test_no_cycles_between_units_of_a_floor() -> None:
+def test_no_cycles_between_units_of_a_floor_nor_modules_of_perfmodel() -> None:
+    """Of modules not even through imports that wait inside a function."""
     assert_no_cycle(unit_of, lambda name: name in modules())
-
-
-def test_no_cycles_between_modules_of_perfmodel() -> None:
-    """Not even through imports that wait inside a function."""
     assert_no_cycle(str, lambda name: name in modules() and not of_validate(name))
 
 
@@ -200,11 +194,3 @@ def test_the_parser_sees_every_spelling() -> None:
         "from .files import parse": "perfmodel.specs.files",
     }.items():
         assert imported("perfmodel.specs.gpu", ast.parse(source).body[0]) == [expected]
-
-
-def test_the_table_names_what_there_is() -> None:
-    """No floor for a module that is gone, and none twice."""
-    names = [name for units in FLOORS.values() for name in units]
-    assert len(names) == len(set(names))
-    known = {*modules(), "hardware", "results", "perfmodel.models"}
-    assert not [name for name in names if name not in known]

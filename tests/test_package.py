@@ -151,9 +151,7 @@ def test_validate_without_its_extra_says_which_and_how(installed: tuple[Path, Pa
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(
-    built: tuple[Path, Path], installed: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(built, installed, tmp_path) -> None:
     """Measured with torch of this environment, checked without it, no git anywhere, and broken by a tenth it fails."""
     torch_here = tmp_path / "measuring"
     venv.create(torch_here, with_pip=True)

@@ -29,32 +29,14 @@ from perfmodel.parse import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("8", (8,)),
-        ("32k", (32768,)),
-        ("32K", (32768,)),
-        ("1m", (1048576,)),
-        ("1.5k", (1536,)),
-        ("32000", (32000,)),
-        ("32_000", (32000,)),
-        ("1_000_000", (1_000_000,)),
-        ("1e5", (100_000,)),
-        ("1.5e3", (1500,)),
-        ("1.001e3", (1001,)),
-        ("1e3..3e3+1_000", (1000, 2000, 3000)),
-        ("1,8,64", (1, 8, 64)),
-        (" 4k , 32k ", (4096, 32768)),
-        ("1..4", (1, 2, 3, 4)),
-        ("1..3+1", (1, 2, 3)),
-        ("1000..3000+1000", (1000, 2000, 3000)),
-        ("1..16x2", (1, 2, 4, 8, 16)),
-        ("1..20x3", (1, 3, 9)),
-        ("4k..16kx2,20k", (4096, 8192, 16384, 20480)),
-        ("5..5", (5,)),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("8", (8,)), ("32k", (32768,)), ("32K", (32768,)), ("1m", (1048576,)), ("1.5k", (1536,)), ("32000", (32000,)),
+    ("32_000", (32000,)), ("1_000_000", (1_000_000,)), ("1e5", (100_000,)), ("1.5e3", (1500,)), ("1.001e3", (1001,)),
+    ("1e3..3e3+1_000", (1000, 2000, 3000)), ("1,8,64", (1, 8, 64)), (" 4k , 32k ", (4096, 32768)),
+    ("1..4", (1, 2, 3, 4)), ("1..3+1", (1, 2, 3)), ("1000..3000+1000", (1000, 2000, 3000)),
+    ("1..16x2", (1, 2, 4, 8, 16)), ("1..20x3", (1, 3, 9)), ("4k..16kx2,20k", (4096, 8192, 16384, 20480)),
+    ("5..5", (5,)),
+])  # fmt: skip
 def test_counts(text: str, expected: tuple[int, ...]) -> None:
     assert parse_counts(text, "--batch") == expected
 
@@ -73,20 +55,15 @@ def test_nonsense_is_refused_in_one_line(text: str) -> None:
 
 def test_too_many_values_are_refused() -> None:
     assert len(parse_counts(f"1..{MAX_VALUES}", "--batch")) == MAX_VALUES
-    with pytest.raises(InputError, match="at most"):
-        parse_counts(f"1..{MAX_VALUES},1", "--batch")
-    with pytest.raises(InputError, match="a rising range of at most 1000000 values"):
-        parse_counts(f"1..{MAX_VALUES + 1}", "--batch")
+    for text, said in ((f"1..{MAX_VALUES},1", "at most"), (f"1..{MAX_VALUES + 1}", "range of at most 1000000 values")):
+        with pytest.raises(InputError, match=said):
+            parse_counts(text, "--batch")
 
 
-@given(st.integers(1, 10**15 - 1))
-def test_bare_integers_are_exact(number: int) -> None:
-    assert parse_count(str(number), "--context") == number
-
-
-@given(st.integers(1, 10**6), st.sampled_from([("k", 1024), ("m", 1048576)]))
-def test_suffixes_are_binary(number: int, suffix: tuple[str, int]) -> None:
-    assert parse_count(f"{number}{suffix[0]}", "--context") == number * suffix[1]
+@given(st.integers(1, 10**15 - 1), st.sampled_from([("", 1), ("k", 1024), ("m", 1048576)]))
+def test_bare_integers_are_exact_and_suffixes_binary(number: int, suffix: tuple[str, int]) -> None:
+    number //= suffix[1]
+    assert parse_counts(f"{number or 1}{suffix[0]}", "--context") == ((number or 1) * suffix[1],)
 
 
 @given(st.text(max_size=12))
@@ -97,11 +74,8 @@ def test_any_text_is_a_number_or_refused(text: str) -> None:
 
 def test_what_python_gives() -> None:
     """Numbers as they are, a path as its text; lists only where several are meant; no true or false for a number."""
-    assert (parse_count(8.0, "--tp"), parse_count(np.int64(8), "--tp"), parse_text(Path("a/b"), "--model")) == (
-        8,
-        8,
-        "a/b",
-    )
+    assert parse_count(8.0, "--tp") == parse_count(np.int64(8), "--tp") == 8
+    assert parse_text(Path("a/b"), "--model") == "a/b"
     assert [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")] == [None, None, 0, 3]
     assert [parse_switch(each, "--x") for each in (True, False)] == [True, False]
     for junk in (True, math.nan, math.inf, 10**400, [8], 0, 1.5):
@@ -113,40 +87,24 @@ def test_what_python_gives() -> None:
         parse_switch(1, "--x")
 
 
-def test_gammas() -> None:
-    assert parse_gammas("0,2,auto") == (0, 2, None)
-    assert parse_gammas("0..3") == (0, 1, 2, 3)
-    assert parse_gammas("AUTO") == (None,)
-    for text in ("-1", "two", "1.5", "auto2", ""):
-        with pytest.raises(InputError, match="--gamma"):
-            parse_gammas(text)
-
-
 def test_other_lists() -> None:
+    assert [parse_gammas(text) for text in ("0,2,auto", "0..3", "AUTO")] == [(0, 2, None), (0, 1, 2, 3), (None,)]
     assert parse_numbers("0.8,.9", "--alpha") == (0.8, 0.9)
+    assert parse_numbers("80%, 75.5 %,1e-1", "--alpha") == pytest.approx((0.8, 0.755, 0.1), rel=1e-12)
     assert parse_names("a100, h100", "--hardware") == ("a100", "h100")
     assert parse_span("32..256", "--batch-range") == parse_span("32,256", "--batch-range") == (32.0, 256.0)
-    assert parse_methods("quest:1k,page=16,snapkv:2k,window=8,kernel=3,full") == (
-        "quest:1k,page=16",
-        "snapkv:2k,window=8,kernel=3",
-        "full",
-    )
-    for text in ("nan", "inf", "-inf", "x", "0.8,", ""):
-        with pytest.raises(InputError, match="--alpha"):
-            parse_numbers(text, "--alpha")
-    for text in ("32", "1..2..3", "a..b", ""):
-        with pytest.raises(InputError, match="--batch-range"):
-            parse_span(text, "--batch-range")
-    for text in ("", "a,,b"):
-        with pytest.raises(InputError):
-            parse_names(text, "--model")
-        with pytest.raises(InputError):
-            parse_methods(text)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("80%", (0.8,)), ("0.8, 75.5 %", (0.8, 0.755)), ("1e-1", (0.1,))])
-def test_shares_may_be_percent(text: str, expected: tuple[float, ...]) -> None:
-    assert parse_numbers(text, "--alpha") == pytest.approx(expected, rel=1e-12)
+    methods = ("quest:1k,page=16", "snapkv:2k,window=8,kernel=3", "full")
+    assert parse_methods(",".join(methods)) == methods
+    for parse, flag, texts in (
+        (lambda text, _: parse_gammas(text), "--gamma", ("-1", "two", "1.5", "auto2", "")),
+        (parse_numbers, "--alpha", ("nan", "inf", "-inf", "x", "0.8,", "")),
+        (parse_span, "--batch-range", ("32", "1..2..3", "a..b", "")),
+        (parse_names, "--model", ("", "a,,b")),
+        (lambda text, _: parse_methods(text), "--draft-kv", ("", "a,,b")),
+    ):
+        for text in texts:
+            with pytest.raises(InputError, match=flag):
+                parse(text, flag)
 
 
 # How a refusal is told.
@@ -174,14 +132,11 @@ def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
 
 
 def test_python_is_told_of_arguments_by_their_names() -> None:
-    assert (
-        as_names("--draft-kv: not `--draft-kv x`, nor '--tp' of --tp")
-        == "draft_kv: not `--draft-kv x`, nor '--tp' of tp"
-    )
+    said = as_names("--draft-kv: not `--draft-kv x`, nor '--tp' of --tp")
+    assert said == "draft_kv: not `--draft-kv x`, nor '--tp' of tp"
     for call, word in ((perfmodel.load_gpu, "hardware"), (perfmodel.load_model, "model")):
         with pytest.raises(InputError, match=f"^{word}: no "):
             call("nothing")
-    assert perfmodel.plots.__name__ == "perfmodel.plots"
 
 
 def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,7 @@ class Page(HTMLParser):
 
 
 def build(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
-    command += ["--config-file", str(config), "--site-dir", str(out)]
+    command = [sys.executable, *f"-m mkdocs build --strict --config-file {config} --site-dir {out}".split()]
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not about these pages
     return subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
 
@@ -104,8 +103,7 @@ def test_nothing_is_fetched_from_elsewhere(site: dict[Path, Page]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[gone](gone.md)", "[no place](index.md#nowhere)", "[out](/etc)", "::: perfmodel.answers.query.Nothing"],
+    "text", ["[gone](gone.md)", "[no place](index.md#nowhere)", "[out](/etc)", "::: perfmodel.answers.query.Nothing"]
 )
 def test_a_broken_page_fails_the_build(text: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()

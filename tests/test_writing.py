@@ -10,21 +10,17 @@ from perfmodel.errors import InputError
 from perfmodel.writing import destination, no_formula, write, write_all
 
 
-def full(_: int) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
 def test_text_bytes_and_what_a_function_writes(tmp_path: Path) -> None:
-    write_all(
-        {tmp_path / "a": "one\nγ\r\n", tmp_path / "b": b"\0\xff", tmp_path / "c.svg": lambda p: p.write_text(p.suffix)}
-    )
-    assert (tmp_path / "a").read_bytes() == "one\nγ\r\n".encode()
-    assert (tmp_path / "b").read_bytes() == b"\0\xff"
-    assert (tmp_path / "c.svg").read_text() == ".svg"
-    assert len(list(tmp_path.iterdir())) == 3
+    texts = {"a": "one\nγ\r\n", "b": b"\0\xff", "c.svg": lambda path: path.write_text(path.suffix)}
+    write_all({tmp_path / name: text for name, text in texts.items()})
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written == {"a": "one\nγ\r\n".encode(), "b": b"\0\xff", "c.svg": b".svg"}
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
@@ -82,10 +78,8 @@ def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     (tmp_path / "file").write_text("")
     assert "ending in .png or .svg, given 'a.txt'" in refused(tmp_path / "a.txt", ".png", ".svg")
-    assert "in a folder that exists" in refused(tmp_path / "none" / "a")
-    assert "in a folder that exists" in refused(tmp_path / "file" / "a")
-    assert "in a folder that exists" in refused(tmp_path / ("n" * 300))
-    assert "in a folder that exists" in refused(tmp_path / "a\0b")
+    for name in ("none/a", "file/a", "n" * 300, "a\0b"):
+        assert "in a folder that exists" in refused(tmp_path / name)
     for place in (pipe, tmp_path, Path("/dev/null")):
         assert "not a folder, pipe or device" in refused(place)
 

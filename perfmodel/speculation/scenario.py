@@ -164,12 +164,14 @@ class Scenario:
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
         """Time of an iteration outside any pass, plus what KV method and draft do once per iteration."""
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
+        once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
+        return sum((self.draft_machine.op_predicted_s(op) for op in once), start=self.end_s(batch))
+
+    def end_s(self, batch: Floats) -> Floats:
+        """Time of accepting what was verified, of an iteration or of an inner round of two levels."""
         c = self.machine.calibration
         fixed: Floats = c.iteration_fixed_s.value
-        if c.iteration_sequence_s.value:
-            fixed = fixed + c.iteration_sequence_s.value * batch
-        once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
-        return sum((self.draft_machine.op_predicted_s(op) for op in once), start=fixed)
+        return fixed + c.iteration_sequence_s.value * batch if c.iteration_sequence_s.value else fixed
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
         """Time before the first token that only speculation needs: the draft's own prefill, scoring and gathering."""

@@ -3,7 +3,8 @@
 Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until m >= gamma_2
 tokens are drafted (gamma_2 <= m <= gamma_2 + gamma_1); then the target with the full cache verifies m + 1 tokens.
 
-    speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] (gamma_1 T_small + T_sparse(gamma_1 + 1)) + E[T_V(m)] + overhead)
+    speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead)
+    T_round = gamma_1 T_small + T_sparse(gamma_1 + 1) + the time outside the passes of any iteration
 
 E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_2 / Omega(gamma_1, alpha_1)) is biased.
 Sun et al. 2024, arXiv 2404.11912.
@@ -112,7 +113,7 @@ def predict_two_levels(
     gained = np.cumsum(sparse.acceptance.survival(int(lengths[-1])))[lengths]
     drafted = float(gamma_1)
     drafting = small.draft.passes(drafted) * small.draft_pass_s(batch, context, small.draft.query(drafted))
-    each = drafting + sparse.draft_pass_s(batch, context, gamma_1 + 1.0)
+    each = drafting + sparse.draft_pass_s(batch, context, gamma_1 + 1.0) + sparse.end_s(batch)
     verify = [
         probability * sparse.target_pass_s(batch, context, length + 1.0)
         for length, probability in zip(lengths, found.drafted, strict=True)

@@ -88,7 +88,7 @@ def test_speculation_and_chunked_prefill_share_idle_flops() -> None:
     assert np.shape(idle_tokens(s, np.ones((3, 1)), np.ones(2))) in ((3, 1), (3, 2))
 
 
-@pytest.mark.parametrize("tokens", [1, 2000])
-def test_refusals(tokens: int) -> None:
-    with pytest.raises(InputError, match="gamma"):
-        both_ways(scenario(), 1000, tokens)
+def test_refusals() -> None:
+    for tokens in (1, 2000):
+        with pytest.raises(InputError, match="gamma"):
+            both_ways(scenario(), 1000, tokens)

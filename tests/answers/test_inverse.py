@@ -81,7 +81,7 @@ def test_worked_alpha():
     assert 0.0681 < r.smallest_alpha < 0.075
 
 
-@pytest.mark.parametrize("target", [0.0, -1.0, float("nan"), float("inf")])
-def test_impossible_wishes_are_refused(target):
-    with pytest.raises(InputError, match="speedup: must be a finite number"):
-        inverse(BASE, speedup=target)
+def test_impossible_wishes_are_refused():
+    for target in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="speedup: must be a finite number"):
+            inverse(BASE, speedup=target)

@@ -24,19 +24,16 @@ def scenario(**flags):
     return resolve(Query(**(asked | flags)))
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "gamma", "fits", "word"),
-    [
-        (1.0, 1.4, 3, True, "too_close_to_call"),
-        (1.0001, 1.4, 3, True, "pays"),
-        (1.0001, 1.4, 1, True, "pays"),
-        (1.0001, 1.4, 3, False, "does_not_fit"),
-        (1.0001, 1.4, 0, True, "does_not_pay"),
-        (0.8, 1.0, 3, True, "does_not_pay"),
-        (0.8, 1.0001, 3, True, "too_close_to_call"),
-        (math.nan, math.nan, 3, True, "pays"),  # of the speedup, 1.2
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "gamma", "fits", "word"), [
+    (1.0, 1.4, 3, True, "too_close_to_call"),
+    (1.0001, 1.4, 3, True, "pays"),
+    (1.0001, 1.4, 1, True, "pays"),
+    (1.0001, 1.4, 3, False, "does_not_fit"),
+    (1.0001, 1.4, 0, True, "does_not_pay"),
+    (0.8, 1.0, 3, True, "does_not_pay"),
+    (0.8, 1.0001, 3, True, "too_close_to_call"),
+    (math.nan, math.nan, 3, True, "pays"),  # of the speedup, 1.2
+])  # fmt: skip
 def test_a_verdict_takes_the_whole_interval(low, high, gamma, fits, word) -> None:
     assert verdicts(1.2, low, high, gamma, fits).item() == word
 
@@ -83,18 +80,16 @@ def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
-    held = MeasuredRange(
-        model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000), gamma=(1, 3)
-    )
+    held = MeasuredRange(model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000),
+                         gamma=(1, 3))  # fmt: skip
     s = scenario(draft="eagle")
     assert list(unlike_measured(s, 1.0, 1.0, 9)) == []
     c = s.machine.calibration.model_copy(update={"measured": held})
 
     def notes(s, *at) -> list[str]:
         s = replace(s, machine=replace(s.machine, calibration=c))
-        return [
-            note.partition(": intervals")[0].removeprefix(f"{c.name} was timed ") for note in unlike_measured(s, *at)
-        ]
+        said = (note.partition(": intervals")[0] for note in unlike_measured(s, *at))
+        return [note.removeprefix(f"{c.name} was timed ") for note in said]
 
     assert notes(s, 2.0, 1000.0, 1) == notes(s, 8.0, 4000.0, 3) == notes(s, 2.0, 1000.0, 0) == []
     assert notes(s, 1.0, 480.0, 7) == [
@@ -136,33 +131,30 @@ def test_units_begin_at_their_own_number() -> None:
     assert [text.devices("x", n) for n in (1, 2)] == ["x", "2 x x"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "name", "fine", "refused"),
-    [
-        (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
-        (pm.whatif, "kv_reread", 4, 4.01),
-        (pm.whatif, "batch_range", (1, 2), (2, 2)),
-        (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
-        (pm.whatif, "batch_range", (1, 2), (0, 2)),
-        (pm.advise, "batch", 2**20, 2**20 + 1),
-        (pm.advise, "max_gamma", 1, 0),
-        (pm.advise, "max_gamma", 256, 257),
-        (pm.advise, "context", 2**40, 2**40 + 1),
-        (pm.serving, "batch", 4, 3),
-        (pm.serving, "max_gamma", 256, 257),
-        (pm.serving, "max_gamma", 1, 0),
-        (pm.serving, "gamma", 1, 0),
-        (pm.compare, "gamma", 1, 0),
-        (pm.moe, "gamma", 1, 0),
-        (pm.moe, "batch", "1..1024", "1..1025"),
-        (pm.traffic, "input_std", 577, 578),
-        (pm.traffic, "output_std", 57, 58),
-        (pm.schedule, "output_len", 999, 1000),
-        (pm.schedule, "output_len", 2, 1),
-        (pm.schedule, "lookup", "3..3", "4..3"),
-        (pm.schedule, "lookup", (3,), (3, 4, 5)),
-    ],
-)
+@pytest.mark.parametrize(("asked", "name", "fine", "refused"), [
+    (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
+    (pm.whatif, "kv_reread", 4, 4.01),
+    (pm.whatif, "batch_range", (1, 2), (2, 2)),
+    (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
+    (pm.whatif, "batch_range", (1, 2), (0, 2)),
+    (pm.advise, "batch", 2**20, 2**20 + 1),
+    (pm.advise, "max_gamma", 1, 0),
+    (pm.advise, "max_gamma", 256, 257),
+    (pm.advise, "context", 2**40, 2**40 + 1),
+    (pm.serving, "batch", 4, 3),
+    (pm.serving, "max_gamma", 256, 257),
+    (pm.serving, "max_gamma", 1, 0),
+    (pm.serving, "gamma", 1, 0),
+    (pm.compare, "gamma", 1, 0),
+    (pm.moe, "gamma", 1, 0),
+    (pm.moe, "batch", "1..1024", "1..1025"),
+    (pm.traffic, "input_std", 577, 578),
+    (pm.traffic, "output_std", 57, 58),
+    (pm.schedule, "output_len", 999, 1000),
+    (pm.schedule, "output_len", 2, 1),
+    (pm.schedule, "lookup", "3..3", "4..3"),
+    (pm.schedule, "lookup", (3,), (3, 4, 5)),
+])  # fmt: skip
 def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
     given = {
         pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
@@ -200,11 +192,6 @@ def test_rates_of_a_tree_are_read_from_a_list_a_text_or_a_file(tmp_path) -> None
         path.write_text(spoiled, encoding="utf-8")
         with pytest.raises(InputError, match="a mapping with source"):
             parse_tree_rates(str(path), "--rates")
-
-
-def test_only_one_acceptance_is_given() -> None:
-    with pytest.raises(InputError, match="--alpha and --tokens-per-iteration: only one of them may be given"):
-        resolve(Query("llama-3.1-8b", "h100", 1, 1000, 2, alpha=0.7, tokens_per_iteration=2.0))
 
 
 def test_inverse_in_a_line_with_and_without_an_acceptance() -> None:

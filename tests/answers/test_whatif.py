@@ -13,10 +13,8 @@ from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
 
 README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
-
-STEP = {
-    *("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter"),
-}
+OPEN = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4, "context": 32_000, "alpha": 0.8}
+STEP = {*("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "comm_s", "fixed_s", "limiter")}
 CONTRACT: dict[str, set[str] | None] = {
     **dict.fromkeys(("schema_version", "query", "verdict", "reason", "overhead_s", "speedup", "speedup_interval")),
     **dict.fromkeys(("interval_coverage", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s")),
@@ -81,16 +79,14 @@ def ask(**flags) -> dict:
 
 
 def test_the_question_of_the_readme():
+    """TP 8: 1 876 164 608 bytes of weights to load, 64 x 32000 x 16 384 of KV, at 2.039e12 bytes/s."""
     a = ask()
-    assert (a["query"]["model"], a["query"]["hardware"]) == ("llama-3.1-8b", "a100-sxm-80gb")
     assert a["verdict"] == "pays"
     assert a["draft_step"]["predicted_s"] == pytest.approx(a["cost_ratios"]["draft_to_target"] * a["ar_tpot_s"])
-    # TP 8: 1 876 164 608 bytes of weights to load, 64 x 32000 x 16 384 of KV, at 2.039e12 bytes/s
     assert a["target_step"]["param_load_s"] == pytest.approx(1_876_164_608 / 2.039e12)
     assert a["target_step"]["kv_load_s"] == pytest.approx(64 * 32_000 * 16_384 / 2.039e12)
-    assert a["memory"]["kv_bytes"] == 64 * 32_003 * 16_384
-    assert a["memory"]["draft_kv_bytes"] == 64 * 512 * 16_384
-    assert a["memory"]["available_bytes"] == pytest.approx(0.92 * 80e9)
+    memory = [a["memory"][name] for name in ("kv_bytes", "draft_kv_bytes", "available_bytes")]
+    assert memory == [64 * 32_003 * 16_384, 64 * 512 * 16_384, pytest.approx(0.92 * 80e9)]
     assert "limited by KV)" in a["reason"]
 
 
@@ -98,29 +94,17 @@ def test_the_query_is_given_back_with_names_resolved_and_defaults():
     a = ask(model="meta-llama/Llama-3.1-8B", hardware="A100", draft_kv="streaming:512")
     assert a["query"].keys() >= Query.__dataclass_fields__.keys()
     assert (a["query"]["model"], a["query"]["hardware"]) == ("llama-3.1-8b", "a100-sxm-80gb")
-    assert a["query"]["draft_kv"].startswith("streamingllm:512")
     resolved = [a["query"][name] for name in ("draft_tp", "draft_weights", "draft_kv_dtype", "gamma", "weights")]
     assert resolved == [8, "bf16", "bf16", 2, "bf16"]
     assert a["query"]["calibration"] == a["calibration"]["name"]
 
 
-def test_verdicts_follow_the_speedup():
-    ideal = {"calibration": "ideal"}
-    assert ask(**ideal)["verdict"] == "pays"
-    poor = ask(**ideal, alpha=0.01)
-    assert (poor["verdict"], poor["speedup"] < 1) == ("does_not_pay", True)
-    assert "no more than" in poor["reason"]
-    assert "more than" in ask(**ideal)["reason"]
-
-
 def test_setup_is_earned_back():
     a = ask(draft_kv="streamingllm:512,own_prefill=true", calibration="ideal")
-    saved = a["ar_tpot_s"] - a["tpot_s"]
     assert a["draft_setup_s"] > 0
-    assert a["break_even_new_tokens"] == math.ceil(a["draft_setup_s"] / saved)
+    assert a["break_even_new_tokens"] == math.ceil(a["draft_setup_s"] / (a["ar_tpot_s"] - a["tpot_s"]))
     assert ask(draft_kv="full")["draft_setup_s"] == 0
-    # where nothing is saved, it never is
-    assert ask(alpha=0.0)["break_even_new_tokens"] is None
+    assert ask(alpha=0.0)["break_even_new_tokens"] is None, "where nothing is saved, it never is"
 
 
 def test_tokens_per_iteration_mean_the_same_as_their_alpha():
@@ -135,44 +119,42 @@ def test_tokens_per_iteration_mean_the_same_as_their_alpha():
 
 def test_gamma_zero_is_plain_decoding():
     a = ask(gamma=0)
-    assert a["speedup"] == 1.0
-    assert a["speedup_interval"] == [1.0, 1.0]
-    assert a["verdict"] == "does_not_pay"
+    assert (a["speedup"], a["speedup_interval"], a["verdict"]) == (1.0, [1.0, 1.0], "does_not_pay")
     assert a["tpot_s"] == a["ar_tpot_s"]
     assert (a["draft_setup_s"], a["break_even_new_tokens"], a["overhead_s"]) == (0, None, 0)
     assert (a["memory"]["draft_kv_bytes"], a["memory"]["draft_weight_bytes"]) == (0, 0)
     assert a["memory"]["max_batch"] == a["memory"]["ar_max_batch"]
     assert a["inflection"]["break_even_context"] is None
-    # acceptance is not needed
-    assert ask(gamma=0, alpha=None)["speedup"] == 1.0
+    assert ask(gamma=0, alpha=None)["speedup"] == 1.0, "acceptance is not needed"
 
 
-def test_context_beyond_the_maximum_warns():
-    assert not any("maximum" in note for note in ask(context=131_069)["warnings"])
-    # 131 070 and the three tokens of a verification are one too many
-    (note,) = (note for note in ask(context=131_070)["warnings"] if "maximum" in note)
-    assert "llama-3.1-8b" in note
-    assert "131072" in note
-    by_draft = ask(draft="llama-160m", draft_tp=1)
-    assert any("beyond llama-160m's maximum" in note for note in by_draft["warnings"])
-
-
-def test_a_batch_that_does_not_fit_is_answered_with_the_largest():
+def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays():
     most = ask()["memory"]["max_batch"]
     assert most >= 64
     assert ask(batch=most)["memory"]["fits"]
     a = ask(batch=most + 1)
-    assert not a["memory"]["fits"]
-    assert a["memory"]["max_batch"] == most
+    assert (a["memory"]["fits"], a["memory"]["max_batch"]) == (False, most)
     assert any(f"the largest that does is {most}" in note for note in a["warnings"])
+    for context, would in ((64_000, "would pay: at most batch 6 fits"), (256, "would not pay: at most batch ")):
+        asked = OPEN | {"context": context, "gamma": 2}
+        most = whatif(**asked).memory.max_batch
+        found = whatif(**asked | {"batch": most + 1})
+        assert found.verdict == "does_not_fit"
+        assert found.reason.startswith(would)
+        assert whatif(**asked | {"batch": most}).verdict != "does_not_fit"
 
 
-def test_a_device_without_a_calibration_says_so():
+def test_a_device_without_a_calibration_says_so_and_of_another_maker_even_more():
+    """Kernels of NVIDIA's devices answer for AMD's with a warning and a wider interval than for another NVIDIA."""
     a = ask(hardware="h20-sxm-96gb")
     assert a["calibration"]["kind"] == "transferred"
     assert any("transferred from" in note for note in a["warnings"])
-    assert ask()["calibration"]["kind"] in ("kernels", "fitted")
-    assert ask(calibration="ideal")["calibration"]["kind"] == "ideal"
+    asked = {"model": "llama-3.1-8b", "batch": 8, "context": 8192, "draft": "eagle", "gamma": 3, "alpha": 0.7}
+    other, own = (whatif(**asked, hardware=gpu) for gpu in ("mi300x", "a100-sxm-80gb"))
+    assert any(text.startswith("mi300x-192gb is of another maker: measured steps") for text in other.warnings)
+    assert not any("another maker" in text for text in own.warnings)
+    low, high = other.speedup_interval
+    assert high / low > own.speedup_interval[1] / own.speedup_interval[0]
 
 
 # Refusals of what only Python can give; what can be typed is in tests/cli/test_cli_bad_input.py.
@@ -198,18 +180,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "said"), BAD, ids=[f"{i}-{'-'.join(flags)}" for i, (flags, _) in enumerate(BAD)])
+@pytest.mark.parametrize(("flags", "said"), BAD)
 def test_bad_input_is_refused_in_one_line(flags, said):
     with pytest.raises(InputError) as refused:
         whatif(README, **flags)
-    message = str(refused.value)
-    assert said in message
-    assert message.isprintable()
-    assert len(message) < 900
-    assert "Error" not in message
-
-
-OPEN = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4, "context": 32_000, "alpha": 0.8}
+    assert said in str(refused.value)
+    assert str(refused.value).isprintable()
 
 
 def test_a_self_draft_reads_a_sparse_cache_unless_asked_otherwise_and_says_so() -> None:
@@ -219,18 +195,6 @@ def test_a_self_draft_reads_a_sparse_cache_unless_asked_otherwise_and_says_so() 
     assert found.query == named.query
     assert found.warnings == ("draft_kv was not given: the self-draft reads streamingllm:512", *named.warnings)
     assert whatif(**OPEN | {"alpha": 1.0}, draft_kv="full").gamma_optimal == 0
-
-
-@pytest.mark.parametrize(
-    ("context", "would"), [(64_000, "would pay: at most batch 6 fits"), (256, "would not pay: at most batch ")]
-)
-def test_what_does_not_fit_never_pays(context: int, would: str) -> None:
-    asked = OPEN | {"context": context}
-    most = whatif(**asked, gamma=2).memory.max_batch
-    found = whatif(**asked | {"batch": most + 1}, gamma=2)
-    assert found.verdict == "does_not_fit"
-    assert found.reason.startswith(would)
-    assert whatif(**asked | {"batch": most}, gamma=2).verdict != "does_not_fit"
 
 
 @pytest.mark.parametrize("context", [2_000, 32_000, 100_000])
@@ -247,16 +211,6 @@ def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
         for gamma in range(5):
             other = whatif(**asked | {"batch": batch}, gamma=gamma)
             assert not other.memory.fits or other.throughput_tokens_per_s <= best.throughput_tokens_per_s * (1 + 1e-9)
-
-
-def test_a_device_of_another_maker_is_told_apart() -> None:
-    """Kernels of NVIDIA's devices answer for AMD's with a warning and a wider interval than for another NVIDIA."""
-    asked = {"model": "llama-3.1-8b", "batch": 8, "context": 8192, "draft": "eagle", "gamma": 3, "alpha": 0.7}
-    other, own = (whatif(**asked, hardware=gpu) for gpu in ("mi300x", "a100-sxm-80gb"))
-    assert any(text.startswith("mi300x-192gb is of another maker: measured steps") for text in other.warnings)
-    assert not any("another maker" in text for text in own.warnings)
-    low, high = other.speedup_interval
-    assert high / low > own.speedup_interval[1] / own.speedup_interval[0]
 
 
 # Unknown is not no.
@@ -296,16 +250,10 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     assert full.reason.startswith("would be undecided: at most batch ")
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        (
-            Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
-            "verifying 9 tokens (CUDA graphs: 16)",
-        ),
-        (Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7), "batch 33 pads to 40"),
-    ],
-)
+@pytest.mark.parametrize(("query", "said"), [
+    (Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7), "verifying 9 tokens (CUDA graphs: 16)"),
+    (Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7), "batch 33 pads to 40"),
+])  # fmt: skip
 def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, said: str) -> None:
     assert any(note.startswith(said) for note in whatif(query).warnings)
     fewer = {"batch": query.batch - 1} if query.batch > 1 else {"gamma": 7}
@@ -334,13 +282,8 @@ def test_the_query_of_an_answer_asks_it_again() -> None:
 def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
     """Published heads first, MTP before others; else an MTP module of its own; self where a view or rate is given."""
     point = {"hardware": "h200", "batch": 8, "context": 8192, "tp": 8}
-    for model, draft in (
-        ("qwen3-32b", "eagle3"),
-        ("deepseek-r1", "mtp"),
-        ("qwen3-8b", "eagle3"),
-        ("qwen2.5-32b", "eagle3"),
-        ("glm-4.5-air", "mtp"),
-    ):
+    for model, draft in (("qwen3-32b", "eagle3"), ("deepseek-r1", "mtp"), ("qwen2.5-32b", "eagle3"),
+                         ("glm-4.5-air", "mtp")):  # fmt: skip
         a = whatif(model=model, **point)
         assert (a.query.draft, a.runs_in is not None and ">=" in a.runs_in) == (draft, True)
         assert f"draft was not given: {draft}" in a.warnings

@@ -18,6 +18,7 @@ from perfmodel import cli
 from perfmodel.answers.arguments import arguments
 from perfmodel.cli.examples import EXAMPLES
 from perfmodel.cli.help import HEADING
+from perfmodel.specs.files import data_directory
 
 SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
 POINT = ["--batch", "64", "--context", "32000"]
@@ -59,9 +60,7 @@ def test_flags_are_the_arguments_of_python() -> None:
 def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..., Any], out: Run) -> None:
     found = ask(*POINT, "--gamma", "2")
     (row,) = found["measured"]
-    assert row["set"] == "magicdec"
-    assert "2408.11049" in row["source"]
-    assert row["figures"]["speedup"]["measured"] == 1.28
+    assert (row["set"], row["figures"]["speedup"]["measured"]) == ("magicdec", 1.28)
     for figure in row["figures"].values():
         assert figure["error"] == pytest.approx(figure["predicted"] / figure["measured"] - 1)
     assert row["fitted_on"] == (row["set"] in found["calibration"]["fitted_on"])
@@ -69,7 +68,7 @@ def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..
     assert ("the calibration was fitted on this set" in " ".join(text.split())) == row["fitted_on"]
     assert "1.28" in text
     assert "2408.11049" in text
-    assert "limited by" in text
+    assert "gamma_optimal" in {row["set"] for row in ask(*POINT)["measured"]}
 
 
 def test_no_measurement_of_another_question_is_shown(ask: Callable[..., Any]) -> None:
@@ -79,20 +78,11 @@ def test_no_measurement_of_another_question_is_shown(ask: Callable[..., Any]) ->
         assert ask(*POINT, "--gamma", "2", "--alpha", "0.8", *changed.split())["measured"] == [], changed
 
 
-def test_the_best_gamma_measured_answers_the_question_for_the_best_gamma(ask: Callable[..., Any]) -> None:
-    assert "gamma_optimal" in {row["set"] for row in ask(*POINT)["measured"]}
-
-
-def test_lists_give_rows_and_a_table(ask: Callable[..., Any], out: Run) -> None:
+def test_lists_give_rows(ask: Callable[..., Any]) -> None:
     both = ask("--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
-    assert both["schema_version"] == 2
-    found = both["rows"]
-    asked = [(a["query"]["batch"], a["query"]["context"]) for a in found]
+    asked = [(a["query"]["batch"], a["query"]["context"]) for a in both["rows"]]
     assert asked == [(1, 4096)] * 2 + [(1, 32000)] * 2 + [(64, 4096)] * 2 + [(64, 32000)] * 2
-    assert {"schema_version": 2, **found[-2]} == ask(*POINT, "--gamma", "2")
-    text = out("whatif", *SUBJECT, "--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
-    assert sum(line.strip().startswith(("1 ", "64 ")) for line in text.splitlines()) == 8
-    assert "1.28x" in text
+    assert {"schema_version": 2, **both["rows"][-2]} == ask(*POINT, "--gamma", "2")
 
 
 def test_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
@@ -101,20 +91,12 @@ def test_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -
     assert json.loads(out("whatif", *other.split())) == ask(*POINT, "--gamma", "2")
 
 
-def test_a_budget_above_the_context_is_told(ask: Callable[..., Any]) -> None:
-    found = ask("--batch", "8", "--context", "1000", "--gamma", "3", "--alpha", "0.8", "--draft-kv", "streamingllm:4k")
-    assert any("budget" in note for note in found["warnings"])
-
-
 def test_ops_add_up(out: Run) -> None:
     for which, gamma in (("target", "0"), ("draft", "2"), ("verify", "3")):
         found = json.loads(out("ops", *SUBJECT, *POINT, "--gamma", gamma, "--stage", which, "--json"))
         total = found["total"]
         assert sum(row["lower_s"] for row in found["ops"]) == pytest.approx(total["lower_s"], rel=1e-9)
         assert sum(row["predicted_s"] for row in found["ops"]) <= total["predicted_s"] * (1 + 1e-12)
-        assert all(row["lower_s"] <= row["predicted_s"] for row in found["ops"])
-        text = out("ops", *SUBJECT, *POINT, "--gamma", gamma, "--pass", which)
-        assert all(row["name"] in text for row in found["ops"])
 
 
 def test_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], out: Run) -> None:
@@ -125,68 +107,24 @@ def test_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], out: 
     assert needed["speedup"] == pytest.approx(found["speedup"], rel=1e-12)
 
 
-def test_gamma_zero_says_what_a_draft_would_do(ask: Callable[..., Any], out: Run) -> None:
-    # asked without an acceptance: the published one still tells what the best gamma would give
-    stack = ("--engine", "magicdec")
-    assert [ask(*POINT, *stack, "--gamma", gamma)["gamma_optimal"] for gamma in ("0", "2")] == [2, 2]
-    assert "Baseline (no speculation), as asked" in out("whatif", *SUBJECT, *POINT, "--gamma", "0")
-    unknown = ask(*POINT, "--gamma", "0", "--draft-kv", "snapkv:77")
-    assert "such as an alpha" in unknown["reason"]
-    alone = out("whatif", *SUBJECT, *POINT, "--gamma", "0", "--draft-kv", "snapkv:77")
-    assert "Baseline (no speculation), as asked" in alone  # nothing was asked of speculation
-    assert "pay:" not in alone
-    assert not any(line.startswith("best ") for line in alone.splitlines())
-    # and where no draft pays, which term decides at gamma 1
-    short = ask("--batch", "64", "--context", "1k", "--alpha", "0.8", *stack)
-    assert short["query"]["gamma"] == 0
-    assert "at gamma 1 an iteration saves" in short["reason"]
-    assert "of which draft steps" in short["reason"]
-
-
-def test_sensitivity_ranks_what_the_verdict_hangs_on(ask: Callable[..., Any], out: Run) -> None:
-    assert ask(*POINT, "--gamma", "2")["sensitivity"] is None
-    found = ask(*POINT, "--gamma", "2", "--sensitivity")
-    swings = [row["swing"] for row in found["sensitivity"]]
-    assert swings == sorted(swings, reverse=True)
-    assert {"acceptance alpha", "memory bandwidth"} <= {row["input"] for row in found["sensitivity"]}
-    for row in found["sensitivity"]:
-        low, high = sorted((row["speedup_low"], row["speedup_high"]))
-        assert low <= found["speedup"] <= high
-    text = out("whatif", *SUBJECT, *POINT, "--gamma", "2", "--sensitivity")
-    assert all(row["input"] in text for row in found["sensitivity"])
-    several = out("whatif", *SUBJECT, *POINT, "--gamma", "1,2", "--sensitivity")
-    assert several.count("if only this moves") == several.count("acceptance alpha") == 2
-    assert several.index("gamma 1\n") < several.index("gamma 2\n")
-
-
 @pytest.mark.parametrize("kind", ["gpus", "models", "kv", "calibrations"])
 def test_catalogues(kind: str, out: Run) -> None:
     rows = json.loads(out(kind, "list", "--json"))["rows"]
-    assert len(rows) >= {"gpus": 20, "models": 25, "kv": 11, "calibrations": 5}[kind]
-    text = out(kind, "list")
-    assert all(row["name"] in text for row in rows)
     checked = json.loads(out(kind, "check", "--json"))["rows"]
     assert [row["name"] for row in checked] == [row["name"] for row in rows]
     for row in rows[:3]:
-        assert row["name"] in out(kind, "show", row["name"])
         assert json.loads(out(kind, "show", row["name"], "--json"))["name"] == row["name"]
+    alone = out(kind)
+    assert all(f"  {verb} " in alone for verb in ("list", "show", "check"))
+    assert alone == out(kind, "--help")
 
 
-def test_check_of_a_file_that_contradicts_itself_is_1(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from perfmodel.specs.files import data_directory
-
+def test_check_of_a_file_that_contradicts_itself_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (data_directory("gpus") / "a100-sxm-80gb.yaml").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(re.sub(r"(?m)^calibration: .*", "calibration: mine.nowhere", text), encoding="utf-8")
     assert cli.run(["gpus", "check", str(path)]) == 1
     assert "mine.nowhere" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("kind", ["gpus", "models", "kv", "calibrations"])
-def test_a_group_by_itself_lists_its_verbs(kind: str, out: Run) -> None:
-    text = out(kind)
-    assert all(f"  {verb} " in text for verb in ("list", "show", "check"))
-    assert text == out(kind, "--help")
 
 
 def command(text: str) -> "subprocess.CompletedProcess[str]":
@@ -195,31 +133,14 @@ def command(text: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_behind_stdout_is_one_line() -> None:
-    done = command("--gamma 2 > /dev/full")
-    assert (done.returncode, done.stderr) == (2, "error: the output: No space left on device\n")
-
-
-def test_a_closed_stdout_is_no_mistake() -> None:
-    done = command("--gamma 2 >&-")
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(("raised", "status"), [(KeyboardInterrupt, 130), (BrokenPipeError, 1), (MemoryError, 2)])
-def test_what_ends_a_command_has_a_status(
-    raised: type[BaseException], status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def app(**_: Any) -> None:
-        raise raised
-
-    monkeypatch.setattr(cli, "app", app)
-    assert cli.run(["whatif"]) == status
+def test_a_full_disk_behind_stdout_is_one_line_and_a_closed_one_no_mistake() -> None:
+    full, closed = command("--gamma 2 > /dev/full"), command("--gamma 2 >&-")
+    assert (full.returncode, full.stderr) == (2, "error: the output: No space left on device\n")
+    assert (closed.returncode, closed.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("torch", [False, True])
-def test_a_process_ends_at_once_unless_torch_has_to_be_taken_apart(
-    torch: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_ends_at_once_unless_torch_has_to_be_taken_apart(torch, monkeypatch) -> None:
     ended = []
     monkeypatch.setattr(cli, "run", len)
     monkeypatch.setattr(cli.os, "_exit", lambda status: ended.append(("os", status)))

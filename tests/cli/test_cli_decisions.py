@@ -1,12 +1,14 @@
-"""The verbs advise, schedule, tree and compare: what they print, their JSON, and their one-line refusals."""
+"""The verbs of decisions and of serving: the Python answers under them, what can be pasted, what they refuse."""
 
 import json
-import re
 import shlex
-from typing import Any
 
+import numpy as np
 import pytest
 
+from perfmodel.answers.query import Query, resolve
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.two_levels import predict_two_levels
 from tests.commands import read, read_row, refused, run
 
 ADVISE = (
@@ -24,97 +26,97 @@ TREE = (
 COMPARE = (
     *("compare", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "1k", "--gamma", "9", "--alpha", "0.7"),
 )
-
-
-def test_advise_says_what_it_skipped_and_when_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys, "advise", "--model", "qwen2.5-7b", "--hardware", "h100", "--context", "8k")
-    assert "Undecided: no acceptance is known for qwen2.5-7b" in text
-    assert "with draft" not in text
-    assert "skipped: no acceptance known (--verbose lists them)" in text
-    text = run(capsys, "advise", "--model", "qwen2.5-7b", "--hardware", "h100", "--context", "8k", "--verbose")
-    assert "no acceptance is known for qwen2.5-7b with draft mtp, full" in " ".join(text.split())
-    text = run(capsys, "advise", "--model", "llama-3.1-405b", "--hardware", "h100", "--context", "8k")
-    assert "nothing fits" in text.lower()
+HIERARCHY = (
+    *("hierarchy", "-m", "llama-2-7b-32k", "--hardware", "a100", "-b", "1", "-c", "122k"),
+    *("--draft-kv", "retrieval:4096,every=1000", "--alpha", "0.91", "--small", "llama-68m", "--small-rate", "0.46"),
+)
+SERVING = (
+    *("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "24", "-c", "2k,16k,64k", "-g", "3"),
+    *("--alpha", "0.85,0.5", "--draft-kv", "streamingllm:512"),
+)
 
 
 def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     """The printed line, read as a shell reads it, holds the JSON that covers every batch size once."""
-    found = read(capsys, *SCHEDULE)
-    (table,) = found["tables"]
+    (table,) = read(capsys, *SCHEDULE)["tables"]
     line = next(line for line in run(capsys, *SCHEDULE).splitlines() if line.startswith("vllm serve"))
     words = shlex.split(line)
     assert words[:3] == ["vllm", "serve", "meta-llama/Meta-Llama-3.1-8B"]
     config = json.loads(words[words.index("--speculative-config") + 1])
     rows = [[r["low"], r["high"], r["tokens"]] for r in table["ranges"]]
     assert config["num_speculative_tokens_per_batch_size"] == rows
-    assert table["speedup"] >= max(table["by_constant"]) * (1 - 1e-12)
-    assert found["num_speculative_tokens_per_batch_and_context"] is None
 
 
-def test_a_table_per_context_range(capsys: pytest.CaptureFixture[str]) -> None:
-    sparse = ("--draft", "self", "--draft-kv", "streamingllm:512", "--alpha", "0.8", "--tp", "8")
-    asked = ("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "4k,32k,128k", *sparse)
-    found, text = read(capsys, *asked), run(capsys, *asked)
-    rows = found["num_speculative_tokens_per_batch_and_context"]
-    assert json.dumps(rows) in text
-    assert "open RFC" in text
-    assert "vllm serve" not in text
+def test_hierarchy_finds_the_best_pair_of_lengths(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"model": "llama-2-7b-32k", "hardware": "a100", "batch": 1, "context": 1}
+    small = resolve(Query(**asked, draft="llama-68m", draft_kv="streamingllm:256", alpha=0.46))
+    sparse = resolve(Query(**asked, draft_kv="retrieval:4096,every=1000", alpha=0.91))
+    lengths = ((one, two) for one in range(1, 7) for two in range(1, 13))
+    pairs = {p: float(predict_two_levels(small, sparse, 1.0, 122 * 1024.0, *p).speedup) for p in lengths}
+    best = max(pairs, key=lambda pair: pairs[pair])
+    found = read_row(capsys, *HIERARCHY)
+    assert (found["gamma_1"], found["gamma_2"]) == best
+    assert found["speedup"] == pytest.approx(pairs[best], rel=1e-12)
+    alone = float(speedups(sparse, 1.0, 122 * 1024.0, np.array([found["middle_alone"]["gamma"]]))[..., 0])
+    assert found["middle_alone"]["speedup"] == pytest.approx(alone, rel=1e-12)
+    assert found["speedup"] > alone > 1
 
 
-def test_tree(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
-    one, sixteen = read(capsys, *TREE)["rows"]
-    assert one["size"] > sixteen["size"] > 1
-    assert one["speedup"] >= one["first_order_rule"]["speedup"]
-    assert sum(one["widths"]) == one["size"] == len(one["parents"])
-    assert "-".join(map(str, one["widths"])) in run(capsys, *TREE)
-    path = tmp_path / "rates.yaml"
-    path.write_text("source: a test\nrates: [0.6, 0.1, 0.05]\n", encoding="utf-8")
-    from_file = read(capsys, *TREE[:-1], str(path))["rows"]
-    assert [t["parents"] for t in from_file] == [one["parents"], sixteen["parents"]]
-    assert from_file[0]["source"].startswith("a test")
-    path.write_text("source: a test\nrates: [[0.6, 0.1], [0.5, 0.1]]\n", encoding="utf-8")
-    assert read(capsys, *TREE[:-1], str(path))["rows"][0]["levels"] <= 3
+def test_one_kind_of_request_is_no_mixture_and_may_wait_for_its_slowest(capsys: pytest.CaptureFixture[str]) -> None:
+    """By an engine whose passes are not padded to graphs."""
+    line = "serving -m llama-3.1-8b --hardware h100 -b 25 -c 4k -g 3 --alpha 0.8 --engine magicdec --draft eagle"
+    found = read(capsys, *line.split(), "--new-tokens", "64")
+    assert found["speedup"] == pytest.approx(found["steady_speedup"])
+    assert found["tokens_static"] < found["tokens"] == pytest.approx(found["tokens_as_admitted"])
+    assert found["graph_target_s"] > found["target_s"]
+    exact = read(capsys, *line.split(), "--graph-sizes", "25,100")
+    assert exact["graph_target_s"] == pytest.approx(exact["target_s"], rel=1e-12)
 
 
-def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
-    found, text = read_row(capsys, *COMPARE), run(capsys, *COMPARE)
-    assert found["kv_ratio"] == pytest.approx(10.0)
-    assert "10.0 times the KV bytes" in text
-    assert found["composition"]["both"] >= found["composition"]["batched"]
-    rows = [re.split(r"  +", line.strip()) for line in text.splitlines()]
-    chunk = found["chunked_prefill"]
-    tokens = [f"{chunk[side]['tokens']:.0f}" for side in ("baseline", "speculating")]
-    assert ["prompt tokens that fill idle FLOPs of a pass", *tokens] in rows
-    large = read_row(
-        capsys, *("compare", "-m", "llama-3.1-405b", "--hardware", "h100", "-c", "1k", "-g", "3", "--alpha", "0.7")
-    )
-    assert large["composition"] is None
+@pytest.mark.parametrize(("asked", "most"), [
+    ((*TREE, "-b", "64", "-c", "64k"), 5), ((*HIERARCHY, "-b", "64", "-c", "32k"), 2), ((*SERVING, "-b", "48"), 15),
+])  # fmt: skip
+def test_a_batch_that_does_not_fit_is_told(capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], most: int):
+    read_one = read if asked[0] == "serving" else read_row
+    found = read_one(capsys, *asked)
+    assert (found["fits"], found["max_batch"]) == (False, most)
+    assert f"does not fit in 73.6 GB; the largest that does is {most}\n" in run(capsys, *asked)
+    assert "warning" not in run(capsys, *asked, "-b", str(most), "--memory-fraction", "1")
+    assert read_one(capsys, *asked, "-b", "6", "--memory-fraction", "0.01")["max_batch"] == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
-        ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
-        ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
-        ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
-        ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
-        ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
-        ((*SCHEDULE, "--shares", "fair"), "--shares"),
-        ((*SCHEDULE, "--missed", "-1"), "--missed"),
-        ((*SCHEDULE, "--max-batch", "8,16"), "--max-batch: must be a positive whole number"),
-        ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
-        ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
-        ((*SCHEDULE[:-6], "--rate", "tree:0.5/0.1"), "belongs to"),
-        (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
-        ((*TREE, "--size", "9999"), "tree size"),
-        ((*TREE, "--levels", "0"), "tree levels"),
-        ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
-        ((*TREE[:-1], "many"), "--rates"),
-        ((*TREE[:-1], "absent.yaml"), "absent.yaml"),
-        ((*COMPARE, "--gamma", "auto"), "--gamma"),
-        ((*COMPARE, "--gamma", "0"), "--gamma"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
+    ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
+    ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
+    ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
+    ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
+    ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
+    ((*SCHEDULE, "--shares", "fair"), "--shares"),
+    ((*SCHEDULE, "--missed", "-1"), "--missed"),
+    ((*SCHEDULE, "--max-batch", "8,16"), "--max-batch: must be a positive whole number"),
+    ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
+    ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
+    ((*SCHEDULE[:-6], "--rate", "tree:0.5/0.1"), "belongs to"),
+    (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
+    ((*TREE, "--size", "9999"), "tree size"),
+    ((*TREE, "--levels", "0"), "tree levels"),
+    ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
+    ((*TREE[:-1], "many"), "--rates"),
+    ((*TREE[:-1], "absent.yaml"), "absent.yaml"),
+    ((*COMPARE, "--gamma", "auto"), "--gamma"),
+    ((*COMPARE, "--gamma", "0"), "--gamma"),
+    ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
+    ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
+    ((*HIERARCHY[:-1], "tree:0.5/0.1"), "chains only"),
+    ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
+    ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
+    ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
+    ((*SERVING, "-b", "5"), "from 6"),
+    ((*SERVING, "-g", "0"), "--gamma"),
+    ((*SERVING, "--new-tokens", "0"), "--new-tokens: must be a positive whole number such as 8"),
+    ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
+    ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
+])  # fmt: skip
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(capsys, *arguments)

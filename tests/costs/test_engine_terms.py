@@ -1,18 +1,15 @@
 """The terms that serving engines need, by hand: graph padding, popular experts, the longest request, curves."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import forward, shard
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.roofline import Machine, curve_of, kernel_of
 from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.calibration import load_bundled, load_calibration
+from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.engine_constants import Curves, ExpertKernel, ExpertKernels
 from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS, Precision, weight_format
@@ -91,14 +88,3 @@ def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
     # three tokens a sequence: the first read, and of the two others their share
     assert (own.reread(3.0), own.reread(3.0, latent=True)) == pytest.approx((1.2, 2.0))
     assert Machine(H100, c).reread(3.0, latent=True) == pytest.approx(1.2)
-
-
-def test_every_pass_of_a_draft_pays_and_no_target_s() -> None:
-    scenario = resolve(Query("gpt-oss-120b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle:features=3", alpha=0.6,
-                             calibration="h200-sxm-141gb.vllm"))  # fmt: skip
-    c = load_bundled("h200-sxm-141gb.vllm")
-    free = c.model_copy(update={"drafted_token_s": number(0.0)})
-    bare = replace(scenario, machine=replace(scenario.machine, calibration=free))
-    extra = scenario.draft_token_s(8.0, 8000.0, np.array([3])) - bare.draft_token_s(8.0, 8000.0, np.array([3]))
-    assert extra == pytest.approx(8 * c.drafted_token_s.value)
-    assert float(scenario.target_pass_s(8.0, 8000.0)) == float(bare.target_pass_s(8.0, 8000.0))

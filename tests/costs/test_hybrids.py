@@ -11,25 +11,22 @@ from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.model import load_model
+from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.speculation.capacity import memory_of
 from tests.costs.counting import count
 from tests.specs.configs import sizes
 
 
-def part(model: str, tp: int = 1, kv: str = "bf16", **kwargs) -> Shard:
-    return shard(load_model(model), tp, Precision(weight_format("bf16"), kv_format(kv), "fp8"), **kwargs)
-
-
-# Sparse attention.
+def part(model: str | ModelSpec, tp: int = 1, kv: str = "bf16") -> Shard:
+    """With an indexer in fp8."""
+    spec = load_model(model) if isinstance(model, str) else model
+    return shard(spec, tp, Precision(weight_format("bf16"), kv_format(kv), "fp8"))
 
 
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
     """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens chosen."""
     ops = count(part("deepseek-v3.2"), batch=3.0, context=50_000.0)
     assert ops["indexer"].cost.kv_bytes == 3 * 61 * 50_000 * (128 + 4)
-    assert ops["indexer"].cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128
-    assert ops["indexer"].compute == "fp8"
     attention = ops["attention (full)"]
     assert attention.cost.kv_bytes == 3 * 61 * 2048 * 576 * 2
     assert attention.cost.flops == 3 * 61 * 2049 * 2 * 128 * (576 + 512)  # and the new token itself
@@ -77,29 +74,15 @@ def test_a_sparse_draft_of_a_sparse_model_needs_no_indexer() -> None:
     assert ops["attention (full)"].cost.kv_bytes == 61 * 512 * 1152
 
 
-# Recurrent layers.
-
 STATE = 30 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
 """Qwen3.5-35B-A3B: 30 layers of 32 heads, 128 x 128 in fp32, and 3 inputs of a convolution over 8192 channels."""
 
 
-def test_a_state_is_read_and_written_once_a_token() -> None:
-    p = part("qwen3.5-35b-a3b")
-    ops = count(p, batch=5.0, context=1e5)
-    state = ops["state (gated_delta)"]
-    assert state.cost.kv_bytes == 5 * 2 * STATE
-    assert state.cost.flops == 5 * 30 * 32 * 128 * 128 * 6
-    assert ops["state (gated_delta)"].cost == count(p, batch=5.0, context=10.0)["state (gated_delta)"].cost
-    # 10 layers of attention with 2 KV heads of 256; the query projection also makes a gate
-    assert ops["attention (full)"].cost.kv_bytes == 5 * 1e5 * 10 * 2 * 2 * 256 * 2
-    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)
-    assert ops["state_in"].cost.weight_bytes == 30 * 2 * 2048 * (2 * 16 * 128 + 2 * 32 * 128 + 2 * 32)
-    assert ops["state_out"].cost.weight_bytes == 30 * 2 * 32 * 128 * 2048
-
-
 def test_verification_keeps_every_state_or_replays() -> None:
     p = part("qwen3.5-35b-a3b")
-    assert count(p, query=4.0, kept_states=4.0)["state (gated_delta)"].cost.kv_bytes == (1 + 4) * STATE
+    ops = count(p, query=4.0, kept_states=4.0)
+    assert ops["state (gated_delta)"].cost.kv_bytes == (1 + 4) * STATE
+    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)  # queries with a gate each
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
     asked = Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 64, 8000, 3, draft="mtp", alpha=0.8)
     keep = resolve(asked)
@@ -130,13 +113,10 @@ def test_a_layer_with_one_block() -> None:
 
 def test_experts_in_a_latent() -> None:
     """Nemotron-3 Super: experts read and write 1024 of 4096, behind two projections held whole on every device."""
-    ops, one = count(part("nemotron-3-super-120b-a12b", 4)), count(part("nemotron-3-super-120b-a12b"))
+    ops, one = (count(part("nemotron-3-super-120b-a12b", tp)) for tp in (4, 1))
     assert ops["latent_in"].cost.weight_bytes == one["latent_in"].cost.weight_bytes == 40 * 2 * 4096 * 1024
     assert one["experts"].cost.flops == 40 * 22 * 2 * 2 * 1024 * 2688
     assert ops["experts"].cost.flops == one["experts"].cost.flops / 4
-
-
-# Heads that differ between layers.
 
 
 def test_global_layers_with_heads_of_their_own() -> None:
@@ -148,11 +128,7 @@ def test_global_layers_with_heads_of_their_own() -> None:
     assert ops["attention (full)"].cost.flops == 2 * 5 * 9001 * 4 * 16 * 512
     assert ops["qkv"].cost.weight_bytes == 5 * 2 * 2816 * (16 * 512 + 2 * 512)
     assert ops["qkv (sliding)"].cost.weight_bytes == 25 * 2 * 2816 * (16 * 256 + 2 * 8 * 256)
-    assert (
-        p.kv_bytes_per_token
-        == 2 * (5 * 2 * 2 * 512 + 25 * 2 * 8 * 256)
-        == load_model("gemma-4-26b-a4b").kv_bytes_per_token()
-    )
+    assert p.kv_bytes_per_token == 2 * (5 * 2 * 2 * 512 + 25 * 2 * 8 * 256)
     # four devices: two global KV heads are replicated, eight local ones divide
     assert part("gemma-4-26b-a4b", 4).kv_bytes_per_token == 2 * (5 * 2 * 1 * 512 + 25 * 2 * 2 * 256)
 
@@ -181,10 +157,10 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     }  # fmt: skip
     model = from_config(config, "c.json")
     assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
-    part = shard(model, 1, Precision(weight_format("bf16"), kv_format("bf16")))
-    ops = count(part, context=100_000.0)
+    p = part(model)
+    ops = count(p, context=100_000.0)
     token = 2 * 4 * 128 * 2
-    assert part.kv_bytes_per_token == 60 * token + 57 * 132
+    assert p.kv_bytes_per_token == 60 * token + 57 * 132
     assert ops["attention (full)"].cost.kv_bytes == 3 * 100_000 * token
     assert ops["attention (chosen)"].cost.kv_bytes == 57 * 2048 * token
     assert ops["indexer"].cost.kv_bytes == 57 * 100_000 * 132  # 128 values of a byte, and a scale
@@ -207,7 +183,7 @@ def test_compressed_caches_by_hand() -> None:
     assert p.stored_kv_bytes(64_000.0) == 64_000 * grows + 43 * 128 * 512 * 2
     assert sum(op.kernels for name, op in ops.items() if name.startswith("attention")) == 43
     # outputs: 64 heads of 512 in 8 groups, each to 1024, and these to 4096
-    assert ops["o_down"].cost.weight_bytes == 43 * 2 * 64 * 512 * 1024
+    assert (ops["o_down"].cost.weight_bytes, ops["o_down"].columns) == (43 * 2 * 64 * 512 * 1024, 43 * 8 * 1024)
     assert ops["o"].cost.weight_bytes == 43 * 2 * 8 * 1024 * 4096
 
 
@@ -218,9 +194,8 @@ def test_layers_that_read_the_cache_of_another_by_hand() -> None:
     spec = from_config(sizes(12, 64, 8, 4, 96, 101, 512) | keys | {"model_type": "gemma4_text"}, "c.json")
     assert (spec.shared_kv_layers, spec.shared_kv_sliding) == (1, 5)
     assert spec.kv_bytes_per_token() == (5 * 4 * 2 * 16 + 1 * 4 * 2 * 32) * 2
-    p = shard(spec, 1, Precision(weight_format("bf16"), kv_format("bf16"), "fp8"))
-    assert p.kv_bytes_per_token == spec.kv_bytes_per_token()
-    ops = count(p, context=20.0)  # below the window of 32: all layers read
+    assert part(spec).kv_bytes_per_token == spec.kv_bytes_per_token()
+    ops = count(part(spec), context=20.0)  # below the window of 32: all layers read
     assert ops["attention (window 32)"].cost.kv_bytes == 10 * 20 * 4 * 2 * 16 * 2
     assert ops["qkv (sliding)"].cost.weight_bytes == 5 * 64 * (8 + 2 * 4) * 16 * 2
     assert ops["qkv (shared) (sliding)"].cost.weight_bytes == 5 * 64 * 8 * 16 * 2

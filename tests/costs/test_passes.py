@@ -31,60 +31,39 @@ def costs(found: dict[str, Op]) -> dict[str, tuple[float, ...]]:
     return {name: (float(op.kernels), *map(float, astuple(op.cost))) for name, op in found.items()}
 
 
-def test_a_dense_pass() -> None:
-    """6 tokens; a query sees 100 cached tokens and those before it: 3 x 100 + 1 + 2 + 3 = 306 pairs."""
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_dense_pass(n: int) -> None:
+    """6 tokens; a query sees 100 cached tokens and those before it: 3 x 100 + 1 + 2 + 3 = 306 pairs. On n devices."""
     pairs, layer = 306, 3 * 6  # tokens x layers
-    assert costs(ops(part())) == {
+    q, kv, inner, words = 64 // n, 64 // n, 80 // n, 100 // n  # 4 heads of 16; keys and values of 2
+    qkv, sent = q + kv, {"all-reduce": (6, 0, 0, 0, 0)} if n > 1 else {}
+    found = ops(part(n))
+    assert costs(found) == sent | {
         "embedding": (1, 0, 0, 0, 6 * 2 * 48 * 2),  # a row read and written
-        "qkv": (3, layer * 2 * 48 * 128, 3 * 48 * 128 * 2, 0, layer * (48 + 128) * 2),
-        "o": (3, layer * 2 * 64 * 48, 3 * 64 * 48 * 2, 0, layer * (64 + 48) * 2),
-        "gate_up": (3, layer * 2 * 48 * 160, 3 * 48 * 160 * 2, 0, layer * (48 + 160) * 2),
-        "down": (3, layer * 2 * 80 * 48, 3 * 80 * 48 * 2, 0, layer * (80 + 48) * 2),
-        # 4 heads, score and value of 16 dimensions; keys and values of 2 heads; queries in, results out, new keys
-        "attention (full)": (
-            3, 2 * 3 * pairs * 2 * 4 * 32, 0, 2 * 3 * 100 * 2 * 32 * 2, 2 * 3 * 3 * (4 * 32 * 2 + 2 * 32 * 2),
-        ),
+        "qkv": (3, layer * 2 * 48 * qkv, 3 * 48 * qkv * 2, 0, layer * (48 + qkv) * 2),
+        "o": (3, layer * 2 * q * 48, 3 * q * 48 * 2, 0, layer * (q + 48) * 2),
+        "gate_up": (3, layer * 2 * 48 * 2 * inner, 3 * 48 * 2 * inner * 2, 0, layer * (48 + 2 * inner) * 2),
+        "down": (3, layer * 2 * inner * 48, 3 * inner * 48 * 2, 0, layer * (inner + 48) * 2),
+        # score and value of a query; keys and values; queries in, results out, new keys
+        "attention (full)": (3, 2 * 3 * pairs * 2 * 2 * q, 0, 2 * 3 * 100 * kv * 2, 2 * 3 * 3 * (2 * q * 2 + kv * 2)),
         "norms": (7, 0, 0, 0, 6 * 7 * 2 * 48 * 2),
-        "rope": (3, 0, 0, 0, layer * 2 * (64 + 64) * 2),
-        "kv append": (3, 0, 0, 0, layer * 64 * 2),
-        "activation": (3, 0, 0, 0, layer * 3 * 80 * 2),
+        "rope": (3, 0, 0, 0, layer * 2 * (q + kv) * 2),
+        "kv append": (3, 0, 0, 0, layer * kv * 2),
+        "activation": (3, 0, 0, 0, layer * 3 * inner * 2),
         "residual": (6, 0, 0, 0, 6 * 6 * 3 * 48 * 2),
-        "lm_head": (1, 6 * 2 * 48 * 100, 48 * 100 * 2, 0, 6 * (48 + 100) * 2),
+        "lm_head": (1, 6 * 2 * 48 * words, 48 * words * 2, 0, 6 * (48 + words) * 2),
         "cache upkeep": (1, 0, 0, 0, 0),
-    }  # fmt: skip
-    found = ops(part())
+    }
     assert {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"} == {
-        "qkv": (3 * 128, 6), "o": (3 * 48, 6), "gate_up": (3 * 160, 6), "down": (3 * 48, 6), "lm_head": (100, 6),
+        "qkv": (3 * qkv, 6), "o": (3 * 48, 6), "gate_up": (6 * inner, 6), "down": (3 * 48, 6), "lm_head": (words, 6),
     }  # fmt: skip
     attention = found["attention (full)"]
-    assert (attention.query, attention.work_items, attention.rows, attention.longer_bytes) == (3, 2 * 2, 2 * 2, 0)
-    assert part().stored_weight_bytes == 2 * (3 * (48 * 128 + 64 * 48 + 3 * 48 * 80) + 2 * 100 * 48 + 7 * 48)
-    assert part(table_params=640).stored_weight_bytes - part().stored_weight_bytes == 2 * 640
-
-
-def test_a_dense_pass_on_two_devices() -> None:
-    layer = 3 * 6
-    assert costs(ops(part(2))) == {
-        "embedding": (1, 0, 0, 0, 6 * 2 * 48 * 2),
-        "qkv": (3, layer * 2 * 48 * 64, 3 * 48 * 64 * 2, 0, layer * (48 + 64) * 2),
-        "o": (3, layer * 2 * 32 * 48, 3 * 32 * 48 * 2, 0, layer * (32 + 48) * 2),
-        "gate_up": (3, layer * 2 * 48 * 80, 3 * 48 * 80 * 2, 0, layer * (48 + 80) * 2),
-        "down": (3, layer * 2 * 40 * 48, 3 * 40 * 48 * 2, 0, layer * (40 + 48) * 2),
-        "attention (full)": (
-            3, 2 * 3 * 306 * 2 * 2 * 32, 0, 2 * 3 * 100 * 32 * 2, 2 * 3 * 3 * (2 * 32 * 2 + 32 * 2),
-        ),
-        "norms": (7, 0, 0, 0, 6 * 7 * 2 * 48 * 2),
-        "rope": (3, 0, 0, 0, layer * 2 * (32 + 32) * 2),
-        "kv append": (3, 0, 0, 0, layer * 32 * 2),
-        "activation": (3, 0, 0, 0, layer * 3 * 40 * 2),
-        "residual": (6, 0, 0, 0, 6 * 6 * 3 * 48 * 2),
-        "all-reduce": (6, 0, 0, 0, 0),
-        "lm_head": (1, 6 * 2 * 48 * 50, 48 * 50 * 2, 0, 6 * (48 + 50) * 2),
-        "cache upkeep": (1, 0, 0, 0, 0),
-    }  # fmt: skip
-    assert ops(part(2))["all-reduce"].message_bytes == 6 * 48 * 2
+    heads = 2 * 2 // n
+    assert (attention.query, attention.work_items, attention.rows, attention.longer_bytes) == (3, heads, heads, 0)
+    assert n == 1 or found["all-reduce"].message_bytes == 6 * 48 * 2
     # an embedding is cut as the head is, norms are not
-    assert part(2).stored_weight_bytes == 2 * (3 * (48 * 64 + 32 * 48 + 3 * 48 * 40) + 100 * 48 + 7 * 48)
+    assert part(n).stored_weight_bytes == 2 * (3 * 48 * (qkv + q + 3 * inner) + 2 * words * 48 + 7 * 48)
+    assert part(table_params=640).stored_weight_bytes - part().stored_weight_bytes == 2 * 640
 
 
 def test_experts_beside_a_dense_layer() -> None:

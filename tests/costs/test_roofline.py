@@ -19,9 +19,6 @@ from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS
 from perfmodel.specs.gpu import load_gpu
 from tests.costs.machines import A100, BW, CALIBRATIONS, HAIR, IDEAL, LINK, F, attention, calibrated, linear, machine
 
-# The bounds, everywhere.
-
-
 QUESTIONS = {
     "model": files.bundled_names("models"),
     "hardware": files.bundled_names("gpus"),
@@ -61,9 +58,6 @@ def test_bounds_hold(asked, at) -> None:
             assert t.predicted_s == pytest.approx(t.lower_s, rel=HAIR)
 
 
-# One op.
-
-
 def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
     """3 s of weights beside 1 s of compute, 2 s of activations, 10 messages of 1 s; nothing of the three overlaps."""
     small = Op("norms", "small", 1, Cost(activation_bytes=2 * BW))
@@ -88,9 +82,8 @@ def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str,
     latent = {"latent_bandwidth_fraction": 0.2, "latent_bandwidth_fraction_fp8": 0.1}
     assert machine(**shares, **latent).op_predicted_s(op) == pytest.approx(1 / share)
     assert machine(attention_bandwidth_fraction=0.8).op_predicted_s(op) == pytest.approx(1 / 0.8)
-    assert machine(attention_bandwidth_fraction=0.8, attention_bandwidth_fraction_fp8=1.05).op_predicted_s(
-        replace(op, form="fp8", cache="heads")
-    ) == pytest.approx(1.0)  # no kernel passes the device
+    fast = machine(attention_bandwidth_fraction=0.8, attention_bandwidth_fraction_fp8=1.05)
+    assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(1.0)  # none passes the device
 
 
 @pytest.mark.parametrize(("cache", "further"), [("heads", 0.0), ("latent", 0.02), ("state", 0.3)])
@@ -123,21 +116,18 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
 
 
 def test_efficiencies_apply_where_they_belong() -> None:
-    def predict(op: Op, **values: float) -> float:
-        return float(machine(**values).op_predicted_s(op))
-
-    load, compute = linear(1.0, 0.0), linear(0.0, 1.0)
     small = Op("norm", "small", 4, Cost(activation_bytes=BW))
-    assert predict(load, gemm_bandwidth_fraction=0.5) == pytest.approx(2)
-    assert predict(compute, gemm_flops_fraction=0.25) == pytest.approx(4)
-    assert predict(attention(1.0), attention_bandwidth_fraction=0.5) == pytest.approx(2)
-    assert predict(attention(0.0, 1.0), attention_flops_fraction=0.25) == pytest.approx(4)
-    assert predict(small, small_bandwidth_fraction=0.5) == pytest.approx(2)
-    assert predict(linear(1.0, 0.0, 7), gemm_fixed_s=0.1) == pytest.approx(1.7)
-    assert predict(attention(1.0, kernels=7), attention_fixed_s=0.1) == pytest.approx(1.7)
-    assert predict(small, small_kernel_s=0.1) == pytest.approx(1.4)
     others = {"attention_bandwidth_fraction": 0.5, "small_bandwidth_fraction": 0.5, "attention_fixed_s": 1.0}
-    assert predict(load, **others) == pytest.approx(1)
+    for op, values, expected in (
+        (linear(1.0, 0.0), {"gemm_bandwidth_fraction": 0.5}, 2),
+        (linear(0.0, 1.0), {"gemm_flops_fraction": 0.25}, 4),
+        (attention(0.0, 1.0), {"attention_flops_fraction": 0.25}, 4),
+        (small, {"small_bandwidth_fraction": 0.5}, 2),
+        (linear(1.0, 0.0, 7), {"gemm_fixed_s": 0.1}, 1.7),
+        (small, {"small_kernel_s": 0.1}, 1.4),
+        (linear(1.0, 0.0), others, 1),
+    ):
+        assert machine(**values).op_predicted_s(op) == pytest.approx(expected), values
 
 
 def test_fixed_costs_of_a_pass() -> None:
@@ -157,9 +147,6 @@ def test_what_overlaps_is_shared_out_by_what_it_adds(power, weights, compute) ->
     assert (terms["param_load"], terms["flops"]) == pytest.approx((weights, compute))
 
 
-# Re-reading the cache.
-
-
 def test_reread_counts_for_more_than_one_query_only() -> None:
     asked = machine(kv_reread=3.0)
     assert [float(asked.reread(q)) for q in (1.0, 2.0, 3.0, 8.0)] == [1, 2, 3, 3]
@@ -172,9 +159,6 @@ def test_reread_counts_for_more_than_one_query_only() -> None:
     assert asked.op_predicted_s(attention(1.0, 2.0, query=1.0)) == pytest.approx(2)
     # physics does not re-read
     assert asked.op_lower_s(attention(1.0, query=8.0)) == pytest.approx(1)
-
-
-# Limiters.
 
 
 @pytest.mark.parametrize(
@@ -195,16 +179,24 @@ def test_limiter_of_a_pass_and_of_its_largest_op(limiter, ops, values) -> None:
     assert m.op_limiter(max(ops, key=lambda op: float(m.op_predicted_s(op)))) == limiter
 
 
-# What a stack adds beside the kernels.
-
-
-def test_attention_in_waves() -> None:
-    # 108 multiprocessors with 2 blocks each take 216 pieces at once. 216 fill them; 220 leave 4 for a last wave, which
-    # lasts as if all 108 had one: (216 + 108) / 220 = 1.4727. Fewer than 216 are cut up and fill the device.
-    m = machine(attention_blocks_per_multiprocessor=2.0)
-    for pieces, factor in ((3.0, 1.0), (215.0, 1.0), (216.0, 1.0), (220.0, 324 / 220), (350.0, 1.0), (432.0, 1.0)):
-        op = replace(attention(1.0), work_items=pieces)
-        assert m.op_predicted_s(op) == pytest.approx(factor), pieces
+@pytest.mark.parametrize(
+    ("pieces", "moved_s", "computed_s", "expected"),
+    [
+        (3, 1, 0, 1), (215, 1, 0, 1), (216, 1, 0, 1), (220, 1, 0, 324 / 220), (350, 1, 0, 1), (432, 1, 0, 1),
+        (220, 1, 1.4, 324 / 220), (256, 1, 1.4, 1.4),
+    ],
+)  # fmt: skip
+def test_attention_in_waves(pieces: float, moved_s: float, computed_s: float, expected: float) -> None:
+    """108 multiprocessors with 2 blocks each take 216 pieces at once; 220 leave 4 for a last wave, which lasts as if
+    all 108 had one: (216 + 108) / 220. Fewer than 216 are cut up and fill the device. What is computed is no slower."""
+    m, op = machine(attention_blocks_per_multiprocessor=2.0), replace(attention(moved_s, computed_s), work_items=pieces)
+    assert m.op_predicted_s(op) == pytest.approx(expected)
+    assert m.op_predicted_s(replace(op, cost=Cost(op.cost.flops, activation_bytes=op.cost.kv_bytes))) == pytest.approx(
+        expected
+    )
+    assert m.op_limiter(op) == ("flops" if expected == computed_s else "kv_load")
+    again = machine(kv_reread=2.0, attention_blocks_per_multiprocessor=2.0)
+    assert again.op_predicted_s(replace(attention(1.0, query=2.0), work_items=220.0)) == pytest.approx(2 * 324 / 220)
 
 
 def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longest_sequence() -> None:
@@ -216,20 +208,6 @@ def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longe
     assert Machine(A100, IDEAL).tensor_parallel == 1
 
 
-def test_waves_slow_down_what_is_moved_and_not_what_is_computed() -> None:
-    """220 pieces on 216 places: 1 s of cache takes 324/220 s, 1.4 s of compute 1.4 s; 256 pieces 324/256 s."""
-    m = machine(attention_blocks_per_multiprocessor=2.0)
-    assert m.op_predicted_s(replace(attention(1.0, 1.4), work_items=220.0)) == pytest.approx(324 / 220)
-    assert m.op_predicted_s(replace(attention(1.0, 1.4), work_items=256.0)) == pytest.approx(1.4)
-    assert m.op_limiter(replace(attention(1.0, 1.4), work_items=220.0)) == "kv_load"
-    moved = Op("attention", "attention", 0, Cost(activation_bytes=BW), work_items=220.0)
-    assert m.op_predicted_s(moved) == pytest.approx(324 / 220)
-    again = replace(attention(1.0, query=2.0), work_items=220.0)
-    assert machine(kv_reread=2.0, attention_blocks_per_multiprocessor=2.0).op_predicted_s(again) == pytest.approx(
-        2 * 324 / 220
-    )
-
-
 def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     """Each of 108 multiprocessors reads half of its share of the bandwidth.
 
@@ -239,9 +217,8 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     m = machine(multiprocessor_bandwidth=0.5)
     few = replace(attention(1.0), work_items=8.0, rows=8.0)
     assert m.op_predicted_s(few) == pytest.approx(108 / 8 / 13 / 0.5)
-    assert m.op_predicted_s(replace(few, longer_bytes=-0.9 * BW / 8)) == pytest.approx(
-        1.0
-    )  # all of them at the full rate
+    shorter = replace(few, longer_bytes=-0.9 * BW / 8)  # all of them at the full rate
+    assert m.op_predicted_s(shorter) == pytest.approx(1.0)
     assert m.op_predicted_s(replace(attention(1.0), work_items=216.0, rows=216.0)) == pytest.approx(2.0)
 
 

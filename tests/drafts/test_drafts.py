@@ -26,13 +26,6 @@ def scenario(draft: str, **flags):
     return resolve(Query(**(asked | {"draft": draft} | flags)))
 
 
-def test_ngram_costs_verification_alone() -> None:
-    s = scenario("ngram")
-    p = predict(s, Workload.of(4, 4096, 5))
-    assert float(p.draft_s) == 0
-    assert float(p.iteration_s) == pytest.approx(float(s.target_pass_s(4, 4096, 6) + s.overhead_s(4, 4096)), rel=1e-12)
-
-
 def test_eagle_is_one_layer_a_projection_and_the_targets_head() -> None:
     """EAGLE on 8B reads one layer, 2h x h and the whole LM head a step, and keeps all of it but the head."""
     s = scenario("eagle", calibration="ideal")
@@ -71,11 +64,7 @@ def test_dflash_fills_a_block_in_one_pass() -> None:
     assert ops["attention (full)"].cost.kv_bytes == 3 * 512 * 5 * 131072 / 32
     once = s.draft.iteration_ops(s.draft_shard, 3.0)
     assert [float(op.cost.weight_bytes) for op in once] == [2 * 5 * 4096 * 4096, 2 * 4096 * 5 * 2 * 8 * 128]
-    p = predict(s, Workload.of(3, 512, 7))
-    assert float(7 * p.draft_s) == pytest.approx(float(s.draft_pass_s(3, 512, 8)), rel=1e-12)
     assert s.draft.max_gamma == 15
-    with pytest.raises(InputError, match="at most 15"):
-        predict(s, Workload.of(3, 512, 16))
 
 
 def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
@@ -109,17 +98,7 @@ def test_medusa_runs_a_head_per_token_in_one_pass() -> None:
     for gamma in (1, 3):
         read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0, gamma))
         assert read == gamma * 2 * (4096 * 4096 + HEAD)
-    p = predict(s, Workload.of(1, 512, 3))
-    assert float(3 * p.draft_s) == pytest.approx(float(s.draft_pass_s(1, 512, 3)), rel=1e-12)
     assert s.draft.own_weight_bytes(s.draft_shard) == 3 * 2 * (4096 * 4096 + HEAD)
-
-
-def test_a_parallel_draft_reads_its_weights_once() -> None:
-    parallel, chain = scenario("parallel:llama-3.2-1b"), scenario("llama-3.2-1b")
-    one, many = (predict(s, Workload.of(1, 4096, 6)) for s in (parallel, chain))
-    assert float(6 * one.draft_s) == pytest.approx(float(parallel.draft_pass_s(1, 4096, 6)), rel=1e-12)
-    assert float(6 * one.draft_s) < 1.2 * float(many.draft_s)
-    assert float(one.speedup) > float(many.speedup)
 
 
 def test_stacked_mtp_layers() -> None:
@@ -135,19 +114,16 @@ def test_stacked_mtp_layers() -> None:
         ("suffix", {"draft_kv": "quest:512"}, "reads no cache"),
         ("eagle:features=1,features=2", {}, "given twice"),
         ("medusa:heads=many", {}, "a whole number"),
-        ("medusa:heads=999999999", {}, "a whole number from 1 to 64"),
         ("medusa:heads=1000000000", {}, "a whole number, given '1000000000'"),
         ("eagle:vocab=1", {}, "vocab must be 2 to 128256"),
         ("eagle:vocab=128257", {}, "vocab must be 2 to 128256"),
         ("medusa", {"draft_kv": "snapkv:512"}, "read no cache"),
-        ("ngram", {"draft_kv": "quest:512"}, "reads no cache"),
         ("ngram:size=3", {}, "it takes none"),
         ("mtp:modules=2", {"model": "deepseek-v3"}, "at most the 1 multi-token prediction layers of deepseek-v3"),
         ("mtp:modules=4", {"model": "minimax-m2"}, "at most the 3 multi-token prediction layers"),
         ("mtp", {"model": "kimi-k2"}, "kimi-k2 has none"),
         ("parallel", {}, "parallel:MODEL"),
         ("parallel:nothing", {}, "no model named"),
-        ("self:fast=1", {}, "it takes none"),
         ("nothing", {}, "no model named"),
     ],
 )
@@ -174,22 +150,16 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
 @pytest.mark.parametrize(
     ("draft", "model", "stated", "vocab"),
     [
-        (
-            "eagle",
-            "llama-3.1-8b",
-            {"features": 1, "vocab": 0, "target_width": 0, "parallel": 0, "name": "eagle"},
-            128256,
-        ),
+        ("eagle", "llama-3.1-8b", {"features": 1, "vocab": 0, "target_width": 0, "parallel": 0}, 128256),
         ("eagle:features=2", "llama-3.1-8b", {"features": 2, "vocab": 0, "name": "eagle3"}, 32000),
         ("eagle:vocab=2", "llama-3.1-8b", {"name": "eagle"}, 2),
-        ("eagle:vocab=128256", "llama-3.1-8b", {"name": "eagle"}, 128256),
         ("eagle3", "qwen2.5-7b", {"features": 3, "name": "eagle3"}, 32000),
         ("dflash", "llama-3.1-8b", {"layers": 5, "features": 5, "block": 16, "vocab": 0, "target_width": 0}, 128256),
         ("dspark", "llama-3.1-8b", {"layers": 5, "features": 5, "block": 16, "rank": 256}, 128256),
         ("medusa", "llama-3.1-8b", {"heads": 4}, 128256),
         ("mtp", "deepseek-v3", {"modules": 1}, 129280),
     ],
-)
+)  # fmt: skip
 def test_what_a_bare_word_means(draft: str, model: str, stated: dict, vocab: int) -> None:
     found = scenario(draft, model=model).draft
     assert {name: getattr(found, name) for name in stated} == stated
@@ -199,12 +169,7 @@ def test_what_a_bare_word_means(draft: str, model: str, stated: dict, vocab: int
 @pytest.mark.parametrize(
     ("target", "changes", "experts", "expected"),
     [
-        (
-            "deepseek-v3",
-            {},
-            False,
-            {"heads": 56, "kv": 8, "dim": 128, "norms_per_layer": 2, "intermediate_size": 18432},
-        ),
+        ("deepseek-v3", {}, False, {"heads": 56, "kv": 8, "dim": 128, "norms_per_layer": 2}),
         ("deepseek-v3", {"hidden_size": 200}, False, {"heads": 1, "kv": 1}),
         ("gemma-3-4b", {"table_params": 7}, False, {"norms_per_layer": 4, "num_sliding_layers": 0, "table_params": 0}),
         ("nemotron-h-56b", {}, False, {"norms_per_layer": 2, "attention_layers": None, "linear_attention": None}),
@@ -220,9 +185,8 @@ def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, e
     found = {"heads": cut.num_attention_heads, "kv": cut.num_key_value_heads, "dim": cut.head_dim} | vars(cut)
     found["routed"] = cut.num_moe_layers
     assert {name: found[name] for name in expected} == expected
-    assert (
-        Eagle.shape(cut.model_copy(update={"vocab_size": 1000}), {"features": 3}).vocab_size == 1000
-    )  # no more words than its target has
+    few = Eagle.shape(cut.model_copy(update={"vocab_size": 1000}), {"features": 3})
+    assert few.vocab_size == 1000  # no more words than its target has
 
 
 def test_a_projection_beside_the_layers_by_hand() -> None:

@@ -17,20 +17,17 @@ class Browser:
     def __init__(self, program: str, profile: Path) -> None:
         to_browser, self._commands = os.pipe()
         self._replies, from_browser = os.pipe()
-        flags = (
+        flags = [
             "--headless=new",
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--remote-debugging-pipe",
-        )
+        ]
         ends = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
-        self._process = subprocess.Popen(
-            ["bash", "-c", ends, "browser", program, *flags, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(to_browser, from_browser),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        command = ["bash", "-c", ends, "browser", program, *flags, f"--user-data-dir={profile}", "about:blank"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, pass_fds=(to_browser, from_browser), **quiet)
         os.close(to_browser)
         os.close(from_browser)
         self._left, self._sent, self._session = b"", 0, ""
@@ -64,8 +61,7 @@ class Browser:
             reply = self._receive()
             if reply.get("id") == self._sent:
                 assert "error" not in reply, (method, reply)
-                result: dict[str, Any] = reply["result"]
-                return result
+                return reply["result"]
             event = reply.get("method")
             if event in ("Runtime.exceptionThrown", "Log.entryAdded") or (
                 event == "Runtime.consoleAPICalled" and reply["params"]["type"] in ("error", "warning")
@@ -83,8 +79,7 @@ class Browser:
             assert more, "the browser has ended"
             self._left += more
         text, _, self._left = self._left.partition(b"\0")
-        message: dict[str, Any] = json.loads(text)
-        return message
+        return json.loads(text)
 
     def open(self, path: Path, width: int = 1000, height: int = 1300, scheme: str = "light") -> None:
         """Load a file and wait until it stands."""
@@ -107,8 +102,7 @@ class Browser:
         return str(self.run(f"document.getElementById('{identity}').textContent"))
 
     def texts(self, selector: str) -> list[str]:
-        found: list[str] = self.run(f"[...document.querySelectorAll('{selector}')].map((e) => e.textContent)")
-        return found
+        return self.run(f"[...document.querySelectorAll('{selector}')].map((e) => e.textContent)")
 
     def press(self, key: str, times: int = 1) -> None:
         """Press and release a key, where the focus is."""

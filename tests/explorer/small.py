@@ -31,9 +31,7 @@ def written(path: Path, *more: str) -> str:
 
 def payload_of(text: str) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="payload">(.*?)</script>', text, re.DOTALL)
-    assert found
-    content: dict[str, Any] = json.loads(found[1])
-    return content
+    return json.loads(found[1])
 
 
 def array(content: dict[str, Any], number: int) -> np.ndarray[Any, Any]:

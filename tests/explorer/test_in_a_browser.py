@@ -63,11 +63,8 @@ def shown(browser: Browser) -> dict[str, Any]:
     assert point in browser.text("subject")
     names, texts = (browser.texts(f"#facts {kind}") for kind in ("dt", "dd"))
     facts = dict(zip(names, texts, strict=True))
-    assert facts["time per token"] in spellings(
-        lambda baseline, drafted: f"{seconds(baseline)} baseline, {seconds(drafted)} speculating",
-        found["ar_tpot_s"],
-        found["tpot_s"],
-    )
+    rate = lambda *both: f"{seconds(both[0])} baseline, {seconds(both[1])} speculating"  # noqa: E731
+    assert facts["time per token"] in spellings(rate, found["ar_tpot_s"], found["tpot_s"])
     best = found["gamma_optimal"]
     assert facts["best gamma"] in spellings(lambda gain: f"{best} ({gain:.2f}x)", found["speedup_at_gamma_optimal"])
     assert facts["memory"].startswith("fits" if room["fits"] else "does not fit")
@@ -81,9 +78,8 @@ def shown(browser: Browser) -> dict[str, Any]:
             assert float(about[1].replace(",", "")) == pytest.approx(found["inflection"]["break_even_context"], rel=0.1)
         interval = spellings("({:.2f} to {:.2f}, 90 % interval)".format, *found["speedup_interval"])
         assert browser.text("interval") in interval
-        cells = browser.run(
-            "[...document.querySelectorAll('#terms tr, #totals tr')].map((r) => [...r.cells].map((e) => e.textContent))"
-        )
+        lines = "[...document.querySelectorAll('#terms tr, #totals tr')]"
+        cells = browser.run(f"{lines}.map((r) => [...r.cells].map((e) => e.textContent))")
         passes = [found[name] for name in ("target_step", "draft_step", "verify_step")]
         rows = {row[0].split(" ")[0]: row[1:] for row in cells}
         for name, field in ROWS.items():
@@ -103,13 +99,8 @@ def test_the_page_has_the_colours_of_the_pictures() -> None:
         assert f"const {name} = {json.dumps(ramp)}.map(rgbOf);" in script
     assert f'const UNDRAFTED = rgbOf("{theme.PALE}");' in script
     style = (folder / "page.css").read_text(encoding="utf-8")
-    for variable, stage in (
-        ("baseline", "baseline"),
-        ("draft", "draft"),
-        ("verify", "verify"),
-        ("outside", "overhead"),
-    ):
-        assert f"--{variable}: {theme.STAGES[stage]};" in style
+    for variable in ("baseline", "draft", "verify", "outside"):
+        assert f"--{variable}: {theme.STAGES['overhead' if variable == 'outside' else variable]};" in style
 
 
 @pytest.mark.xdist_group("browser")
@@ -128,10 +119,8 @@ class TestInABrowser:
         browser.open(path, width=width, scheme=scheme)
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth")
         wide = "(e) => e.scrollWidth > e.clientWidth"
-        assert (
-            browser.run(f"[...document.querySelectorAll('th, td, dd, p, li, section > div')].filter({wide}).length")
-            == 0
-        )
+        every = "[...document.querySelectorAll('th, td, dd, p, li, section > div')]"
+        assert browser.run(f"{every}.filter({wide}).length") == 0
         labels = "[...document.querySelectorAll('#axes text, #scale-ticks span')]"
         boxes = f"{labels}.map((e) => e.getBoundingClientRect().toJSON())"
         for one, two in itertools.combinations(browser.run(boxes), 2):
@@ -142,9 +131,7 @@ class TestInABrowser:
         assert min(map(int, re.findall(r"\d+", light))) > 220 > 40 > max(map(int, re.findall(r"\d+", dark)))
 
     @pytest.mark.parametrize("width", [400, 1000])
-    def test_no_line_crosses_a_number_and_baseline_cells_are_blank(
-        self, browser: Browser, tmp_path: Path, width: int
-    ) -> None:
+    def test_no_line_crosses_a_number_and_baseline_cells_are_blank(self, browser, tmp_path, width) -> None:
         path = tmp_path / "page.html"
         written(path, "--batch", "1..64x2", "--context", "1k..128kx2", "--gamma", "auto", "--hardware", "a100")
         browser.open(path, width=width)

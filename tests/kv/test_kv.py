@@ -6,75 +6,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.kv import NOTHING, KVLayout, KVMethod, parse_kv
+from perfmodel.kv import NOTHING, KVLayout, parse_kv
 
 # Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
 LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
 # DeepSeek-V3 MLA, bf16: latent 512 + rope 64 = 576 values, 1152 bytes
 LATENT = KVLayout(num_kv_heads=1, head_dim=576, values_per_token=576, query_heads=128, bytes_per_value=2)
 KAPPA = 4096
-
-
-def step_bytes(text: str, context: float, layout: KVLayout = LLAMA) -> float:
-    """The 'read per step' column: attention and selection of one draft step."""
-    found = parse_kv(text)
-    return float(found.read_bytes(context, layout) + found.select_step(context, layout).bytes)
+CODES = 32_000 * 8 * 2 * 6 / 8
+"""Of 2 x 6 bits for each of 8 heads."""
 
 
 # By hand: Llama-3.1-8B at S = 32000, kappa_l = 4096 bytes.
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "read", "kept"),
     [
-        ("full", 32_000 * KAPPA),
-        ("streamingllm:512", 512 * KAPPA),
-        ("snapkv:2049", 2049 * KAPPA),
-        ("snapkv:2049,generated=100", 2149 * KAPPA),
-        ("h2o:1024", 1024 * KAPPA + 2 * 1024 * 8 * 4),  # score per KV head: fp32 read and written
-        ("tova:1024", 1024 * KAPPA + 2 * 1024 * 4),  # one averaged score
-        ("topk:1024", 32_000 * KAPPA / 2 + 1024 * KAPPA / 2),
-        ("quest:1024,page=16", 2000 * KAPPA + 1024 * KAPPA),
-        ("retrieval:4096,every=16", 4096 * KAPPA),
-        ("pqcache:1024,subvectors=2,bits=6,iterations=10", 32_000 * 8 * 2 * 6 / 8 + 1024 * KAPPA),
-        ("pillar,share=0.05", 1600 * KAPPA),
-        ("pillar:1024", 1024 * KAPPA),
-        ("quantized,bits=4", 32_000 * (KAPPA * 4 / 16 + 16 * 4)),  # 16 heads' vectors of 128, 4 bytes of scales each
-        ("quantized,bits=8,group=64", 32_000 * (KAPPA * 8 / 16 + 32 * 4)),
+        ("full", 32_000 * KAPPA, 0),
+        ("streamingllm:512", 512 * KAPPA, 512 * KAPPA),
+        ("streamingllm:512,copy=false", 512 * KAPPA, 0),
+        ("streamingllm:512,own-prefill=true", 512 * KAPPA, 512 * KAPPA),
+        ("snapkv:2049", 2049 * KAPPA, 2049 * KAPPA),
+        ("snapkv:2049,generated=100", 2149 * KAPPA, 2149 * KAPPA),
+        ("h2o:1024", 1024 * KAPPA + 2 * 1024 * 8 * 4, 1024 * 8 * 4),  # score per KV head: fp32 read and written
+        ("tova:1024", 1024 * KAPPA + 2 * 1024 * 4, 1024 * 4),  # one averaged score
+        ("topk:1024", 32_000 * KAPPA / 2 + 1024 * KAPPA / 2, 0),
+        ("quest:1024,page=16", 2000 * KAPPA + 1024 * KAPPA, 2000 * KAPPA),
+        ("retrieval:4096,every=16", 4096 * KAPPA, 4096 * KAPPA + 32_000 / 8 * KAPPA / 2),
+        ("retrieval:4096,every=16,keep_means=false", 4096 * KAPPA, 4096 * KAPPA),
+        ("pqcache:1024,subvectors=2,bits=6,iterations=10", CODES + 1024 * KAPPA, CODES + 64 * 8 * 128 * 2),
+        ("pillar,share=0.05", 1600 * KAPPA, 1600 * 8 * 4),
+        ("pillar:1024", 1024 * KAPPA, 1024 * 8 * 4),
+        # 16 heads' vectors of 128, 4 bytes of scales each
+        ("quantized,bits=4", 32_000 * (KAPPA * 4 / 16 + 16 * 4), 32_000 * (KAPPA / 4 + 64)),
+        ("quantized,shared=true", 32_000 * (KAPPA / 4 + 64), 32_000 * 64),
+        ("quantized,bits=8,group=64", 32_000 * (KAPPA * 8 / 16 + 32 * 4), 32_000 * (KAPPA / 2 + 128)),
     ],
 )
-def test_read_per_step_is_the_tables(text, expected):
-    assert step_bytes(text, 32_000.0) == pytest.approx(expected, rel=1e-14)
+def test_what_a_step_reads_and_what_is_kept(text: str, read: float, kept: float) -> None:
+    """Attention and selection of one draft step; memory beside the target's cache."""
+    found = parse_kv(text)
+    step = found.read_bytes(32_000.0, LLAMA) + found.select_step(32_000.0, LLAMA).bytes
+    assert (step, found.stored_bytes(32_000.0, LLAMA)) == pytest.approx((read, kept), rel=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("full", 0),
-        ("streamingllm:512", 512 * KAPPA),
-        ("streamingllm:512,copy=false", 0),
-        ("streamingllm:512,own-prefill=true", 512 * KAPPA),
-        ("snapkv:2049", 2049 * KAPPA),
-        ("h2o:1024", 1024 * 8 * 4),
-        ("tova:1024", 1024 * 4),
-        ("topk:1024", 0),
-        ("quest:1024", 2000 * KAPPA),
-        ("retrieval:4096,every=16", 4096 * KAPPA + 32_000 / 8 * KAPPA / 2),
-        ("retrieval:4096,every=16,keep_means=false", 4096 * KAPPA),
-        ("pqcache:1024,subvectors=2,bits=6,iterations=10", 32_000 * 8 * 2 * 6 / 8 + 64 * 8 * 128 * 2),
-        ("pillar:1024", 1024 * 8 * 4),
-        ("quantized", 32_000 * (KAPPA / 4 + 64)),
-        ("quantized,shared=true", 32_000 * 64),
-    ],
-)
-def test_extra_memory_is_the_tables(text, expected):
-    assert parse_kv(text).stored_bytes(32_000.0, LLAMA) == pytest.approx(expected, rel=1e-14)
-
-
-def test_mla_has_no_separate_keys():
+def test_mla_has_no_separate_keys() -> None:
     assert LATENT.token_bytes == LATENT.key_bytes == 1152
-    assert step_bytes("topk:1024", 32_000.0, LATENT) == 32_000 * 1152
-    assert step_bytes("quest:1024", 32_000.0, LATENT) == 2 * 2000 * 1152 + 1024 * 1152
+    assert parse_kv("topk:1024").select_step(32_000.0, LATENT).bytes == (32_000 - 1024) * 1152
+    assert parse_kv("quest:1024").select_step(32_000.0, LATENT).bytes == 2 * 2000 * 1152
 
 
 # The words of a command line.
@@ -108,26 +88,17 @@ def test_parse(text, label):
         ("retrieval:4096", "needs option 'every'"),
         ("pillar", "a budget in tokens or a share"),
         ("pillar:100,share=0.5", "not both"),
-        ("pillar,share=1.5", "share: must be a number in (0, 1]"),
         ("full:512", "full has no budget; it takes none"),
         ("quest:1024,pages=16", "quest has no option 'pages'; it takes budget, page"),
         ("quest:1024,page", "spelled like quest:1024,page=16"),
-        ("quest:1024,page=2048", "at most the budget (1024)"),
         ("quest:1024,page=16,page=16", "page is given twice"),
-        ("snapkv:0", "above 32"),
-        ("snapkv:-5", "must be a positive number"),
-        ("snapkv:nan", "must be a positive number"),
         ("snapkv:inf", "must be a positive number"),
         ("snapkv:", "must be a positive number"),
         ("snapkv:512.5", "must be a whole number"),
-        ("snapkv:512,kernel=4", "an odd number"),
-        ("streamingllm:4", "above 4"),
         ("streamingllm:512,own_prefill=true,copy=false", "copy: must be true where own_prefill=true"),
         ("streamingllm:512,copy=yes", "true or false"),
         ("topk:" + "9" * 14, "at most 2^40"),
         ("topk:" + "9" * 5000, "must be a positive number"),
-        ("quantized,bits=0", "bits"),
-        ("quantized:512", "quantized has no budget"),
         ("../etc/passwd", "no KV method named"),
         ("base", "no KV method named"),
     ],
@@ -142,16 +113,14 @@ def test_refusals_are_one_line(text, says):
     assert len(message) < 300
 
 
-def parses_or_refuses_in_one_line(text: str) -> bool:
-    try:
-        return isinstance(parse_kv(text), KVMethod)
-    except InputError as refusal:
-        return "\n" not in str(refusal)
-
-
 @given(st.text(max_size=40))
-def test_any_text_parses_or_is_refused(text):
-    assert parses_or_refuses_in_one_line(text)
+def test_any_text_parses_or_is_refused(text: str) -> None:
+    said = ""
+    try:
+        parse_kv(text)
+    except InputError as refusal:
+        said = str(refusal)
+    assert "\n" not in said
 
 
 # Choosing, by hand, at S = 1000: 32 query heads of 128 (a score takes 8192 FLOPs), 8 KV heads, keys of 2048 bytes.
@@ -173,28 +142,13 @@ def test_any_text_parses_or_is_refused(text):
         # 50 means of 20 keys scored (averaged first where none is kept), the budget read and written; 1 in 4 iterations
         ("retrieval:100,every=4,chunk=20", "select_iteration", 50 * 8192 / 4, (50 * 2048 + 2 * 100 * 4096) / 4, 0.75),
         ("retrieval:100,every=4,chunk=20", "setup", 50 * 8192 + 1000 * 1024, 1050 * 2048 + 2 * 100 * 4096, 3),
-        (
-            "retrieval:100,every=4,chunk=20,keep_means=false",
-            "select_iteration",
-            (50 * 8192 + 1000 * 1024) / 4,
-            (1000 * 2048 + 2 * 100 * 4096) / 4,
-            0.75,
-        ),
-        (
-            "retrieval:100,every=4,chunk=20,keep_means=false",
-            "setup",
-            50 * 8192 + 1000 * 1024,
-            1000 * 2048 + 2 * 100 * 4096,
-            3,
-        ),
+        ("retrieval:100,every=4,chunk=20,keep_means=false", "select_iteration",
+         (50 * 8192 + 1000 * 1024) / 4, (1000 * 2048 + 2 * 100 * 4096) / 4, 0.75),
+        ("retrieval:100,every=4,chunk=20,keep_means=false", "setup",
+         50 * 8192 + 1000 * 1024, 1000 * 2048 + 2 * 100 * 4096, 3),
         # 32 queries scored and summed, 7 neighbours pooled; scores written and read twice, the budget once
-        (
-            "snapkv:100",
-            "setup",
-            1000 * 8192 * 32 + 1000 * 32 * (32 + 7),
-            1000 * 2048 + 4 * 4 * 1000 * 32 + 2 * 100 * 4096,
-            4,
-        ),
+        ("snapkv:100", "setup",
+         1000 * 8192 * 32 + 1000 * 32 * (32 + 7), 1000 * 2048 + 4 * 4 * 1000 * 32 + 2 * 100 * 4096, 4),
         ("streamingllm:100", "setup", 0, 2 * 100 * 4096, 1),
         ("streamingllm:100,copy=false", "setup", 0, 0, 0),
         ("streamingllm:100,own_prefill=true", "setup", 0, 0, 0),
@@ -204,20 +158,10 @@ def test_any_text_parses_or_is_refused(text):
         ("quest:100,page=20", "select_step", 2 * 50 * 8192, 50 * 2 * 2048, 2),
         ("quest:100,page=20", "setup", 2 * 1000 * 8 * 128, 1000 * 2048 + 50 * 2 * 2048, 1),
         # 2^3 centroids scored, 4 table entries a key and query head; 4 x 3 bits a key and KV head
-        (
-            "pqcache:100,subvectors=4,bits=3,iterations=5",
-            "select_step",
-            8 * 8192 + 1000 * 32 * 4,
-            1000 * 8 * 4 * 3 / 8,
-            3,
-        ),
-        (
-            "pqcache:100,subvectors=4,bits=3,iterations=5",
-            "setup",
-            5 * 2 * 1000 * 8 * 128 * 8,
-            5 * 1000 * 2048 + 1000 * 8 * 4 * 3 / 8,
-            10,
-        ),
+        ("pqcache:100,subvectors=4,bits=3,iterations=5", "select_step",
+         8 * 8192 + 1000 * 32 * 4, 1000 * 8 * 4 * 3 / 8, 3),
+        ("pqcache:100,subvectors=4,bits=3,iterations=5", "setup",
+         5 * 2 * 1000 * 8 * 128 * 8, 5 * 1000 * 2048 + 1000 * 8 * 4 * 3 / 8, 10),
     ],
 )  # fmt: skip
 def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
@@ -226,35 +170,30 @@ def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kern
     assert found == pytest.approx((flops, moved, kernels), rel=1e-14)
 
 
-METHODS = ("streamingllm:100", "snapkv:100", "h2o:100", "tova:100", "topk:100", "quest:100", "retrieval:100,every=4",
-           "pqcache:100,subvectors=4,bits=3,iterations=5", "pillar:100")  # fmt: skip
-
-
-@pytest.mark.parametrize("text", METHODS)
+@pytest.mark.parametrize(
+    "text",
+    ["streamingllm:100", "snapkv:100", "h2o:100", "tova:100", "topk:100", "quest:100", "retrieval:100,every=4",
+     "pqcache:100,subvectors=4,bits=3,iterations=5", "pillar:100"],
+)  # fmt: skip
 def test_at_its_budget_a_method_chooses_copies_and_keeps_nothing(text: str) -> None:
     found = parse_kv(text)
-    for context in (99.0, 100.0):
-        assert found.attended_tokens(context) == context
-        for work in (found.select_step, found.select_iteration, found.setup):
-            assert work(context, LLAMA) == NOTHING
-        assert found.stored_bytes(context, LLAMA) == 0
+    for work in (found.select_step, found.select_iteration, found.setup):
+        assert work(100.0, LLAMA) == NOTHING
+    assert (found.attended_tokens(100.0), found.stored_bytes(100.0, LLAMA)) == (100, 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("full", 1000 * KAPPA),
-        ("streamingllm:100", 100 * KAPPA),
-        ("snapkv:100,generated=20", 120 * KAPPA),
-        ("h2o:100", 100 * KAPPA + 100 * 8 * 4),
-        ("tova:100", 100 * KAPPA + 100 * 4),
-        ("quest:100,page=20", 1000 * KAPPA + 50 * KAPPA),  # evicts nothing, and keeps bounds
-        ("quantized,bits=8", 1000 * (KAPPA / 2 + 64)),
-    ],
-)
-def test_a_cache_that_only_the_draft_uses_by_hand(text: str, expected: float) -> None:
+def test_a_cache_that_only_the_draft_uses_by_hand() -> None:
     """At S = 1000: all tokens, or what the method does not evict."""
-    assert parse_kv(text).own_bytes(1000.0, LLAMA) == expected
+    for text, tokens, beside in (
+        ("full", 1000, 0),
+        ("streamingllm:100", 100, 0),
+        ("snapkv:100,generated=20", 120, 0),
+        ("h2o:100", 100, 100 * 8 * 4),
+        ("tova:100", 100, 100 * 4),
+        ("quest:100,page=20", 1000, 50 * KAPPA),  # evicts nothing, and keeps bounds
+        ("quantized,bits=8", 500, 1000 * 64),
+    ):
+        assert parse_kv(text).own_bytes(1000.0, LLAMA) == tokens * KAPPA + beside, text
 
 
 def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
@@ -269,35 +208,28 @@ def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "below"),
+    ("text", "allowed", "refused"),
     [
-        ("snapkv:2,window=1", "snapkv:1,window=1"),
-        ("snapkv:33", "snapkv:32"),
-        ("snapkv:100,window=1", "snapkv:100,window=0"),
-        ("snapkv:100,kernel=1", "snapkv:100,kernel=2"),
-        ("quest:8,page=8", "quest:8,page=9"),
-        ("quest:8,page=1", "quest:8,page=0"),
-        ("retrieval:100,every=1", "retrieval:100,every=0"),
-        ("retrieval:100,every=1,chunk=100", "retrieval:100,every=1,chunk=101"),
-        ("retrieval:100,every=1,chunk=1", "retrieval:100,every=1,chunk=0"),
-        ("pqcache:1,subvectors=1,bits=6,iterations=9", "pqcache:1,subvectors=0,bits=6,iterations=9"),
-        ("pqcache:1,subvectors=1024,bits=6,iterations=9", "pqcache:1,subvectors=1025,bits=6,iterations=9"),
-        ("pqcache:1,subvectors=2,bits=1,iterations=9", "pqcache:1,subvectors=2,bits=0,iterations=9"),
-        ("pqcache:1,subvectors=2,bits=16,iterations=9", "pqcache:1,subvectors=2,bits=17,iterations=9"),
-        ("pqcache:1,subvectors=2,bits=6,iterations=1", "pqcache:1,subvectors=2,bits=6,iterations=0"),
-        ("pqcache:1,subvectors=2,bits=6,iterations=10000", "pqcache:1,subvectors=2,bits=6,iterations=10001"),
-        ("quantized,bits=1", "quantized,bits=0"),
-        ("quantized,bits=16", "quantized,bits=17"),
-        ("quantized,group=1", "quantized,group=0"),
-        ("pillar,share=1", "pillar,share=1.01"),
-        ("pillar,share=0.01", "pillar,share=0"),
-        ("streamingllm:1,sinks=0", "streamingllm:1,sinks=1"),
-        ("h2o:1", "h2o:0"),
-        ("tova:1", "tova:0"),
-        ("topk:1", "topk:0"),
+        ("snapkv:{},window=1", (2,), (1,)),
+        ("snapkv:{}", (33,), (32, 0, -5, "nan")),
+        ("snapkv:100,window={}", (1,), (0,)),
+        ("snapkv:100,kernel={}", (1,), (2, 4)),
+        ("quest:8,page={}", (1, 8), (0, 9)),
+        ("retrieval:100,every={}", (1,), (0,)),
+        ("retrieval:100,every=1,chunk={}", (1, 100), (0, 101)),
+        ("pqcache:1,subvectors={},bits=6,iterations=9", (1, 1024), (0, 1025)),
+        ("pqcache:1,subvectors=2,bits={},iterations=9", (1, 16), (0, 17)),
+        ("pqcache:1,subvectors=2,bits=6,iterations={}", (1, 10000), (0, 10001)),
+        ("quantized,bits={}", (1, 16), (0, 17)),
+        ("quantized,group={}", (1,), (0,)),
+        ("pillar,share={}", (0.01, 1), (0, 1.01)),
+        ("streamingllm:1,sinks={}", (0,), (1,)),
+        *((f"{method}:{{}}", (1,), (0,)) for method in ("h2o", "tova", "topk")),
     ],
 )
-def test_options_at_the_ends_of_what_is_allowed(least: str, below: str) -> None:
-    parse_kv(least)
-    with pytest.raises(InputError, match="must be"):
-        parse_kv(below)
+def test_options_at_the_ends_of_what_is_allowed(text: str, allowed: tuple, refused: tuple) -> None:
+    for value in allowed:
+        parse_kv(text.format(value))
+    for value in refused:
+        with pytest.raises(InputError, match="must be"):
+            parse_kv(text.format(value))

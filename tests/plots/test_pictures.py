@@ -22,20 +22,21 @@ def fresh(one: str, two: str, within: float = 0.5) -> bool:
     made = re.compile(r"Matplotlib v[\d.]+")
     if made.search(one)[0] != made.search(two)[0]:  # type: ignore[index]
         pytest.skip("the picture was drawn by another matplotlib: `make docs` redraws it")
-    same = re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", one)) == re.sub(
-        r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", two)
-    )
+    bare = [re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", text)) for text in (one, two)]
     numbers = [np.array([float(x) for x in NUMBER.findall(text)]) for text in (one, two)]
-    return same and numbers[0].size == numbers[1].size and bool(np.all(np.abs(numbers[0] - numbers[1]) < within))
+    return (
+        bare[0] == bare[1]
+        and numbers[0].size == numbers[1].size
+        and bool(np.all(np.abs(numbers[0] - numbers[1]) < within))
+    )
 
 
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
 def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    made, kept = (
-        path.read_text(encoding="utf-8")
-        for path in (PICTURE.drawn(name, tmp_path), ROOT / "docs" / "img" / f"{name}.svg")
+    made, kept = PICTURE.drawn(name, tmp_path), ROOT / "docs" / "img" / f"{name}.svg"
+    assert fresh(made.read_text(encoding="utf-8"), kept.read_text(encoding="utf-8")), (
+        f"{name}: run `make docs` and commit"
     )
-    assert fresh(made, kept), f"{name}: run `make docs` and commit"
 
 
 def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
@@ -57,9 +58,7 @@ def test_every_picture_of_the_docs_has_its_command() -> None:
 
 
 def test_every_how_to_has_a_picture() -> None:
-    (how_to,) = (
-        part["How to"] for part in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "How to" in part
-    )
-    for entry in how_to:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    for entry in next(part["How to"] for part in nav if "How to" in part):
         (name,) = entry.values()
         assert "](img/" in (ROOT / "docs" / name).read_text(encoding="utf-8"), name

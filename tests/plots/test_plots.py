@@ -68,29 +68,18 @@ def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
-def test_nothing_is_clipped_and_all_is_labelled(name: str) -> None:
+def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> None:
+    """Ticks beyond the limits of an axis are texts too, which are not drawn."""
     figure = drawn(name)
     whole = figure.bbox.padded(1.0)
     outside = [text for text, box in texts(figure) if not whole.contains(box.x0, box.y0) or not
                whole.contains(box.x1, box.y1)]  # fmt: skip
-    # ticks beyond the limits of an axis are texts too, which are not drawn
-    shown = [text for text in outside if not re.fullmatch(r"[\d.,k−%×-]*", text)]
-    assert not shown
-    caption = figure.get_supxlabel()
-    assert "calibration" in caption
-    assert figure.get_suptitle()
-    for axes in figure.axes:
-        assert axes.get_xlabel() or axes.get_ylabel()
-
-
-@pytest.mark.parametrize("name", DRAWINGS)
-def test_legend_and_title_do_not_overlap(name: str) -> None:
-    """Neither do the words of a tick with those of the next, nor a legend with its panel."""
-    figure = drawn(name)
+    assert not [text for text in outside if not re.fullmatch(r"[\d.,k−%×-]*", text)]
+    assert "calibration" in figure.get_supxlabel()
     title = next(box for text, box in texts(figure) if text == figure.get_suptitle())
     for axes in figure.axes:
-        legend = axes.get_legend()
-        if legend is not None:
+        assert axes.get_xlabel() or axes.get_ylabel()
+        if (legend := axes.get_legend()) is not None:
             box = legend.get_window_extent()
             assert not box.overlaps(title)
             assert box.y0 >= axes.get_window_extent().y1 - 1
@@ -141,11 +130,8 @@ def test_curves_and_ratios_are_the_engine_s() -> None:
 @pytest.mark.parametrize("query", [ASK, replace(ASK, model="qwen3-30b-a3b", tp=1, draft_kv="quest:1024"), LONG])
 def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
     scenario = resolve(query)
-    steps = {
-        "baseline": scenario.target_step(64.0, 32000.0),
-        "draft": scenario.draft_step(64.0, 32000.0),
-        "verify": scenario.target_step(64.0, 32000.0, 3.0),
-    }
+    target, draft, verify = scenario.target_step, scenario.draft_step, scenario.target_step(64.0, 32000.0, 3.0)
+    steps = {"baseline": target(64.0, 32000.0), "draft": draft(64.0, 32000.0), "verify": verify}
     for stage, (timer, ops, new) in plots_passes._passes(scenario, 64.0, 32000.0, 2).items():
         spent = plots_passes._spent(timer, ops, new)
         assert sum(spent.values()) == pytest.approx(float(steps[stage].predicted_s))
@@ -155,22 +141,17 @@ def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
 
 
 H100 = replace(ASK, hardware="h100-sxm-80gb", tp=1, batch=16, context=32768, gamma=3, draft_kv="snapkv:2048")
-MOE = replace(
-    ASK, model="qwen3-30b-a3b", hardware="mi300x", tp=1, batch=1, context=1024, gamma=1, draft_kv="quest:1024"
-)
+MOE = replace(H100, model="qwen3-30b-a3b", hardware="mi300x", batch=1, context=1024, gamma=1, draft_kv="quest:1024")
 
 
-@pytest.mark.parametrize(
-    ("query", "passes", "roofs"),
-    [
-        (ASK, 3, ["312 TFLOP/s (bf16)"]),
-        (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
-        (replace(H100, weights="fp8", draft_weights="int8"), 3, ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"]),
-        (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
-        (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
-        (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
-    ],
-)
+@pytest.mark.parametrize(("query", "passes", "roofs"), [
+    (ASK, 3, ["312 TFLOP/s (bf16)"]),
+    (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
+    (replace(H100, weights="fp8", draft_weights="int8"), 3, ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"]),
+    (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
+    (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
+    (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
+])  # fmt: skip
 def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, passes: int, roofs: list[str]) -> None:
     scenario = resolve(query)
     figure = plots.roofline(scenario, query.batch, query.context, query.gamma or 0)
@@ -196,9 +177,8 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, pass
 
 
 def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
-    figure = plots.surface(
-        SCENARIO, gamma=2, points=17, measured=[(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
-    )
+    measured = [(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
+    figure = plots.surface(SCENARIO, gamma=2, points=17, measured=measured)
     with plots.style():
         figure.draw_without_rendering()
     axes = figure.axes[0]
@@ -293,9 +273,8 @@ def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
 
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
     for suffix in (".svg", ".png"):
-        one, two = (
-            plots.save(plots.surface(SCENARIO, points=17), tmp_path / f"{n}{suffix}").read_bytes() for n in (1, 2)
-        )
+        paths = (tmp_path / f"{n}{suffix}" for n in (1, 2))
+        one, two = (plots.save(plots.surface(SCENARIO, points=17), path).read_bytes() for path in paths)
         assert one == two
         assert b"2026" not in one
     assert not list(tmp_path.glob("*.pdf"))

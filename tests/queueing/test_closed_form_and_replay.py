@@ -87,10 +87,3 @@ def test_closed_loop(steps, lengths, draft, clients):
     assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
     assert told.requests_per_s[0] == pytest.approx(requests.at_s.size / whole.duration_s, rel=THROUGHPUT)
     assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=CLIENTS_TTFT)
-
-
-def test_the_same_seed_draws_the_same():
-    lengths, steps = Lengths(500.0, 50.0, 100.0, 10.0), server(gamma=1, gained=1.6)
-    runs = [replay(steps, lengths, Limits(), arrivals(lengths, 300, 3.0, 0.5, seed), seed=seed) for seed in (4, 4, 5)]
-    np.testing.assert_array_equal(runs[0].ttft_s, runs[1].ttft_s)
-    assert not np.array_equal(runs[0].ttft_s, runs[2].ttft_s)

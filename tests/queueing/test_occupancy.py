@@ -92,22 +92,6 @@ def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
         assert set(by_batch([one, three], LENGTHS, 0.5)[1].tolist()) == expected
 
 
-@pytest.mark.parametrize(
-    ("rate", "lengths", "gained"),
-    [(0.2, "3333111110000000", 2.288726195955), (2.0, "3333333330000000", 2.292586894818),
-     (3.5, "3311111111111111", 1.649417211973), (4.0, "3311111110000000", 1.361506239173),
-     (4.4, "3111111110000000", 1.245299429185), (6.0, "3333000000000000", 1.002108026462)],
-)  # fmt: skip
-def test_a_table_is_what_it_was(rate, lengths, gained):
-    """Passes that draft more are longer by more for each request; prompts of 40 ms."""
-    n = np.arange(1.0, 17.0)
-    asked = ((0.012, 0.0008, 1.0, 0), (0.013, 0.0019, 1.6, 1), (0.015, 0.0036, 2.3, 3))
-    table, chosen = by_batch([server(a + b * n, 0.04, gained=g, gamma=k) for a, b, g, k in asked], LENGTHS, rate)
-    assert "".join(map(str, chosen)) == lengths
-    assert (table.tokens_per_iteration, table.gamma) == (pytest.approx(gained, rel=1e-9), 3)
-    assert [each.gamma for each in table.table] == chosen.tolist()
-
-
 def test_what_one_request_more_costs_balances_at_the_empty_end():
     """Shares of 1, 4/5, 4/5 4/8 and 4/5 4/8 4/10; where nobody is, an arrival at 4 costs what the mean of all is."""
     share, worth = _values(np.array([5.0, 8.0, 10.0]), 4.0)

@@ -62,13 +62,9 @@ def test_forty_checkpoints_have_a_head_with_figures() -> None:
 
 def test_the_task_is_the_asked_one_else_mixed_text_else_all_of_one_head() -> None:
     chat, code = find_published("qwen3-32b", "eagle3"), find_published("qwen3-32b", "eagle3", "code")
-    assert chat is not None
-    assert code is not None
-    assert [row.task for row in chat.rows] == ["chat"]
-    assert [row.task for row in code.rows] == ["code"]
+    assert [[row.task for row in found.rows] for found in (chat, code)] == [["chat"], ["code"]]
     assert chat.spread > code.spread, "between tasks, and between the data sets of one"
     unasked = find_published("qwen3-32b", "qwen3-1.7b", "math")
-    assert unasked is not None
     assert {row.task for row in unasked.rows} == {"chat", "code"}
     assert find_published("qwen3-32b", "mtp") is None
 
@@ -114,21 +110,16 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     assert acceptance_library._typical() == pytest.approx((0.4, stdev(logs)), rel=1e-12)
     chat, code = find_published("a", "eagle3"), find_published("a", "eagle3", "code")
     math_text, other = find_published("a", "eagle3", "math"), find_published("b", "mtp", "chat")
-    assert chat is not None
     assert chat.spread == pytest.approx(math.sqrt((2 * stdev(logs) ** 2 + stdev(logs) ** 2) / 3), rel=1e-12)
     assert chat.tokens == pytest.approx({1: 1.85, 2: 2.45}, rel=1e-12)
     assert chat.survival == ()
     assert chat.source == "chat, thinking on and chat text at short contexts: a page; another"
-    assert code is not None
     assert (code.spread, code.tokens) == (0.0, {1: 1.5, 2: 2.0, 3: 4.0})
-    assert math_text is not None
     assert math_text.spread == 0.4  # that of no row is known
-    assert other is not None
     assert ([r.task for r in other.rows], other.survival) == (["mixed"], (0.5,))
     both = [math.log(2.0), math.log(1.5)]
     assert other.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
     alone = find_published("b-2", "mtp", "chat")
-    assert alone is not None
     assert alone.spread == pytest.approx(stdev(logs), rel=1e-12)
     assert find_published("a-0528", "eagle3") == chat
     assert (published_drafts("a-0528"), published_drafts("a")) == (("eagle3", "mtp"), ("eagle3",))
@@ -162,21 +153,19 @@ def test_a_curve_that_falls_is_smoothed_and_never_gains_more_with_the_length() -
 
 
 def test_a_question_without_a_rate_takes_the_library_s_and_states_it() -> None:
-    a = whatif("qwen3-32b", "h100", batch=8, context=8192, draft="eagle3", tp=2)
+    point = {"model": "qwen3-32b", "hardware": "h100", "batch": 8, "context": 8192, "tp": 2}
+    a = whatif(**point, draft="eagle3")
     assert "RedHatAI/Qwen3-32B-speculator.eagle3" in a.acceptance.source
     assert "chat unless --task" in a.acceptance.source
-    assert a.acceptance.tokens_per_iteration_interval is not None
-    told = whatif("qwen3-32b", "h100", batch=8, context=8192, draft="eagle3", tp=2, gamma=a.query.gamma, task="chat")
+    told = whatif(**point, draft="eagle3", gamma=a.query.gamma, task="chat")
     assert told.acceptance.tokens_per_iteration == pytest.approx(a.acceptance.tokens_per_iteration)
     widths = [high / low for low, high in (a.speedup_interval, told.speedup_interval)]
     assert widths[0] > widths[1]
-    other = whatif("qwen3-32b", "h100", batch=8, context=8192, draft="mtp", tp=2)
-    assert (other.verdict, other.acceptance.source) == (
-        "unknown_acceptance",
-        "none is known; published for it: eagle3, qwen3-1.7b",
-    )
+    other = whatif(**point, draft="mtp")
+    assert other.verdict == "unknown_acceptance"
+    assert other.acceptance.source == "none is known; published for it: eagle3, qwen3-1.7b"
     with pytest.raises(InputError, match="no task named"):
-        whatif("qwen3-32b", "h100", batch=8, context=8192, draft="eagle3", task="poetry")
+        whatif(**point, draft="eagle3", task="poetry")
 
 
 def test_a_sparse_view_or_the_target_itself_is_not_in_the_library() -> None:

@@ -12,17 +12,11 @@ from perfmodel.specs.model import load_model
 from perfmodel.specs.ready import READY
 
 DEVICES = {
-    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
-    "A100-40GB": "a100-sxm-40gb",
-    "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
-    "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
-    "NVIDIA B300 SXM6 AC": "b300-sxm-288gb",
-    "NVIDIA H100 80GB HBM3": "h100-sxm-80gb",
-    "h100 sxm": "h100-sxm-80gb",
-    "H100_SXM_80GB": "h100-sxm-80gb",
-    "AMD Instinct MI300X": "mi300x-192gb",
-    "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
-}
+    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb", "A100-40GB": "a100-sxm-40gb", "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
+    "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb", "NVIDIA B300 SXM6 AC": "b300-sxm-288gb",
+    "NVIDIA H100 80GB HBM3": "h100-sxm-80gb", "h100 sxm": "h100-sxm-80gb", "H100_SXM_80GB": "h100-sxm-80gb",
+    "AMD Instinct MI300X": "mi300x-192gb", "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
+}  # fmt: skip
 MODELS = {
     "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b",
     "Llama-3.1-8B-Instruct": "llama-3.1-8b",
@@ -32,23 +26,21 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(("given", "name"), DEVICES.items())
-def test_a_device_by_the_name_that_was_pasted(given: str, name: str) -> None:
-    assert load_gpu(given) == gpu.load_bundled(name)
-    assert load_gpu(f"  {given.upper()} ") == gpu.load_bundled(name)
+def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
+    for given, name in DEVICES.items():
+        assert load_gpu(given) == load_gpu(f"  {given.upper()} ") == gpu.load_bundled(name)
+    for given, name in MODELS.items():
+        assert load_model(given) == model.load_bundled(name)
 
 
-@pytest.mark.parametrize(("given", "name"), MODELS.items())
-def test_a_model_by_the_name_that_was_pasted(given: str, name: str) -> None:
-    assert load_model(given) == model.load_bundled(name)
-
-
-@pytest.mark.parametrize("given", ["GH200", "NVIDIA GH200 480GB"])
-def test_a_name_of_two_meanings_is_refused_with_both(given: str) -> None:
+def test_a_name_of_two_meanings_is_refused_with_both_and_another_shape_is_no_alias() -> None:
     """A GH200 is sold with either memory."""
-    words = f"--hardware: no single device is meant by '{given}'; did you mean gh200-144gb or gh200-96gb[?]"
-    with pytest.raises(InputError, match=words):
-        load_gpu(given)
+    for given in ("GH200", "NVIDIA GH200 480GB"):
+        words = f"--hardware: no single device is meant by '{given}'; did you mean gh200-144gb or gh200-96gb[?]"
+        with pytest.raises(InputError, match=words):
+            load_gpu(given)
+    with pytest.raises(InputError, match=r"--model: no model named 'llama-3-8b'; did you mean .*llama-3\.1-8b"):
+        load_model("llama-3-8b")
 
 
 @pytest.mark.parametrize("kind", OTHER_NAMES)
@@ -87,21 +79,18 @@ def test_a_file_that_the_index_lacks_is_found_by_its_aliases(tmp_path: Path, mon
     assert table["nvidia-l4"] == ("l4-24gb",)
 
 
-@pytest.mark.parametrize(
-    ("name", "served"),
-    [
-        ("llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B"),
-        ("Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct"),
-        ("llama-3.1-70b-instruct", "meta-llama/Llama-3.1-70B-Instruct"),
-        ("deepseek-r1-distill-llama-8b", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
-        ("glm-4.7", "zai-org/GLM-4.7"),
-        ("mistral-small-3.1-24b", "mistralai/Mistral-Small-3.1-24B-Instruct-2503"),
-        ("llama2-7b", "meta-llama/Llama-2-7b-hf"),  # another spelling of the bundled name
-        ("META-LLAMA/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
-        ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
-        ("qwen2.5-7b-instruct", None),  # whose is not said
-    ],
-)
+@pytest.mark.parametrize(("name", "served"), [
+    ("llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B"),
+    ("Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct"),
+    ("llama-3.1-70b-instruct", "meta-llama/Llama-3.1-70B-Instruct"),
+    ("deepseek-r1-distill-llama-8b", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
+    ("glm-4.7", "zai-org/GLM-4.7"),
+    ("mistral-small-3.1-24b", "mistralai/Mistral-Small-3.1-24B-Instruct-2503"),
+    ("llama2-7b", "meta-llama/Llama-2-7b-hf"),  # another spelling of the bundled name
+    ("META-LLAMA/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+    ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
+    ("qwen2.5-7b-instruct", None),  # whose is not said
+])  # fmt: skip
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
     assert model.hub_id(name) == served
 

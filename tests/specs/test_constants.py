@@ -21,20 +21,11 @@ from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 ROOT = Path(__file__).parents[2]
 A100 = load_calibration("a100-sxm-80gb.magicdec")
-EVERYTHING = with_values(
-    A100,
-    {
-        "gemm_column_s": 1e-9,
-        "weight_unpack_s": 1e-13,
-        "kv_reread_per_query": 0.1,
-        "pass_fixed_s": 1e-4,
-        "token_s": 1e-5,
-        "full_cache_pass_s": 1e-4,
-        "sparse_cache_sequence_s": 1e-6,
-        "gemm_blend_power": 1.0,  # loading and computing add, so that a term moves alone
-    },
-)
-"""A calibration that states every constant."""
+EVERYTHING = with_values(A100, {
+    "gemm_column_s": 1e-9, "weight_unpack_s": 1e-13, "kv_reread_per_query": 0.1, "pass_fixed_s": 1e-4, "token_s": 1e-5,
+    "full_cache_pass_s": 1e-4, "sparse_cache_sequence_s": 1e-6, "gemm_blend_power": 1.0,
+})  # fmt: skip
+"""A calibration that states every constant; loading and computing add, so that a term moves alone."""
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
@@ -132,44 +123,33 @@ def refused(data: dict[str, object]) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
-        ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
-        ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
-        ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
-        ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
-        ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
-        ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
-        ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
-        ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
-        ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
-        ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
+    ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
+    ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
+    ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
+    ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
+    ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
+    ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
+    ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
+    ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
+    ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
+    ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
+])  # fmt: skip
 def test_impossible_values_are_refused(name: str, value: float, words: str) -> None:
     data = A100.model_dump() | {name: {"value": value, "source": "a test"}}
     assert refused(data) == f"mine.yaml: {name}: must be {words}"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
-        (
-            {"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}},
-            "fit and errors must be left",
-        ),
-        (
-            {"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
-            "allreduce must be 0 where kind is ideal",
-        ),
-        ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
-        ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
-        ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
+    ({"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}}, "fit and errors must be left"),
+    ({"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
+     "allreduce must be 0 where kind is ideal"),
+    ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
+    ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
+    ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
+])  # fmt: skip
 def test_ideal_is_ideal(change: dict[str, object], words: str) -> None:
     assert words in refused(load_calibration("ideal").model_dump() | change)
 
@@ -178,30 +158,16 @@ def test_where_fits_look() -> None:
     """(start, least, most, scale), as the fits of the bundled files were made."""
     searched = {name: astuple(c.search) for name, c in CONSTANTS.items() if c.search}
     assert searched == {
-        "gemm_bandwidth_fraction": (0.75, 0.4, 1, 1),
-        "gemm_flops_fraction": (0.6, 0.2, 1, 1),
-        "weight_unpack_s": (1e-13, 0, 1e-11, 1e-13),
-        "attention_bandwidth_fraction": (0.85, 0.5, 1, 1),
-        "kv_reread_per_query": (0.01, 0, 0.5, 0.01),
-        "small_kernel_s": (3e-6, 0, 3e-5, 1e-6),
-        "allreduce_multiplier": (1, 0.3, 6, 1),
-        "pass_fixed_s": (1e-4, 0, 3e-3, 1e-4),
-        "full_cache_pass_s": (5e-4, 0, 5e-3, 1e-4),
-        "sparse_cache_sequence_s": (5e-7, 0, 1e-5, 1e-7),
-        "iteration_fixed_s": (1e-3, 0, 1e-2, 1e-4),
-        "iteration_sequence_s": (2e-6, 0, 1e-4, 1e-6),
-    }
-
-
-@pytest.mark.parametrize("name", [name for name, declared in CONSTANTS.items() if declared.search])
-def test_a_fit_looks_for_possible_values(name: str) -> None:
-    declared = CONSTANTS[name]
-    search = declared.search
-    assert search
-    assert search.low <= search.start <= search.high
-    assert 0.01 <= search.start / search.scale <= 10
-    for value in (search.low, search.high):
-        declared.check(name, Constant(value=value, source="a test"))
+        "gemm_bandwidth_fraction": (0.75, 0.4, 1, 1), "gemm_flops_fraction": (0.6, 0.2, 1, 1),
+        "weight_unpack_s": (1e-13, 0, 1e-11, 1e-13), "attention_bandwidth_fraction": (0.85, 0.5, 1, 1),
+        "kv_reread_per_query": (0.01, 0, 0.5, 0.01), "small_kernel_s": (3e-6, 0, 3e-5, 1e-6),
+        "allreduce_multiplier": (1, 0.3, 6, 1), "pass_fixed_s": (1e-4, 0, 3e-3, 1e-4),
+        "full_cache_pass_s": (5e-4, 0, 5e-3, 1e-4), "sparse_cache_sequence_s": (5e-7, 0, 1e-5, 1e-7),
+        "iteration_fixed_s": (1e-3, 0, 1e-2, 1e-4), "iteration_sequence_s": (2e-6, 0, 1e-4, 1e-6),
+    }  # fmt: skip
+    for name, (_, low, high, _) in searched.items():
+        for value in (low, high):
+            CONSTANTS[name].check(name, Constant(value=value, source="a test"))
 
 
 # Curves.
@@ -227,36 +193,22 @@ def test_an_all_reduce_by_hand() -> None:
     """Level below the first knot, in proportion to the message beyond the last; links of twice the rate halve what
     is more than the shortest message's time."""
     curve = AllReduce(knots={2: ((16.0, 2e-6), (64.0, 8e-6)), 65536: ((1.0, 1.0), (2.0, 1.0))}, source="a test")
+    level = interpolated(curve.knots[2], np.array([1.0, 16.0, 32.0, 64.0, 1e9]))
+    assert level == pytest.approx([2e-6, 2e-6, 4e-6, 8e-6, 8e-6]), "straight in the logarithms, level outside"
     assert curve.seconds(2, np.array([1.0, 16.0, 64.0, 128.0])).tolist() == pytest.approx([2e-6, 2e-6, 8e-6, 16e-6])
     assert curve.seconds(2, np.array([1.0, 64.0, 128.0]), 2.0).tolist() == pytest.approx([2e-6, 5e-6, 9e-6])
     assert list(curve.values()) == [2e-6, 8e-6, 1.0, 1.0]
     assert (curve.link, curve.box_log_rms) == ("device", 0.0)
-    for devices in (1, 65537):
+    knots = ((1.0, 1.0), (2.0, 1.0))
+    for given in ({2: knots, 1: knots}, {2: knots, 65537: knots}, {}):
         with pytest.raises(ValidationError, match="knots must be given for 2 to 65536 devices"):
-            AllReduce(knots={2: ((1.0, 1.0), (2.0, 1.0)), devices: ((1.0, 1.0), (2.0, 1.0))}, source="a test")
-    with pytest.raises(ValidationError, match="knots must be given for 2"):
-        AllReduce(knots={}, source="a test")
+            AllReduce(knots=given, source="a test")
 
 
-def test_a_curve_is_straight_in_the_logarithms_and_level_outside() -> None:
-    knots = ((16.0, 2e-6), (64.0, 8e-6))
-    assert interpolated(knots, np.array([1.0, 16.0, 32.0, 64.0, 1e9])).tolist() == pytest.approx(
-        [2e-6, 2e-6, 4e-6, 8e-6, 8e-6]
-    )
-
-
-@pytest.mark.parametrize(
-    "knots",
-    [
-        ((1.0, 1.0),),
-        ((2.0, 1.0), (1.0, 2.0)),
-        ((1.0, 1.0), (1.0, 2.0)),
-        ((1.0, 1.0), (2.0, float("inf"))),
-        ((0.0, 1.0), (2.0, 1.0)),
-        ((1.0, 0.0), (2.0, 1.0)),
-        ((1.0, 1e-5), (float("nan"), 1e-4)),
-    ],
-)
+@pytest.mark.parametrize("knots", [
+    ((1.0, 1.0),), ((2.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (2.0, float("inf"))),
+    ((0.0, 1.0), (2.0, 1.0)), ((1.0, 0.0), (2.0, 1.0)), ((1.0, 1e-5), (float("nan"), 1e-4)),
+])  # fmt: skip
 def test_knots_rise_and_are_above_0(knots) -> None:
     with pytest.raises(ValidationError, match="two or more pairs of numbers above 0, by rising first number"):
         AllReduce(knots={2: knots}, source="a test")

@@ -1,7 +1,7 @@
 """Serving engines: kernels and engine constants put together, the choice of a calibration, rows that load."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import get_args
 
 import pytest
@@ -43,22 +43,23 @@ def test_the_nearer_place_wins() -> None:
     assert engines().chosen("vllm", "hopper")["drafted_token_s"] == "all.drafted_token_s"
 
 
-def test_vllm_is_the_default_and_a_cpu_keeps_its_own() -> None:
-    assert calibration_of(load_gpu("h200-sxm-141gb")).name == "h200-sxm-141gb.vllm"
-    assert calibration_of(load_gpu("xeon-amx-2core")).name == "xeon-amx-2core.micro"
-    assert calibration_of(load_gpu("h100-sxm-80gb"), "magicdec").name == "h100-sxm-80gb.magicdec"
-    assert calibration_of(load_gpu("b200-sxm-180gb"), None, "ideal").name == "ideal"
-    own = load_gpu("b200-sxm-180gb").model_copy(update={"calibration": "hardware/calibrations/ideal.yaml"})
+def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_their_architecture() -> None:
+    for gpu, engine, name in (
+        ("h200-sxm-141gb", None, "h200-sxm-141gb.vllm"),
+        ("xeon-amx-2core", None, "xeon-amx-2core.micro"),
+        ("h100-sxm-80gb", "magicdec", "h100-sxm-80gb.magicdec"),
+        ("h20-sxm-96gb", None, "h100-sxm-80gb.vllm"),  # 4.0 TB/s: nearer to 3.35 than to 4.8
+        ("h100-pcie-80gb", "sglang", "h100-sxm-80gb.sglang"),
+        ("a100-pcie-40gb", None, "a100-sxm-80gb.vllm"),
+        ("gh200-144gb", None, "h200-sxm-141gb.vllm"),  # 4.9 TB/s
+        ("mi300x-192gb", None, "h200-sxm-141gb.vllm"),  # none of its architecture: by bandwidth
+        ("h200-sxm-141gb", "magicdec", "h100-sxm-80gb.magicdec"),
+    ):
+        assert calibration_of(load_gpu(gpu), engine).name == name
+    own = load_gpu("b200-sxm-180gb")
+    assert calibration_of(own, None, "ideal").name == "ideal"
+    own = own.model_copy(update={"calibration": "hardware/calibrations/ideal.yaml"})
     assert calibration_of(own).name == "ideal" != calibration_of(own, "vllm").name
-
-
-def test_a_device_without_kernels_takes_the_nearest_of_its_architecture() -> None:
-    assert calibration_of(load_gpu("h20-sxm-96gb")).gpu == "h100-sxm-80gb"  # 4.0 TB/s: nearer to 3.35 than to 4.8
-    assert calibration_of(load_gpu("h100-pcie-80gb"), "sglang").gpu == "h100-sxm-80gb"
-    assert calibration_of(load_gpu("a100-pcie-40gb")).gpu == "a100-sxm-80gb"
-    assert calibration_of(load_gpu("gh200-144gb")).gpu == "h200-sxm-141gb"  # 4.9 TB/s
-    assert calibration_of(load_gpu("mi300x-192gb")).gpu == "h200-sxm-141gb"  # none of its architecture: by bandwidth
-    assert calibration_of(load_gpu("h200-sxm-141gb"), "magicdec").gpu == "h100-sxm-80gb"
 
 
 def test_a_calibration_is_called_by_its_device_and_engine() -> None:
@@ -71,17 +72,14 @@ def test_a_calibration_is_called_by_its_device_and_engine() -> None:
         assert engine is None or calibration_of(load_gpu(made.gpu), engine).name == name
 
 
-@pytest.mark.parametrize(
-    ("gpu", "engine", "calibration", "words"),
-    [
-        ("h100-sxm-80gb", "vlm", None, "no engine named 'vlm'; did you mean vllm"),
-        ("h100-sxm-80gb", "vllm@new", None, "--engine: must be ENGINE@VERSION of a serving engine (fitted: vllm: 0."),
-        ("h100-sxm-80gb", "magicdec@1.0", None, "--engine: must be ENGINE@VERSION of a serving engine"),
-        ("h100-sxm-80gb", "vllm", "ideal", "--engine: must be left out, or that of --calibration ideal"),
-        ("h100-sxm-80gb", "perfmodel", None, "--engine: must be an engine with a calibration of such a device (vllm"),
-        ("xeon-amx-2core", "vllm", None, "such a device (perfmodel)"),
-    ],
-)
+@pytest.mark.parametrize(("gpu", "engine", "calibration", "words"), [
+    ("h100-sxm-80gb", "vlm", None, "no engine named 'vlm'; did you mean vllm"),
+    ("h100-sxm-80gb", "vllm@new", None, "--engine: must be ENGINE@VERSION of a serving engine (fitted: vllm: 0."),
+    ("h100-sxm-80gb", "magicdec@1.0", None, "--engine: must be ENGINE@VERSION of a serving engine"),
+    ("h100-sxm-80gb", "vllm", "ideal", "--engine: must be left out, or that of --calibration ideal"),
+    ("h100-sxm-80gb", "perfmodel", None, "--engine: must be an engine with a calibration of such a device (vllm"),
+    ("xeon-amx-2core", "vllm", None, "such a device (perfmodel)"),
+])  # fmt: skip
 def test_engines_that_cannot_be(gpu: str, engine: str, calibration: str | None, words: str) -> None:
     with pytest.raises(InputError) as refused:
         calibration_of(load_gpu(gpu), engine, calibration)
@@ -141,18 +139,16 @@ def test_a_research_stack_says_how_far_it_is_off_here_and_elsewhere() -> None:
 
 
 def test_every_engine_says_what_an_error_rests_on() -> None:
-    c = load_bundled("h200-sxm-141gb.vllm")
-    assert c.relation("target_s", "gpt-oss-120b", load_gpu("h200-sxm-141gb")) == "seen"
-    assert c.relation("target_s", "qwen3-8b", load_gpu("h200-sxm-141gb")) == "model"
-    assert c.relation("target_s", "gpt-oss-120b", load_gpu("h20-sxm-96gb")) == "transferred"
-    assert c.relation("target_s", "gpt-oss-120b", load_gpu("mi300x-192gb")) == "maker"
-    assert load_bundled("gb200-186gb.vllm").relation("target_s", "gpt-oss-120b", load_gpu("gb200-186gb")) == "gpu"
-    for engine in SERVED:
-        stated = engines().engines[engine].errors
-        for quantity in ("target_s", "ratio"):
-            widths = [stated[r][quantity].deviation for r in get_args(Relation)]
-            assert widths == sorted(widths)
-            assert widths[0] > 0.01
+    for kernels, model, gpu, relation in (
+        ("h200-sxm-141gb", "gpt-oss-120b", "h200-sxm-141gb", "seen"), ("h200-sxm-141gb", "qwen3-8b", "h200", "model"),
+        ("h200-sxm-141gb", "gpt-oss-120b", "h20-sxm-96gb", "transferred"),
+        ("h200-sxm-141gb", "gpt-oss-120b", "mi300x-192gb", "maker"), ("gb200-186gb", "gpt-oss-120b", "gb200", "gpu"),
+    ):  # fmt: skip
+        assert load_bundled(f"{kernels}.vllm").relation("target_s", model, load_gpu(gpu)) == relation
+    for engine, quantity in product(SERVED, ("target_s", "ratio")):
+        widths = [engines().engines[engine].errors[r][quantity].deviation for r in get_args(Relation)]
+        assert widths == sorted(widths)
+        assert widths[0] > 0.01
     assert set(SERVED) < set(ENGINES)
 
 

@@ -25,13 +25,10 @@ def test_printed_numbers_by_hand() -> None:
     assert load_gpu("l40s").link_bytes_per_s == 32e9  # no device link: the host link carries it
 
 
-@pytest.mark.parametrize("precision", ["fp8", "fp4", "fp16", "nonsense"])
-def test_a_missing_peak_is_refused_not_scaled(precision: str) -> None:
-    with pytest.raises(InputError, match=rf"a100-sxm-80gb has no published {precision} peak; it has fp32, bf16, int8"):
-        load_gpu("a100").peak_flops(precision)
-
-
-def test_a_cpu_host_refuses_what_nobody_measured() -> None:
+def test_what_nobody_measured_is_refused_not_scaled() -> None:
+    for precision in ("fp8", "fp16", "nonsense"):
+        with pytest.raises(InputError, match=rf"0gb has no published {precision} peak; it has fp32, bf16, int8"):
+            load_gpu("a100").peak_flops(precision)
     cpu = load_gpu("x86-xeon-8480")
     assert cpu.memory_bandwidth.evidence == "derived"
     with pytest.raises(InputError, match="no published bf16 peak; measure it"):
@@ -63,17 +60,9 @@ def page(value: Any, unit: str) -> dict[str, Any]:
 
 
 def device(**changes: Any) -> dict[str, Any]:
-    q = page(1.0, "TB/s")
-    return {
-        "name": "mine",
-        "title": "Mine",
-        "vendor": "me",
-        "architecture": "x",
-        "calibration": "ideal",
-        "memory": q | {"unit": "GB"},
-        "memory_bandwidth": q,
-        "peak": {"bf16": q | {"unit": "TFLOP/s"}},
-    } | changes
+    words = {"name": "mine", "title": "Mine", "vendor": "me", "architecture": "x", "calibration": "ideal"}
+    numbers = {"memory": page(1.0, "GB"), "memory_bandwidth": page(1.0, "TB/s"), "peak": {"bf16": page(1, "TFLOP/s")}}
+    return words | numbers | changes
 
 
 def test_a_user_file_works_by_path(tmp_path: Any) -> None:
@@ -82,34 +71,26 @@ def test_a_user_file_works_by_path(tmp_path: Any) -> None:
     assert load_gpu(str(path)).peak_flops("bf16") == 1e12
 
 
-@pytest.mark.parametrize(
-    ("changes", "names"),
-    [
-        ({"memory": page(1, "GB/s")}, "memory"),
-        ({"memory": {"value": 1, "unit": "GB"}}, "memory.source"),
-        ({"memory": page(1, "parsec")}, "memory.unit"),
-        ({"memory": page(-1, "GB")}, "memory.value"),
-        ({"memory": page(0, "GB")}, "memory.value"),
-        ({"memory": page(True, "GB")}, "memory.value"),
-        ({"memory": page("80", "GB")}, "memory.value"),
-        ({"memory": page(float("nan"), "GB")}, "memory.value"),
-        ({"memory": page(float("inf"), "GB")}, "memory.value"),
-        ({"memory": None}, "memory and at least one peak"),
-        ({"peak": {}}, "memory and at least one peak"),
-        ({"peak": {"fp16": page(1, "TFLOP/s")}}, "peak.fp16"),
-        ({"peak": {"bf16": page(1, "GB")}}, "peak"),
-        ({"boost_clock": page(1830, "B")}, "boost_clock: unit must be MHz or GHz"),
-        ({"multiprocessors": page(132, "GB")}, "multiprocessors: unit must be count"),
-        ({"multiprocessors": page(1.5, "count")}, "must be a whole number"),
-        ({"power": page(700, "us")}, "power: unit must be W"),
-        ({"boost_clock": page(1830, "GHz")}, "from 10 MHz to 100 GHz, given 1830 GHz"),
-        ({"memory": page(80, "B")}, "memory: must be from 0.1 GB to 100 TB, given 80 B"),
-        ({"link": {"name": "x", "per_direction": page(1, "W")}}, "link.per_direction"),
-        ({"name": "../etc"}, "name"),
-        ({"kind": "abacus"}, "kind"),
-        ({"colour": "red"}, "colour"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "names"), [
+    ({"memory": page(1, "GB/s")}, "memory"),
+    ({"memory": {"value": 1, "unit": "GB"}}, "memory.source"),
+    ({"memory": page(1, "parsec")}, "memory.unit"),
+    *(({"memory": page(v, "GB")}, "memory.value") for v in (-1, 0, True, "80", float("nan"), float("inf"))),
+    ({"memory": None}, "memory and at least one peak"),
+    ({"peak": {}}, "memory and at least one peak"),
+    ({"peak": {"fp16": page(1, "TFLOP/s")}}, "peak.fp16"),
+    ({"peak": {"bf16": page(1, "GB")}}, "peak"),
+    ({"boost_clock": page(1830, "B")}, "boost_clock: unit must be MHz or GHz"),
+    ({"multiprocessors": page(132, "GB")}, "multiprocessors: unit must be count"),
+    ({"multiprocessors": page(1.5, "count")}, "must be a whole number"),
+    ({"power": page(700, "us")}, "power: unit must be W"),
+    ({"boost_clock": page(1830, "GHz")}, "from 10 MHz to 100 GHz, given 1830 GHz"),
+    ({"memory": page(80, "B")}, "memory: must be from 0.1 GB to 100 TB, given 80 B"),
+    ({"link": {"name": "x", "per_direction": page(1, "W")}}, "link.per_direction"),
+    ({"name": "../etc"}, "name"),
+    ({"kind": "abacus"}, "kind"),
+    ({"colour": "red"}, "colour"),
+])  # fmt: skip
 def test_a_bad_device_is_one_line_naming_the_key(changes: dict[str, Any], names: str) -> None:
     with pytest.raises(InputError, match=names) as error:
         files.parse(GPUSpec, device(**changes), "mine.yaml")
@@ -161,8 +142,3 @@ def test_a_link_reaches_the_devices_that_it_joins() -> None:
     assert Quantity(**small | {"unit": "MHz"}).si == 1.0
     with pytest.raises(ValueError, match=r"equal to 0\.000001"):
         Quantity(**small | {"value": 9e-7})
-
-
-def test_an_unknown_device_gets_the_nearest_names() -> None:
-    with pytest.raises(InputError, match=r"--hardware: no device named 'h100-smx'; did you mean .*h100-sxm-80gb"):
-        load_gpu("h100-smx")

@@ -33,30 +33,27 @@ def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str,
 # Bytes of a value.
 
 
-@pytest.mark.parametrize(
-    ("name", "bits", "compute", "input_bytes"),
-    [
-        ("bf16", 16, "bf16", None),
-        ("fp8", 8, "fp8", 1.0),
-        ("fp8-block", 8 + 32 / (128 * 128), "fp8", 1 + 4 / 128),  # one fp32 scale a block
-        ("fp8-block-wo", 8 + 32 / (128 * 128), "bf16", None),
-        ("int8", 8, "int8", 1.0),
-        ("mxfp8", 8 + 8 / 32, "fp8", 1 + 1 / 32),
-        ("nvfp4", 4 + 8 / 16, "fp4", 0.5625),  # one fp8 scale per 16
-        ("mxfp4", 4 + 8 / 32, "bf16", None),  # one e8m0 scale per 32
-        ("mxfp4-a8", 4.25, "fp8", 1 + 1 / 32),
-        ("mxfp4-a4", 4.25, "fp4", 0.5 + 1 / 32),
-        ("nvfp4-wo", 4.5, "bf16", None),
-        ("int4-g128", 4 + 32 / 128, "bf16", None),  # bf16 scale and zero
-        ("int4-g128-sym-a8", 4 + 16 / 128, "fp8", 1.0),
-        ("int8-g64", 8 + 32 / 64, "bf16", None),
-        ("gptq", 4 + 16 / 128, "bf16", None),
-        ("awq-g64", 4 + 20 / 64, "bf16", None),
-        ("nf4", 4 + 32 / 64, "bf16", None),  # one fp32 a block of 64
-        ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bf16", None),
-        ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
-    ],
-)
+@pytest.mark.parametrize(("name", "bits", "compute", "input_bytes"), [
+    ("bf16", 16, "bf16", None),
+    ("fp8", 8, "fp8", 1.0),
+    ("fp8-block", 8 + 32 / (128 * 128), "fp8", 1 + 4 / 128),  # one fp32 scale a block
+    ("fp8-block-wo", 8 + 32 / (128 * 128), "bf16", None),
+    ("int8", 8, "int8", 1.0),
+    ("mxfp8", 8 + 8 / 32, "fp8", 1 + 1 / 32),
+    ("nvfp4", 4 + 8 / 16, "fp4", 0.5625),  # one fp8 scale per 16
+    ("mxfp4", 4 + 8 / 32, "bf16", None),  # one e8m0 scale per 32
+    ("mxfp4-a8", 4.25, "fp8", 1 + 1 / 32),
+    ("mxfp4-a4", 4.25, "fp4", 0.5 + 1 / 32),
+    ("nvfp4-wo", 4.5, "bf16", None),
+    ("int4-g128", 4 + 32 / 128, "bf16", None),  # bf16 scale and zero
+    ("int4-g128-sym-a8", 4 + 16 / 128, "fp8", 1.0),
+    ("int8-g64", 8 + 32 / 64, "bf16", None),
+    ("gptq", 4 + 16 / 128, "bf16", None),
+    ("awq-g64", 4 + 20 / 64, "bf16", None),
+    ("nf4", 4 + 32 / 64, "bf16", None),  # one fp32 a block of 64
+    ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bf16", None),
+    ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
+])  # fmt: skip
 def test_bits_of_a_weight_and_what_it_runs_at(name: str, bits: float, compute: str, input_bytes: float | None) -> None:
     """Formats that quantise activations run at their peak; weight-only ones in bf16."""
     form = weight_format(name).base
@@ -64,20 +61,17 @@ def test_bits_of_a_weight_and_what_it_runs_at(name: str, bits: float, compute: s
     assert (form.compute, form.input_bytes) == (compute, input_bytes)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("fp9", "no weight format named 'fp9'; did you mean fp8"),
-        ("fp8,head=bf16", "PART one of attention, indexer, recurrent, mlp"),
-        ("fp8,lm_head", "PART=FORMAT"),
-        ("fp8,o=fp8,o=bf16", "o is given twice"),
-        ("bf16+fp8", "FORMAT[*]LAYERS"),
-        ("bf16*0+fp8*3", "FORMAT[*]LAYERS"),
-        ("int4-wo", "no weight format"),
-        ("awq-g64-sym", "no weight format"),
-        ("int4-g0", "no weight format"),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), [
+    ("fp9", "no weight format named 'fp9'; did you mean fp8"),
+    ("fp8,head=bf16", "PART one of attention, indexer, recurrent, mlp"),
+    ("fp8,lm_head", "PART=FORMAT"),
+    ("fp8,o=fp8,o=bf16", "o is given twice"),
+    ("bf16+fp8", "FORMAT[*]LAYERS"),
+    ("bf16*0+fp8*3", "FORMAT[*]LAYERS"),
+    ("int4-wo", "no weight format"),
+    ("awq-g64-sym", "no weight format"),
+    ("int4-g0", "no weight format"),
+])  # fmt: skip
 def test_refused_names(name: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         weight_format(name)
@@ -123,12 +117,9 @@ def test_a_quantised_gemm_reads_quantised_inputs() -> None:
 
 def test_gpt_oss_20b_by_hand() -> None:
     """Experts 24 x 32 x 3 x 2880^2 at 4.25 bits with bf16 biases, all else bf16; the files weigh 13.8 GB (HF page)."""
-    model = load_model("gpt-oss-20b")
-    experts = 24 * 32 * 3 * 2880**2
-    biases = 24 * 32 * 3 * 2880
+    experts, biases, sinks = 24 * 32 * 3 * 2880**2, 24 * 32 * 3 * 2880, 24 * 64
     assert part("gpt-oss-20b").precision.weights.name == "bf16,experts=mxfp4"
-    sinks = 24 * 64
-    rest = model.total_params - experts - biases - sinks
+    rest = load_model("gpt-oss-20b").total_params - experts - biases - sinks
     stored = part("gpt-oss-20b").stored_weight_bytes
     assert stored == pytest.approx(experts * 4.25 / 8 + 2 * (biases + rest), rel=1e-12)
     assert stored / 1e9 == pytest.approx(13.8, abs=0.05)
@@ -163,20 +154,10 @@ def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
 
 DENSE: dict[str, Any] = {"model_type": "llama", **sizes(4, 1024, 8, 8, 4096, 1000, 4096)}
 MOE: dict[str, Any] = {
-    **DENSE,
-    "model_type": "deepseek_v3",
-    "first_k_dense_replace": 1,
-    "kv_lora_rank": 512,
-    "q_lora_rank": 256,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "n_routed_experts": 16,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 2,
-    "num_nextn_predict_layers": 1,
-    "moe_intermediate_size": 512,
-}
+    **DENSE, "model_type": "deepseek_v3", "first_k_dense_replace": 1, "kv_lora_rank": 512, "q_lora_rank": 256,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 16, "n_shared_experts": 1,
+    "num_experts_per_tok": 2, "num_nextn_predict_layers": 1, "moe_intermediate_size": 512,
+}  # fmt: skip
 TINY = {tiny["model_type"]: {"model_type": tiny["model_type"], **sizes(7, 64, 8, 4, 96, 101, 512), **tiny["keys"],
                              **tiny.get("file", {})} for tiny in table("tiny_configs")}  # fmt: skip
 W4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
@@ -342,10 +323,9 @@ def test_two_files_that_speak_of_different_modules() -> None:
 
 def test_scales_of_the_cache_make_it_fp8() -> None:
     """As engines take it: vLLM resolves `--kv-cache-dtype auto` by the checkpoint's scheme."""
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme={"num_bits": 4, "type": "float"}))[1] == "nvfp4"
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme={"num_bits": 8, "type": "int"}))[1] == "bf16"
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme="fp8"))[1] == "fp8"
-    assert own(DENSE, modelopt("FP8", kv_cache_scheme={"num_bits": 8, "type": "float", "dynamic": False}))[1] == "fp8"
+    for scheme, form in (({"num_bits": 4, "type": "float"}, "nvfp4"), ({"num_bits": 8, "type": "int"}, "bf16"),
+                         ("fp8", "fp8"), ({"num_bits": 8, "type": "float", "dynamic": False}, "fp8")):  # fmt: skip
+        assert own(DENSE, modelopt("FP8", kv_cache_scheme=scheme))[1] == form
     assert own(DENSE, modelopt("FP8", kv_cache_quant_algo="NVFP4"))[1] == "nvfp4"
 
 
@@ -368,33 +348,30 @@ def test_the_file_beside_the_config_has_the_last_word() -> None:
     assert (spec.weights, spec.kv_dtype) == ("fp8", "fp8")
 
 
-@pytest.mark.parametrize(
-    ("quantisation", "words"),
-    [
-        ({"quant_method": "hqq"}, "quantization_config.quant_method: must be one of auto-round, awq, bitsandbytes"),
-        ({"quant_method": "torchao", "quant_type": "int3_weight_only"}, "quant_type: must be one of int4weightonly"),
-        ({"quant_method": "quark"}, "global_quant_config: must be a mapping"),
-        ({"bits": 4, "group_size": 64, "mode": "k-quants"}, "mode: must be affine, mxfp4"),
-        ({"bits": 4}, "quantization_config.quant_method: .*missing"),
-        (by_groups("awq", bits=8), "bits: must be 4, given 8"),
-        *((by_groups("gptq", group), "group_size: must be a whole number from -1 to 9999") for group in (-2, 10_000)),
-        (torchao("int4_weight_only", group_size=10_000), "group_size: must be a whole number from 1 to 9999"),
-        (quark("fp4", group_size=16), "weight.dtype: must be fp8_e4m3, int8, int4, uint4, or fp4 in groups of 32"),
-        (compressed({**W4, "group_size": -2}), "group_size: must be a whole number from -1"),
-        *((mlx(bits, 64), "bits: must be a whole number from 2 to 8") for bits in (1, 9)),
-        (mlx(4, 10_000), "group_size: must be a whole number from 1 to 9999"),
-        (mlx(8, 32, mode="mxfp4"), "mode: must be affine, mxfp4"),
-        ({"quant_method": "fp8", "weight_block_size": [64, 64]}, r"weight_block_size: must be \[128, 128\] or null"),
-        ({"quant_method": "awq", "bits": 3, "group_size": 128}, "bits: must be 4, given 3"),
-        (compressed({"num_bits": 3, "type": "int"}), "config_groups.group_0.weights.num_bits: must be 8"),
-        ({"quant_method": "compressed-tensors"}, "config_groups: must be a mapping of groups, and it is missing"),
-        (compressed(W4, None, ["re:(*"]), "ignore: must be a list of module names or regular expressions"),
-        (modelopt("W3A8"), "quant_algo: must be one of FP8"),
-        (modelopt("MIXED_PRECISION"), "quantized_layers: must be a mapping of modules"),
-        ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, "modules_to_not_convert: must be a list"),
-        ([], "quantization_config: must be a mapping"),
-    ],
-)
+@pytest.mark.parametrize(("quantisation", "words"), [
+    ({"quant_method": "hqq"}, "quantization_config.quant_method: must be one of auto-round, awq, bitsandbytes"),
+    ({"quant_method": "torchao", "quant_type": "int3_weight_only"}, "quant_type: must be one of int4weightonly"),
+    ({"quant_method": "quark"}, "global_quant_config: must be a mapping"),
+    ({"bits": 4, "group_size": 64, "mode": "k-quants"}, "mode: must be affine, mxfp4"),
+    ({"bits": 4}, "quantization_config.quant_method: .*missing"),
+    (by_groups("awq", bits=8), "bits: must be 4, given 8"),
+    *((by_groups("gptq", group), "group_size: must be a whole number from -1 to 9999") for group in (-2, 10_000)),
+    (torchao("int4_weight_only", group_size=10_000), "group_size: must be a whole number from 1 to 9999"),
+    (quark("fp4", group_size=16), "weight.dtype: must be fp8_e4m3, int8, int4, uint4, or fp4 in groups of 32"),
+    (compressed({**W4, "group_size": -2}), "group_size: must be a whole number from -1"),
+    *((mlx(bits, 64), "bits: must be a whole number from 2 to 8") for bits in (1, 9)),
+    (mlx(4, 10_000), "group_size: must be a whole number from 1 to 9999"),
+    (mlx(8, 32, mode="mxfp4"), "mode: must be affine, mxfp4"),
+    ({"quant_method": "fp8", "weight_block_size": [64, 64]}, r"weight_block_size: must be \[128, 128\] or null"),
+    ({"quant_method": "awq", "bits": 3, "group_size": 128}, "bits: must be 4, given 3"),
+    (compressed({"num_bits": 3, "type": "int"}), "config_groups.group_0.weights.num_bits: must be 8"),
+    ({"quant_method": "compressed-tensors"}, "config_groups: must be a mapping of groups, and it is missing"),
+    (compressed(W4, None, ["re:(*"]), "ignore: must be a list of module names or regular expressions"),
+    (modelopt("W3A8"), "quant_algo: must be one of FP8"),
+    (modelopt("MIXED_PRECISION"), "quantized_layers: must be a mapping of modules"),
+    ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, "modules_to_not_convert: must be a list"),
+    ([], "quantization_config: must be a mapping"),
+])  # fmt: skip
 def test_what_is_not_understood_is_named(quantisation: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         own(DENSE, quantisation)

@@ -41,13 +41,6 @@ def test_a_long_static_batch_is_a_binomial_at_gamma_1(alpha: float, tokens: int)
         assert acc.static_batch_tokens_per_iteration([1, alpha], batch, tokens) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_static_batch_keeps_the_shape_of_batches() -> None:
-    batch = np.array([[[8.0]], [[1.0]], [[8.0]]])
-    omega = acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], batch, 50)
-    assert omega.shape == (3, 1, 1)
-    assert omega[0, 0, 0] == omega[2, 0, 0] == acc.static_batch_tokens_per_iteration([1, 0.8, 0.64], 8, 50)
-
-
 @pytest.mark.parametrize(("batch", "tokens"), [(0, 10), (4, 0), (math.nan, 10), (4, 10**9)])
 def test_static_batch_refuses_what_cannot_be(batch, tokens):
     with pytest.raises(InputError):

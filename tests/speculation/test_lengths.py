@@ -70,22 +70,6 @@ def test_inflection_is_where_speedup_stops_falling_with_batch(s, gamma):
     assert length == 1 or slower(np.array([length * 0.9999]))[0]
 
 
-@pytest.mark.parametrize("batch", [200.0, 256.0, 4096.0])
-def test_memory_bound_context_is_where_loading_takes_over(batch):
-    s = scenario(calibration="ideal")
-    length = memory_bound_context(s, batch)
-
-    def times(context):
-        t = [op for op in s.target_ops(batch, context) if op.kind in ("linear", "attention")]
-        load = sum(float(op.cost.weight_bytes + op.cost.kv_bytes) for op in t) / 2.039e12
-        return load, sum(float(op.cost.flops) for op in t) / 312e12
-
-    load, compute = times(length)
-    assert load == pytest.approx(compute, rel=1e-6)
-    assert times(length * 2)[0] > times(length * 2)[1]
-    assert times(length / 2)[0] < times(length / 2)[1]
-
-
 def test_none_where_there_is_none():
     # an absorbed MLA latent: 242 FLOPs a byte against H20's ridge of 37, so that long contexts compute longer
     assert (
@@ -115,14 +99,6 @@ def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
     assert many[0] == pytest.approx(few[0], rel=1e-12)
     assert many[1] > few[1]
     assert inflection_context(s, 3, (8.0, 64.0)) > 512
-
-
-def test_all_three_at_once():
-    s = scenario(tp=8)
-    found = context_lengths(s, 64.0, 3, (16.0, 128.0))
-    assert found.memory_bound_context == memory_bound_context(s, 64.0)
-    assert found.break_even_context == break_even_context(s, 64.0, 3)
-    assert found.inflection_context == inflection_context(s, 3, (16.0, 128.0))
 
 
 @pytest.mark.parametrize("turn", [1.7, 4000.0, 0.9 * SEARCH_TO])

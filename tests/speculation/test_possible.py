@@ -4,9 +4,9 @@ The bounds are exact. A verification does all that a baseline step does, so that
 then at most the tokens that an iteration gains, and at most 1 where nothing is accepted.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -21,20 +21,16 @@ from perfmodel.speculation.chain import Passes, gained_tokens, speedup
 from perfmodel.speculation.scenario import Scenario
 
 MODELS = {
-    "llama-3.1-8b": (1, 2),
-    "qwen3-32b": (1, 4),
-    "llama-3.1-405b": (8,),
-    "gemma-3-27b": (1, 2),
-    "qwen3-30b-a3b": (1, 4),
-    "gpt-oss-120b": (1, 2),
-    "minimax-m2": (4,),
-    "deepseek-v3": (8,),
-    "deepseek-v3.2": (8,),
+    "llama-3.1-8b": (1, 2), "qwen3-32b": (1, 4), "llama-3.1-405b": (8,), "gemma-3-27b": (1, 2),
+    "qwen3-30b-a3b": (1, 4), "gpt-oss-120b": (1, 2), "minimax-m2": (4,), "deepseek-v3": (8,), "deepseek-v3.2": (8,),
     "qwen3-next-80b-a3b": (2,),
-}
+}  # fmt: skip
 """Model -> degrees: dense, windows, experts, latents, an indexer, recurrent layers."""
-DRAFTS = ("self", "ngram", "eagle", "eagle:features=3", "medusa:heads=16", "dflash", "mtp")
-METHODS = ("streamingllm:512", "snapkv:2049", "quest:1024", "full")
+DRAFTS = (
+    *(("self", method) for method in ("streamingllm:512", "snapkv:2049", "quest:1024", "full")),
+    ("eagle", "streamingllm:64"),
+    *((word, None) for word in ("ngram", "eagle:features=3", "medusa:heads=16", "dflash", "mtp")),
+)
 FORMATS = ((None, None), ("fp8", "fp8"), ("fp8-block", None), ("int4", "bf16"))
 BATCHES = np.array(
     [*range(1, 18), 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 127, 128, 129, 256, 257, 300, 512, 600.0]
@@ -52,15 +48,14 @@ class Case:
     model: str
     tp: int
     draft: str
-    method: str
+    method: str | None
     weights: str | None
     kv: str | None
 
     def scenario(self) -> Scenario | None:
         """None where it is refused: no such kernel, link, or draft."""
-        kv = self.method if self.draft in ("self", "eagle") else None
         query = Query(
-            self.model, self.device, 1, 4096, 3, tp=self.tp, draft=self.draft, draft_kv=kv, alpha=0.7,
+            self.model, self.device, 1, 4096, 3, tp=self.tp, draft=self.draft, draft_kv=self.method, alpha=0.7,
             calibration=self.calibration, weights=self.weights, kv_dtype=self.kv,
         )  # fmt: skip
         try:
@@ -79,16 +74,10 @@ def calibrations() -> tuple[tuple[str, str], ...]:
     return (*own, *ideal, ("h100-pcie-80gb", "h100-sxm-80gb.vllm"), ("h20-sxm-96gb", "h100-sxm-80gb.vllm"))
 
 
-def cases() -> Iterator[Case]:
-    for device, calibration in calibrations():
-        for model, degrees in MODELS.items():
-            for tp in degrees:
-                for draft in DRAFTS:
-                    for method in (
-                        METHODS if draft == "self" else ("streamingllm:64",) if draft == "eagle" else ("full",)
-                    ):
-                        for weights, kv in FORMATS:
-                            yield Case(device, calibration, model, tp, draft, method, weights, kv)
+def cases() -> list[Case]:
+    models = [(model, tp) for model, degrees in MODELS.items() for tp in degrees]
+    every = product(calibrations(), models, DRAFTS, FORMATS)
+    return [Case(*place, *model, *draft, *form) for place, model, draft, form in every]
 
 
 def falls(values: Array, axis: int, shape: tuple[int, ...]) -> int:
@@ -121,9 +110,8 @@ def impossible(scenario: Scenario) -> dict[str, int]:
 def check(every: int, start: int = 0) -> int:
     """Points looked at, of every so many cases; fails with the first cases that break a bound."""
     points, wrong = 0, {}
-    for case in list(cases())[start::every]:
-        scenario = case.scenario()
-        if scenario is None:
+    for case in cases()[start::every]:
+        if (scenario := case.scenario()) is None:
             continue
         points += len(BATCHES) * len(CONTEXTS) * len(GAMMAS)
         if broken := impossible(scenario):

@@ -71,7 +71,9 @@ def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
     assert scenario().longer_tokens(3.0) == 0.0
 
 
-@pytest.mark.parametrize("draft", ["self", "medusa", "eagle", "dflash", "ngram", "llama-3.2-1b"])
+@pytest.mark.parametrize(
+    "draft", ["self", "medusa", "eagle", "dflash", "ngram", "llama-3.2-1b", "parallel:llama-3.2-1b"]
+)
 def test_a_drafted_token_costs_its_share_of_the_passes_that_make_it(draft: str) -> None:
     """One pass a token, one for all of them, or none: tokens x time of each are passes x time of one."""
     asked = scenario(draft=draft, draft_kv="full")

@@ -7,10 +7,11 @@ selection does not depend on the tokens that it verifies (`View.by_query`), but 
 Sun et al. 2024 (TriForce), arXiv 2404.11912; `perfmodel.speculation.two_levels` predicts it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.errors import InputError
@@ -54,11 +55,12 @@ class CollectingRunner(ViewRunner):
 class TwoLevelDrafter:
     """The outer level's draft: `small` drafts for `middle`, the target over a sparse cache.
 
-    gamma: the most tokens that can be collected. drafted [batch]: how many were, `longest` at most; histogram: inner
-    rounds of the iteration by accepted tokens of the small model, [batch, small.gamma + 1].
+    gamma: the most tokens that can be collected, at `tokens` [batch, gamma]. drafted [batch]: how many were, `longest`
+    at most; histogram: inner rounds of the iteration by accepted tokens of the small model, [batch, small.gamma + 1].
     probs [batch, slots, vocab]: what each of them was drawn from. rounds, verified: inner rounds run so far, and tokens
     a sequence that the full target was given to verify.
-    An iteration waits for the device after each inner round, to see whether another one is needed.
+    An iteration waits for the device after each inner round, to see whether another one is needed; what lies between
+    is on the device alone, at the same places in every iteration.
     """
 
     def __init__(
@@ -79,41 +81,68 @@ class TwoLevelDrafter:
         slots = 0 if sampling.greedy else self.gamma + gammas[0] + 1
         exact = torch.float64 if model.dtype == torch.float64 else torch.float32
         self.probs = torch.zeros((batch, slots, model.spec.vocab_size), dtype=exact, device=model.device)
-        self.drafted, self.longest = torch.zeros_like(middle.collected), 0
+        self.drafted, self.longest = torch.zeros_like(middle.collected), self.gamma
         self.histogram = torch.zeros(batch, gammas[0] + 1, dtype=torch.int64, device=model.device)
+        self.tokens = torch.zeros(batch, self.gamma, dtype=torch.int64, device=model.device)
+        self._told = torch.zeros(2, dtype=torch.int64, device=model.device)
+        self._ahead: State | None = None
+        self._replays: tuple[State, Callable[[], object], Callable[[], object]] | None = None
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, longest], of which `drafted` are meant, and draft_probs [batch, longest, vocab]."""
-        ahead = self._fork(state)
-        self.middle.view.begin()
+        known = self._replays
+        _, begin, one_round = known if known is not None and known[0] is state else self._parts(state)
+        begin()
         for _ in range(self.enough):
-            self._round(ahead)
-            self.drafted = ahead.length - state.length
-            ahead.finished.logical_or_(self.drafted >= self.enough)
-            done, self.longest = torch.stack((ahead.finished.all().long(), self.drafted.max())).tolist()
+            one_round()
             self.rounds += 1
+            done, self.longest = self._told.tolist()
             if done:
                 break
         self.verified += self.longest + 1
-        self.histogram = ahead.histogram
-        index = state.length[:, None] + torch.arange(self.longest, device=state.length.device)
-        return ahead.tokens.gather(1, index), None if self.sampling.greedy else self.probs[:, : self.longest]
+        return self.proposed(self.longest)
 
-    def _fork(self, state: State) -> State:
-        """A state that goes ahead: the inner level knows no end. Nothing is collected yet."""
+    def proposed(self, width: int) -> tuple[Tensor, Tensor | None]:
+        """The first `width` draft tokens of all sequences, as `propose` returns them."""
+        return self.tokens[:, :width], None if self.sampling.greedy else self.probs[:, :width]
+
+    def replay_of(self, state: State, record: Callable[[Callable[[], object]], Callable[[], object]]) -> None:
+        """From now on what `propose` runs on `state` between two looks at the device is a replay."""
+        _, begin, one_round = self._parts(state)
+        self._replays = state, record(begin), record(one_round)
+
+    def _parts(self, state: State) -> tuple[State, Callable[[], object], Callable[[], object]]:
+        return state, partial(self._begin, state), partial(self._round, state)
+
+    def _begin(self, state: State) -> None:
+        """Nothing is collected yet."""
         for passes in self.models:
             passes.collected.zero_()
-        return State(
-            tokens=F.pad(state.tokens, (0, self.small.gamma + 1)),
-            length=state.length.clone(),
-            limit=torch.full_like(state.length, torch.iinfo(torch.int64).max),
-            finished=state.finished.clone(),
-            histogram=torch.zeros_like(self.histogram),
-            generator=state.generator,
-        )
+        ahead = self._ahead_of(state)
+        for name in ("length", "finished"):
+            getattr(ahead, name).copy_(getattr(state, name))
+        ahead.tokens[:, : state.tokens.shape[1]].copy_(state.tokens)
+        self.histogram.zero_()
+        self.middle.view.begin()
 
-    def _round(self, ahead: State) -> None:
-        """Draft with the small model, verify with the sparse target, accept, and collect what stands."""
+    def _ahead_of(self, state: State) -> State:
+        """A state that goes ahead: the inner level knows no end. Of one state always the same, as graphs need."""
+        batch, room = state.tokens.shape[0], state.tokens.shape[1] + self.small.gamma + 1
+        ahead = self._ahead
+        if ahead is None or ahead.tokens.shape[1] != room or ahead.generator is not state.generator:
+            self._ahead = ahead = State(
+                tokens=state.tokens.new_zeros(batch, room),
+                length=torch.zeros_like(state.length),
+                limit=torch.full_like(state.length, torch.iinfo(torch.int64).max),
+                finished=torch.zeros_like(state.finished),
+                histogram=self.histogram,
+                generator=state.generator,
+            )
+        return ahead
+
+    def _round(self, state: State) -> None:
+        """Draft with the small model, verify with the sparse target, accept, collect what stands, and tell the host."""
+        ahead = self._ahead_of(state)
         draft_tokens, draft_probs = self.small.propose(ahead)
         logits = self.middle.runner.model.logits(self.middle.run(torch.cat((ahead.newest(1), draft_tokens), 1)))
         if self.sampling.greedy:
@@ -127,16 +156,44 @@ class TwoLevelDrafter:
         count = ahead.take(draft_tokens, accepted, torch.empty(0, dtype=torch.int64, device=logits.device))
         for passes in self.models:
             passes.collected.add_(count)
+        self.drafted.copy_(ahead.length - state.length)
+        ahead.finished.logical_or_(self.drafted >= self.enough)
+        self._told.copy_(torch.stack((ahead.finished.all().long(), self.drafted.max().clamp(min=self.enough))))
+        index = state.length[:, None] + torch.arange(self.gamma, device=state.length.device)
+        self.tokens.copy_(ahead.tokens.gather(1, index))
 
 
 class TwoLevelDecoder(Decoder):
     """As `Decoder`, with as many draft tokens as the inner level collected, in each sequence its own number."""
 
-    capturable = False
-
     def __init__(self, target: Runner, draft: TwoLevelDrafter, rules: Rules) -> None:
         super().__init__(target, draft, rules)
-        self.levels = draft
+        self.levels, self.widths = draft, tuple(range(draft.enough, draft.gamma + 1))
+
+    @property
+    def width(self) -> int:
+        """That of the newest iteration."""
+        return self.levels.longest
+
+    def warm_up(self, state: State, iterations: int) -> None:
+        """As `Decoder.warm_up`, every width once: what was drafted beyond it is dropped."""
+        for width in self.widths:
+            self.levels.propose(state)
+            self.levels.drafted.clamp_(max=width)
+            self.conclude(state, *self.levels.proposed(width))
+            self.iterated()
+        super().warm_up(state, iterations - len(self.widths))
+
+    def replay_of(self, state: State, record: Callable[[Callable[[], object]], Callable[[], object]]) -> None:
+        """As `Decoder.replay_of`; the host reads between inner rounds, and chooses the verification."""
+        self.levels.replay_of(state, record)
+        ends = {n: record(partial(self.conclude, state, *self.levels.proposed(n))) for n in self.widths}
+
+        def replay() -> None:
+            self.levels.propose(state)
+            ends[self.width]()
+
+        self._advance_by(state, replay)
 
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """As `Decoder.start`. Refuses prompts of one token."""

@@ -50,6 +50,8 @@ class Group:
     batch: Array
     context: Array
     passes: dict[str, list[PassPart]]
+    in_rounds: bool
+    """Whether `draft_s` is the time of an inner round of two levels, its end included."""
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
         """Calibrated seconds by quantity; only those that the points have a use for."""
@@ -59,6 +61,8 @@ class Group:
         if "verify_s" in self.passes:
             scenario = with_calibration(self.scenario, calibration)
             times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))
+            if self.in_rounds:
+                times["draft_s"] = times["draft_s"] + scenario.end_s(self.batch)
         return times
 
     def pass_time(self, quantity: str) -> PassTime[Floats]:
@@ -67,6 +71,9 @@ class Group:
         names = [name for name in PassTime.__dataclass_fields__ if name != "terms_s"]
         sums = {name: sum(n * getattr(time, name) for n, time in found) for name in names}
         terms = {name: sum(n * time.terms_s[name] for n, time in found) for name in found[0][1].terms_s}
+        if quantity == "draft_s" and self.in_rounds:
+            end = self.scenario.end_s(self.batch)
+            sums["predicted_s"], terms["fixed"] = sums["predicted_s"] + end, terms["fixed"] + end
         return PassTime(**sums, terms_s=terms)
 
     def bytes_read(self, quantity: str) -> Array:
@@ -152,7 +159,7 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
         ]
     if first.gamma is not None or first.widths or first.gammas:
         passes["verify_s"] = [PassPart(scenario.machine, scenario.target_ops(batch, context, query), batch * query)]
-    return Group(scenario, index, batch, context, passes)
+    return Group(scenario, index, batch, context, passes, first.gammas is not None)
 
 
 def _draft_passes(p: MeasuredPoint, drafting: Scenario, middle: Scenario) -> list[tuple[Scenario, float, float]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.speculative import Decoder, Rules
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.two_levels import TwoLevelDrafter
+from perfmodel.validate.decoder.two_levels import TwoLevelDecoder, TwoLevelDrafter
 from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Plan, model_reference
@@ -75,30 +76,37 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; on CUDA each is a graph of its own, recorded when it is first run."""
+    """The four parts of an iteration one by one; where `recorded`, a graph for each of them and each width.
+
+    What two levels draft is replayed by the decoder itself, whose graphs were captured before.
+    """
 
     def __init__(self, run: DecoderRun, recorded: bool) -> None:
         decoder, state, results = run.decoder, run.state, dict[str, Any]()
-        self.decoder, self.generator, self.recorded, self._results = decoder, state.generator, recorded, results
-        self._graphs: dict[str, Callable[[], object]] = {}
+        self.decoder, self._results = decoder, results
+        self._graphs: dict[tuple[str, int], Callable[[], object]] = {}
         self.parts: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
             "verify": lambda: decoder.verify(state, results["draft"][0]),
             "accept": lambda: decoder.accept(state, results["draft"][0], results["draft"][1], results["verify"]),
             "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
         }
+        for width in decoder.widths if recorded else ():
+            parts = [*self.parts]
+            if isinstance(decoder, TwoLevelDecoder):
+                results["draft"] = decoder.levels.proposed(width)
+                parts.remove("draft")
+            for part in parts:
+                self._graphs[part, width] = record(partial(self._keep, part), state.generator)
 
     def run(self, part: str) -> None:
         """One of `parts`: "draft" is all draft steps (nothing in plain decoding), "commit" has periodic work in it."""
-
-        def keep() -> None:
-            self._results[part] = self.parts[part]()
-
-        if self.recorded and part not in self._graphs:
-            self._graphs[part] = record(keep, self.generator)
-        self._graphs.get(part, keep)()
+        self._graphs.get((part, self.decoder.width), partial(self._keep, part))()
         if part == "commit":
             self.decoder.refresh()
+
+    def _keep(self, part: str) -> None:
+        self._results[part] = self.parts[part]()
 
 
 class Snapshot:
@@ -128,12 +136,15 @@ class Snapshot:
 class PointRunner:
     """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to fit.
 
-    graphs: whether speculative iterations are captured ones; plain ones are wherever the plan asks for it.
+    graphs: whether iterations are captured ones.
     """
 
     def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
-        room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.max_accepted + 1) + 1
+        room = (
+            max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2) * (point.max_accepted + 1)
+            + 1
+        )
         decoder = make_decoder(target, _request(plan, point, room), draft)
         state = start_random(decoder, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
@@ -144,13 +155,11 @@ class PointRunner:
             "sd": DecoderRun(decoder, state),
         }
         self.snapshot = Snapshot(self.runs["sd"], self.runs["ar"])
-        captured = plan.protocol.graphs and target.device.type == "cuda"
-        self.graphs = captured and decoder.capturable
-        for name in ("sd", "ar") if self.graphs else ("ar",) if captured else ():
-            graphs.capture(self.runs[name].decoder, self.runs[name].state)
+        self.graphs = plan.protocol.graphs and target.device.type == "cuda"
+        for run in self.runs.values() if self.graphs else ():
+            graphs.capture(run.decoder, run.state)
             self.snapshot.restore()
-        recorded = {"ar": captured, "sd": self.graphs}
-        self.phases = {name: PhaseRunner(run, recorded[name]) for name, run in self.runs.items()}
+        self.phases = {name: PhaseRunner(run, self.graphs) for name, run in self.runs.items()}
 
     @property
     def histogram(self) -> Tensor:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.harness import point_runner
+from perfmodel.validate.harness.point_runner import DecoderRun, PhaseRunner
 from tests.validate.decoder.methods import METHODS
 from tests.validate.refused import refused
 
@@ -28,10 +32,15 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.log: list[tuple[Any, Any, Any, Any]] = []
+        self.made, self.before = set[int](), dict[int, tuple[Any, Any]]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func.overloadpacket.__name__ not in READS_A_VALUE, "an iteration must not wait for the device"
+        for storage in _storages((args, kwargs)):
+            if storage.data_ptr() not in self.made | self.before.keys():
+                self.before[storage.data_ptr()] = storage, storage.clone()
         out = func(*args, **(kwargs or {}))
+        self.made |= {storage.data_ptr() for storage in _storages(out)} - self.before.keys()
         self.log.append((func, args, kwargs or {}, out))
         return out
 
@@ -42,12 +51,23 @@ class Recorder(TorchDispatchMode):
                 if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
+    def undo(self) -> None:
+        """What there was before is as it was: recording a graph changes nothing."""
+        for storage, before in self.before.values():
+            storage.copy_(before)
 
-def emulated(work: Callable[[], object]) -> Callable[[], None]:
-    """A recording changes nothing: what it wrote while running is undone by the caller's copy."""
-    recorder = Recorder()
+
+def _storages(tree: Any) -> list[Any]:
+    return [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def emulated(work: Callable[[], object], generator: torch.Generator) -> Callable[[], None]:
+    """A replay of what `work` does on the device."""
+    recorder, drawn = Recorder(), generator.get_state()
     with recorder:
         work()
+    recorder.undo()
+    generator.set_state(drawn)
     return recorder.replay
 
 
@@ -55,15 +75,20 @@ def emulated(work: Callable[[], object]) -> Callable[[], None]:
     ("kind", "method"),
     [("plain", "full"), *((kind, method) for kind in ("self", "sampled model") for method in METHODS)]
     + [("sampled plain", "full"), ("sampled self", "full"), ("tree of a model", "snapkv:24,window=8")]
-    + [(kind, method) for kind in ("tree", "sampled tree") for method in ("snapkv:24,window=8", "quest:24,page=4")],
+    + [(kind, method) for kind in ("tree", "sampled tree") for method in ("snapkv:24,window=8", "quest:24,page=4")]
+    + [("two levels of a model", "quest:24,page=4"), ("sampled two levels of a model", "streamingllm:24")],
 )
 @torch.inference_mode()
 def test_replayed_iterations_equal_eager_ones(target, small, prompts, kind, method) -> None:
-    """The first recorded iteration is executed too (the emulation cannot help it); 15 replays follow."""
     gamma, draft = 0 if "plain" in kind else 3, small if "model" in kind else None
     sampling = Sampling(0.8, 0.9) if "sampled" in kind else Sampling()
     tree = branching("3x2x1") if "tree" in kind else None
     asked = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
+    if "levels" in kind:
+        prompts, asked = (
+            [prompt * 2 for prompt in prompts],
+            replace(asked, context=140, middle_kv=method, inner_gamma=2),
+        )
     one, two = eager_and_replayed(target, draft, asked, prompts)
     assert one == two
 
@@ -71,24 +96,46 @@ def test_replayed_iterations_equal_eager_ones(target, small, prompts, kind, meth
 def eager_and_replayed(
     target: Model, draft: Model | None, asked: Request, prompts: list[list[int]]
 ) -> tuple[Generation, ...]:
-    """What 18 iterations decode, each by itself and 15 of them as replays of one."""
+    """What 18 iterations or more decode, each by itself and 16 of them as replays of one."""
     results = []
     for replayed in (False, True):
         made = make_decoder(target, asked, draft)
         state = made.start(prompts, 50, seed=3)
         made.iterate(state)
         graphs.fix_bounds(made)
-        made.iterate(state)
+        made.warm_up(state, 1)
         if replayed:
-            replay = emulated(lambda made=made, state=state: made.step(state))
-            made.refresh()
-            graphs.replay_on(made, state, replay)
-        else:
-            made.iterate(state)
-        for _ in range(15):
+            made.replay_of(state, partial(emulated, generator=state.generator))
+        for _ in range(16):
             made.iterate(state)
         results.append(collect(state, prompts))
     return tuple(results)
+
+
+@pytest.mark.parametrize("middle", [None, "streamingllm:24"])
+@torch.inference_mode()
+def test_recorded_parts_equal_eager_ones(
+    monkeypatch: pytest.MonkeyPatch, target: Model, small: Model, prompts: list[list[int]], middle: str | None
+) -> None:
+    """Of an iteration of one level and of two, whose verification is as wide as what was drafted."""
+    monkeypatch.setattr(point_runner, "record", emulated)
+    prompts, results, widths = [prompt * 2 for prompt in prompts], [], set()
+    asked = Request(4, 140, 60, 3, "model", middle_kv=middle, inner_gamma=2 if middle else 0)
+    for recorded in (False, True):
+        made = make_decoder(target, asked, small)
+        state = made.start(prompts, 60)
+        graphs.fix_bounds(made)
+        made.warm_up(state, 1)
+        if recorded:
+            made.replay_of(state, partial(emulated, generator=state.generator))
+        parts = PhaseRunner(DecoderRun(made, state), recorded)
+        for _ in range(12):
+            for part in parts.parts:
+                parts.run(part)
+            widths.add(made.width)
+        results.append(collect(state, prompts))
+    assert results[0] == results[1]
+    assert widths == ({3, 4} if middle else {3})
 
 
 class FakeGraph:
@@ -171,14 +218,17 @@ def test_graphs_need_cuda(target, prompts) -> None:
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["self", "model"])
+@pytest.mark.parametrize("kind", ["self", "model", "two levels"])
 def test_captured_generation_equals_eager_generation(make_model, kind, method) -> None:
     device = torch.device("cuda")
     models = [make_model(dtype=torch.float64, num_hidden_layers=layers).to(device) for layers in (2, 1)]
     prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
-    asked = Request(3, 60, 100, 4, kind, method)
-    eager = make_decoder(models[0], asked, models[1] if kind == "model" else None).generate(prompts, 100)
-    made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
+    asked = Request(3, 60, 100, 4, "self" if kind == "self" else "model", method)
+    if kind == "two levels":
+        prompts[1], asked = [7, 7], replace(asked, middle_kv=method, inner_gamma=2)
+    draft = None if kind == "self" else models[1]
+    eager = make_decoder(models[0], asked, draft).generate(prompts, 100)
+    made = make_decoder(models[0], asked, draft)
     state = made.start(prompts, 100)
     graphs.capture(made, state)
     made.finish(state)

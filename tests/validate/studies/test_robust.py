@@ -65,6 +65,5 @@ def test_constants_that_made_the_rows_are_found_and_weak_ones_stay_as_expected()
     assert again.values == pytest.approx(estimate.values, rel=1e-3)
     near = linear(off, [TIMES, START], estimate.values)
     sure = [Parameter("all.times", 4.0, 1e-4), START]
-    assert solve(sure, parts, Linearised(estimate.values, near.off, near.slopes)).values["all.times"] == pytest.approx(
-        4.0
-    )
+    found = solve(sure, parts, Linearised(estimate.values, near.off, near.slopes)).values
+    assert found["all.times"] == pytest.approx(4.0)

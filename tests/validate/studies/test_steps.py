@@ -83,7 +83,6 @@ def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:
 
 def test_kernels_may_be_changed_taken_from_elsewhere_and_batches_made_even() -> None:
     row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
-
     slower = {"pass_fixed_s": Constant(value=1.0, source="a test")}
     baseline = np.exp(DecodeRows([row], []).predict({}))[0]
     assert np.exp(DecodeRows([row], [], change=slower).predict({}))[0] == pytest.approx(baseline + 1.0)

@@ -58,35 +58,20 @@ def swap(old: str, new: str) -> Edit:
 
 TAMPERINGS: list[tuple[str, Edit, str]] = [
     (MAGICDEC, swap("stderr: 0.019", "stderr: 0.005"), "gemm_flops_fraction/stderr: 0.019 -> 0.005"),
-    (MAGICDEC, swap(r"\[0.05, 1.0\]", "[0.06, 1.0]"), r"fit/correlation[1]: [0.05, 1.0] -> [0.06, 1.0]"),
-    (MAGICDEC, swap("log_rms: 0.0481", "log_rms: 0.0480"), "observed_error/speedup/log_rms: 0.0481 -> 0.048"),
     (MAGICDEC, swap("log_rms: 0.202, rows: 12", "log_rms: 0.202, rows: 120"), "transfer_error/rows: 12 -> 120"),
-    (MAGICDEC, swap("8.4e-06", "8.41e-06"), "allreduce/knots/8"),
-    (MAGICDEC, swap("value: 5.5e-06", "value: 5.501e-06"), "gemm_fixed_s/value: 5.5e-06 -> 5.501e-06"),
     (GPT_FAST, swap("shards_lm_head: false", "shards_lm_head: true"), "shards_lm_head: recorded, but gone"),
     (MAGICDEC, swap("fitted_on: .magicdec.", "fitted_on: [magicdec, gptfast_decode]"), "fitted_on"),
-    (MAGICDEC, swap("nothing published for a graph", "measured for a graph"), "pass_fixed_s/source: nothing published"),
-    ("hardware/calibrations/l40s-48gb.literature.yaml", swap(r"value: [\d.]+", "value: 0.5"), "l40s-48gb.literature"),
     ("hardware/gpus/mi300x-192gb.yaml", swap("(memory_bandwidth: .value: )[0-9.]+", r"\g<1>5000"), "gpus/mi300x-192gb"),
-    ("hardware/gpus/tpu-v6e.yaml", swap("source: ", "source: seen, "), "gpus/tpu-v6e: "),
     ("models/deepseek-r1.yaml", swap(r"(\w+): (\d+)\n", r"\1: 7\n"), "models/deepseek-r1: "),
     ("results/published/points.csv", swap("(3a-02,.*?),8.46,", r"\1,8.461,"), "published/points.csv/3a-02: "),
     ("results/published/points.csv", swap("3a-03,.*\n", ""), "published/points.csv/3a-03: recorded, but gone"),
-    ("results/published/points.csv", swap("3a-03,", "3a-02,"), "published/points.csv/row 3: not recorded"),
-    ("results/published/points.csv", swap("(gptfast-01,.*?)330 W", r"\1 400 W"), "published/points.csv/gptfast-01: "),
-    ("results/published/acceptance_vs_context.csv", swap(",0.83", ",0.84"), "acceptance_vs_context.csv/row 2: "),
     ("results/published/served.csv", swap(",positions,", ",position,"), "published/served.csv/head: "),
     ("results/published/points.csv", lambda t: t + t.splitlines()[1] + "\n", "csv/row 127: not recorded"),
     ("results/published/extra.csv", lambda t: "id,speedup\nx,9.9\n", "published/extra.csv: not recorded"),
     (f"{OWN}.json", swap("0.000417799,", "0.000417798,"), "records/cpu-1/20261121T122043Z"),
-    (f"{OWN}.json", lambda t: t + " ", "records/cpu-1/20261121T122043Z"),
     ("results/cpu-engine/device.yaml", swap("value: 42.9", "value: 43.0"), "records/cpu-engine/device.yaml: "),
     ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "records/withdrawn.yaml: "),
 ]  # fmt: skip
-
-
-def test_as_shipped_nothing_has_moved(recorded: dict[str, Any], shipped: Path) -> None:
-    assert told(recorded, shipped) == []
 
 
 @pytest.mark.parametrize(
@@ -119,11 +104,7 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
     """All figures by 0.19 %, and a part that is in neither the one nor the other."""
 
     def scaled(value: Any, by: float) -> Any:
-        if isinstance(value, dict):
-            return {k: scaled(v, by) for k, v in value.items()}
-        return (
-            [scaled(v, by) for v in value] if isinstance(value, list) else value * by if type(value) is float else value
-        )
+        return json.loads(json.dumps(value), parse_float=lambda figure: float(figure) * by)
 
     off = recorded | {"replays": scaled(recorded["replays"], 1.0019)}
     for one, other in ((recorded, off), (off, recorded)):
@@ -149,35 +130,26 @@ def test_a_figure_that_is_no_number_is_worse(recorded: dict[str, Any]) -> None:
     assert gate.faults(recorded, off)[0].startswith("worse: shipped: overall")
 
 
-def test_how_a_file_is_laid_out_does_not_count(recorded: dict[str, Any], shipped: Path) -> None:
-    path = shipped / "hardware/gpus/h100-sxm-80gb.yaml"
+def test_a_files_layout_and_somebodys_own_records_enter_no_gate(recorded: dict[str, Any], shipped: Path) -> None:
+    path, own = shipped / "hardware/gpus/h100-sxm-80gb.yaml", shipped / "results/local-mine"
     before = path.read_text(encoding="utf-8")
     path.write_text("# a remark\n" + before, encoding="utf-8")
-    assert told(recorded, shipped) == []
-    path.write_text(before, encoding="utf-8")
-
-
-def test_somebodys_own_records_enter_no_gate(recorded: dict[str, Any], shipped: Path) -> None:
-    own = shipped / "results/local-mine"
     own.mkdir()
     (own / "20261121T122043Z-94313695-x.json").write_text("{}")
     assert told(recorded, shipped) == []
+    path.write_text(before, encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (lambda r: r.pop("inputs"), "inputs: must be given"),
-        (lambda r: r.update(inputs=[]), "inputs: "),
         (lambda r: r["inputs"].update(gpus=3), "inputs.gpus: "),
         (lambda r: r.update(replays=[]), "replays: "),
         (lambda r: r["replays"].update(shipped=None), "replays.shipped: "),
-        (lambda r: r["replays"]["shipped"].update(predicted=7), "replays.shipped.predicted: "),
         (lambda r: r["replays"]["shipped"]["predicted"].append(7), "replays.shipped.predicted.195: "),
         (lambda r: r["replays"]["shipped"]["overall"].update(mape="0.01"), "overall.mape: "),
-        (lambda r: r["replays"]["shipped"]["partitions"].update(x={}), "partitions.x.rows: must be given"),
         (lambda r: r["systems"].pop("rows"), "systems.rows: must be given"),
-        (lambda r: r["systems"].update(overall=None), "systems.overall: "),
         (lambda r: r.update(schema_version=[2]), "schema_version: must be 2"),
     ],
 )
