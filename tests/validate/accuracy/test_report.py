@@ -51,8 +51,7 @@ def alike(one: Path, two: Path) -> bool:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny run of two batches, two contexts and two gammas."""
     folder = tmp_path_factory.mktemp("results")
-    grid = [{**BLOCK, "context": [64, 128], "gamma": [1, 2]}]
-    plan = str(write(folder, grid=grid))
+    plan = str(write(folder, grid=[{**BLOCK, "context": [64, 128], "gamma": [1, 2]}]))
     assert run(["validate", "measure", plan, "--machine", "t-1", "--results", str(folder)]) == 0
     return folder
 
@@ -64,14 +63,8 @@ def report(results: Path, *more: str) -> int:
 def test_the_page_has_every_part_and_is_reproducible(results) -> None:
     assert report(results) == 0
     page, text = results / "t-1" / "report.md", (results / "t-1" / "report.md").read_text(encoding="utf-8")
-    for part in (
-        "### Errors",
-        "### Every point",
-        "### Best γ",
-        "### S_inflection",
-        "### What the predicted passes are spent on",
-    ):
-        assert part in text
+    for part in ("Errors", "Every point", "Best γ", "S_inflection", "What the predicted passes are spent on"):
+        assert f"### {part}" in text
     linked = [name for name in results.glob("t-1/*.png") if f"({name.name})" in text]
     assert len(linked) == 3
     before = {path.name: path.read_bytes() for path in [page, *linked]}

@@ -12,6 +12,7 @@ from perfmodel.cli import run
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.harness import acceptance
 from perfmodel.validate.lm import CHECKPOINT
 from tests.validate.tiny_folder import WORDS, write_documents, write_folder
 
@@ -42,8 +43,6 @@ OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--
     (["--context", "64,1000000"], "--context: must be at most"),
 ])  # fmt: skip
 def test_a_run_that_cannot_end_well_is_refused_before_decoding(tmp_path, monkeypatch, capsys, more, says) -> None:
-    from perfmodel.validate.harness import acceptance
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(acceptance, "_observe", lambda *_: pytest.fail("decoded"))
     texts = {"letters": '[1]\n[1, "a"]', "short": "[1, 2, 3]\n[4]", "empty": "\n"}
@@ -119,8 +118,6 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
 
 
 def test_what_was_observed_outlives_an_interruption(tmp_path, folders, monkeypatch) -> None:
-    from perfmodel.validate.harness import acceptance
-
     big, _, documents = folders
     observe, calls, out = acceptance._observe, list[str](), tmp_path / "table.json"
 

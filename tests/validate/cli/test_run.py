@@ -11,6 +11,7 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.run import closing
+from perfmodel.validate.records import code_version
 from perfmodel.validate.records.schema import KernelRow, PointRow
 from perfmodel.validate.records.store import RESULTS, Record, latest, records
 from tests.validate.tiny_plan import BLOCK, write
@@ -77,8 +78,6 @@ def test_a_second_run_stands_beside_the_first(made, tmp_path, capsys) -> None:
 
 def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
-    from perfmodel.validate.records import code_version
-
     monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)
     digest = code_version.commit()["source_sha256"]
     other = "/somewhere/else\n" + "a" * 40

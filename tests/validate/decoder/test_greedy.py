@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partialmethod
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.ngram import NGramDrafter
 from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.state import State
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
@@ -161,11 +163,7 @@ def test_the_limit_is_kept(target, prompts, plain, new) -> None:
 
 
 def test_prefill_in_chunks(target, prompts, plain, monkeypatch) -> None:
-    prefill = "perfmodel.validate.decoder.runner.Runner.prefill"
-    from perfmodel.validate.decoder.runner import Runner
-
-    whole = Runner.prefill
-    monkeypatch.setattr(prefill, lambda self, tokens, lengths, window=0: whole(self, tokens, lengths, window, chunk=16))
+    monkeypatch.setattr(Runner, "prefill", partialmethod(Runner.prefill, chunk=16))
     for method in ("full", "snapkv:24,window=8", "retrieval:24,every=3"):
         assert run(target, prompts, gamma=4, draft_kv=method).tokens == plain.tokens
 

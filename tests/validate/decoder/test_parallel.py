@@ -8,7 +8,7 @@ import torch
 
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.parallel import joined
+from perfmodel.validate.decoder.parallel import for_draft, joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import RankShard
@@ -47,8 +47,6 @@ with joined(2, torch.device("cpu")) as shard:
 
 
 def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
-    from perfmodel.validate.decoder.parallel import for_draft
-
     case = dict(case)
     shape, draft_tp = case.pop("shape", {}), case.pop("draft_tp", None)
     sampling = Sampling(case.pop("temperature", 0.0))

@@ -31,8 +31,7 @@ def levels(
     target: Model, small: Model, middle: str, inner: int = 2, gamma: int = 4, draft_kv: str = "full", **more: object
 ) -> TwoLevelDecoder:
     asked = Request(4, 70, NEW, gamma, "model", draft_kv, middle_kv=middle, inner_gamma=inner, **more)
-    made = make_decoder(target, asked, small)
-    return made
+    return make_decoder(target, asked, small)
 
 
 COUNTS = {

@@ -4,7 +4,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.validate.engine import client
+from perfmodel.validate.engine import client, session
 from perfmodel.validate.engine.client import KEY, Server
 from perfmodel.validate.engine.driver import ServerLoad, measure, served_gamma
 from perfmodel.validate.engine.formats import read
@@ -50,8 +50,6 @@ def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(engine
 
 
 def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, capsys) -> None:
-    from perfmodel.validate.engine import session
-
     def scripted(server, name, vocabulary, load, gamma, seed):
         """Steps of a quiet machine."""
         assert measure(server, name, vocabulary, load, gamma, seed, rounds=1).gamma == gamma
@@ -83,8 +81,6 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
 
 
 def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys) -> None:
-    from perfmodel.validate.engine import session
-
     real, calls = session.measure, list[str]()
 
     def stop(server, name, vocabulary, load, gamma, seed):
@@ -107,8 +103,6 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys) -> None:
 
 
 def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(tmp_path, monkeypatch, capsys) -> None:
-    from perfmodel.validate.engine import session
-
     failing = {8, 16}
 
     def measured(server, name, vocabulary, load, gamma, seed):

@@ -29,12 +29,8 @@ def given(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Two versions of one table, one of another and of another device, and files that are none."""
     names = [f"{PLACE}/gemm/vllm/{v}/gemm_perf.parquet" for v in ("0.9.1", "0.10.0", "0.10.0rc2")]
     names += [f"{PLACE}/moe/vllm/0.9.1/moe_perf.parquet", f"{PLACE}/gemm/sglang/0.5/gemm_perf.parquet"]
-    names += [
-        "aiconfigurator/systems/data/l40s/gemm/vllm/9.9/gemm_perf.parquet",
-        "elsewhere/x.parquet",
-        f"{PLACE}/read.txt",
-    ]
-    names += ["aiconfigurator_core-1.2.3.dist-info/METADATA"]
+    names += [f"{PLACE}/read.txt", "elsewhere/x.parquet", "aiconfigurator_core-1.2.3.dist-info/METADATA"]
+    names += ["aiconfigurator/systems/data/l40s/gemm/vllm/9.9/gemm_perf.parquet"]
     if request.param == "wheel":
         with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
             for name in names:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from perfmodel.cli import run
+from perfmodel.validate.harness import measure, session
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SAMPLES, SCHEMA_VERSION
 from perfmodel.validate.records.store import Record, read_record, records
@@ -91,7 +92,6 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path, monkeypatch) -> None:
 
 def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, monkeypatch) -> None:
     """As a failed graph capture does; the row stays in the record, and the others have times."""
-    from perfmodel.validate.harness import measure, session
 
     def spoilt(*_: object) -> None:
         raise RuntimeError("operation failed due to a previous error during capture")
