@@ -144,11 +144,8 @@ def test_what_is_observed_of_documents() -> None:
     assert _prompts(asked(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
     assert len(_prompts(asked(texts=[[1] * most]), spec, most - 5)[0]) == most - 5 - 2
     assert _prompts(asked(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
-    for context, says in (
-        (most - 4, f"at most {most - 5} with 5 new"),
-        (2, "above half of the 5"),
-        (12, "of 10 tokens"),
-    ):
+    beyond = (most - 4, f"at most {most - 5} with 5 new")
+    for context, says in (beyond, (2, "above half of the 5"), (12, "of 10 tokens")):
         refused(says, _prompts, asked(texts=texts), spec, context)
     assert tuple(_methods(asked())) == METHODS
     for draft in ("tinyllama-1.1b", "ngram"):
