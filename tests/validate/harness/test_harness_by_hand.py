@@ -92,7 +92,7 @@ def test_the_room_of_a_point(tmp_path) -> None:
         for one in made.runs.values():
             assert (one.state.limit - one.state.length).tolist() == [room - 1] * 2
             assert one.state.length.tolist() == [65, 65]
-        assert [run.state.histogram.shape[1] for one in made.runs.values()] == [1, 3]
+        assert [one.state.histogram.shape[1] for one in made.runs.values()] == [1, 3]
         assert (made.batch, made.graphs, made.attention) == (2, False, "sdpa")
         made.runs["sd"].run(iterations=3, read_every=3)
         cache = made.runs["sd"].decoder.target.cache
