@@ -29,6 +29,7 @@ CASES: list[dict[str, Any]] = [
     {"gamma": 3, "draft": "model", "draft_tp": 1, "middle_kv": "snapkv:16,window=8", "inner_gamma": 2},
     {"gamma": 3, "draft_kv": "topk:8", "temperature": 0.8, "shape": {"qkv_bias": True, "qk_norm": True}},
     {"gamma": 2, "shape": {"tie_word_embeddings": True, "output_bias": True, "mlp_bias": True}},
+    {"gamma": 3, "draft_kv": "snapkv:16,window=8", "fp8": True, "kv_dtype": "fp8", "shape": {"mlp_bias": True}},
 ]
 EVEN = {"vocab_size": 60}
 """Two processes have half of the vocabulary each."""
@@ -49,9 +50,9 @@ with joined(2, torch.device("cpu")) as shard:
 def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
     case = dict(case)
     shape, draft_tp = case.pop("shape", {}), case.pop("draft_tp", None)
-    sampling = Sampling(case.pop("temperature", 0.0))
+    sampling, fp8 = Sampling(case.pop("temperature", 0.0)), case.pop("fp8", False)
     weights = RandomWeights(0, torch.device("cpu"), torch.float64, 0.3)
-    model = build(tiny_spec(**EVEN, **shape), weights, shard)
+    model = build(tiny_spec(**EVEN, **shape), weights, shard, fp8)
     draft = None
     if draft_tp:
         part = for_draft(shard, draft_tp) if shard.size > 1 else shard

@@ -133,7 +133,7 @@ def test_every_method_and_its_budget() -> None:
     for context, gamma, budget in ((4096, 4, 512), (100, 4, 64), (519, 4, 64), (520, 4, 65), (100, 9, 72)):
         budgeted = [f"{name}:{budget}" for name in ("quest", "snapkv", "streamingllm", "topk")]
         every = {"full", "quantized,bits=4", f"retrieval:{budget},every=8", *budgeted}
-        assert {*every_method(context, gamma, slides=True)} == every
+        assert {*every_method(context, gamma, own_prefill=False)} == every
         assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}
 
 

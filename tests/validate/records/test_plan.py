@@ -25,7 +25,7 @@ def test_a_plan_is_named_by_its_file_and_measures_enough(name) -> None:
         assert longest < spec_of(point.target).max_position_embeddings
 
 
-ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha")
+ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha", "gpu-8b-fp8")
 
 
 @pytest.mark.parametrize("device", ["h200-sxm-141gb", "h100-sxm-80gb"])
@@ -57,6 +57,7 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
     ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
     ({"device": "tpu"}, "device"), ({"schema_version": 2}, "schema_version"),
     ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
+    ({"precision": {"weights": "fp8", "kv": "fp16"}}, "kv must equal weights (bf16 by fp8) or be fp8"),
     ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
     ({"grid": TINY["grid"] * 2}, "given twice"),
     ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
