@@ -246,7 +246,7 @@ def _noticed(chosen: Sequence[Mutant], known: Reached, own: bool) -> Iterator[tu
         else:
             yield mutant, False
     for number, status in in_forks((call, limit_s) for _, call, limit_s in calls):
-        if status in (CRASHED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if status in (CRASHED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
             raise RuntimeError(f"pytest did not run; nothing is known of {calls[number][0].name}")
         yield calls[number][0], status != 0
 
