@@ -25,7 +25,8 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     if device.kind != "cpu":
         raise InputError(f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}")
     rows = [row for row in record.kernels if row.status == "ok"]
-    bandwidth = max((_bytes_per_s(row) for row in rows if row.working_set_bytes >= LARGE_BYTES), default=0.0)
+    size = plan.precisions().weights.base.bytes_per_value
+    bandwidth = max((_bytes_per_s(row, size) for row in rows if row.working_set_bytes >= LARGE_BYTES), default=0.0)
     flops = max((_flops_per_s(row) for row in rows if row.kind == "gemm"), default=0.0)
     if not bandwidth or not flops:
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
@@ -40,7 +41,7 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         "memory": _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports"),
         "memory_bandwidth": _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}"),
         "peak": {
-            "bf16" if plan.precision.weights in ("bf16", "fp16") else "fp32": _quantity(
+            "bf16" if plan.precision.activations in ("bf16", "fp16") else "fp32": _quantity(
                 flops / 1e9, "GFLOP/s", f"best GEMM: {command}"
             )
         },
@@ -53,12 +54,12 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     return files.parse(GPUSpec, facts, str(record.path))
 
 
-def _bytes_per_s(row: KernelRow) -> float:
+def _bytes_per_s(row: KernelRow, bytes_per_value: float) -> float:
     at = row.at
     if row.kind in ("copy", "read"):
         return float(at["bytes"] / row.best_s)
     if row.kind == "gemm":
-        return float(2 * at["n"] * at["k"] / row.best_s)
+        return float(bytes_per_value * at["n"] * at["k"] / row.best_s)
     return 0.0
 
 
