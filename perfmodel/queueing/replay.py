@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
+from perfmodel.queueing.latency import beta_of
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
@@ -120,8 +121,7 @@ def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.G
         rates = conditional_from_survival(steps.survival)
     if spread == 0 or alpha == 1:
         return np.tile(np.cumprod(rates), (count, 1))
-    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, 0.2)
-    own = draw.beta(alpha * concentration, (1.0 - alpha) * concentration, count)[:, None] / alpha
+    own = draw.beta(*beta_of(alpha, spread), count)[:, None] / alpha
     low, high, survival = 0.0, 1.0 / alpha, np.zeros((count, gamma))
     for _ in range(HALVINGS):
         scale = (low + high) / 2.0
