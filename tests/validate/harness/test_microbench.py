@@ -77,7 +77,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0, **chan
     """A record of every kernel of a plan, timed by `true_time`; noise: of a kernel, and between its samples."""
     rows = [
         {
-            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 1e9,
+            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 2**27,
             "samples": {"call_s": [
                 true_time(job.kind, job.at, gpu, plan) * (1 + noise * math.sin(7 * i + number)) for i in range(7)
             ]},
@@ -214,6 +214,12 @@ def test_a_fit_of_the_wrong_record_is_refused(tmp_path: Path, plan: Plan, gpu: G
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(InputError, match="kind attention"):
         calibration_from(read_record(path))
+    rows = data["points"]
+    cached = [row | {"working_set_bytes": 2**27 - 1} for row in rows]
+    for few in ([row for row in rows if row["kind"] != "gemm"], cached):
+        path.write_text(json.dumps(data | {"points": few}), encoding="utf-8")
+        with pytest.raises(InputError, match="must hold copy, read and gemm kernels"):
+            host_spec(read_record(path), "x")
     data["environment"]["device"]["kind"] = "cuda"
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(InputError, match="must be of a CPU"):

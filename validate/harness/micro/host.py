@@ -1,16 +1,22 @@
 """The facts of a CPU that no vendor prints, from its own microbenchmarks: every figure with the command behind it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.gpu import GPUSpec
-from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
 from perfmodel.validate.solving import significant
 
 LARGE_BYTES = 2**27
 """Bandwidth counts where at least so much is touched before anything is touched again."""
+MOVED: dict[str, Callable[[dict[str, Any]], float]] = {
+    "copy": lambda at: at["bytes"],
+    "read": lambda at: at["bytes"],
+    "gemm": lambda at: 2 * at["n"] * at["k"],
+}
+"""Bytes that a kernel moves at least."""
 
 
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
@@ -25,8 +31,10 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     if device.kind != "cpu":
         raise InputError(f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}")
     rows = [row for row in record.kernels if row.status == "ok"]
-    bandwidth = max((_bytes_per_s(row) for row in rows if row.working_set_bytes >= LARGE_BYTES), default=0.0)
-    flops = max((_flops_per_s(row) for row in rows if row.kind == "gemm"), default=0.0)
+    gemms = [row for row in rows if row.kind == "gemm"]
+    large = (row for row in rows if row.kind in MOVED and row.working_set_bytes >= LARGE_BYTES)
+    bandwidth = max((MOVED[row.kind](row.at) / row.best_s for row in large), default=0.0)
+    flops = max((2.0 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s for row in gemms), default=0.0)
     if not bandwidth or not flops:
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
     command = f"perfmodel validate microbench {plan.name} (results/{record.name}.json)"
@@ -51,19 +59,6 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         size = device.last_level_cache_bytes / 2**20
         facts["last_level_cache"] = _quantity(size, "MiB", "what the system reports; shared with other guests")
     return files.parse(GPUSpec, facts, str(record.path))
-
-
-def _bytes_per_s(row: KernelRow) -> float:
-    at = row.at
-    if row.kind in ("copy", "read"):
-        return float(at["bytes"] / row.best_s)
-    if row.kind == "gemm":
-        return float(2 * at["n"] * at["k"] / row.best_s)
-    return 0.0
-
-
-def _flops_per_s(row: KernelRow) -> float:
-    return float(2 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s)
 
 
 def _quantity(value: float, unit: str, source: str) -> dict[str, Any]:
