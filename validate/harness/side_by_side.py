@@ -172,7 +172,9 @@ def difference(
             differences.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
         context, room = prompt + ours[:at], request.context + request.new_tokens  # the length that rope was made for
-        alone = make_decoder(model, Request(1, len(context), room - len(context), attention=request.attention))
+        alone = make_decoder(
+            model, Request(1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype)
+        )
         hidden, _ = alone.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()

@@ -1,6 +1,5 @@
 """The facts of a CPU that no vendor prints, from its own microbenchmarks: every figure with the command behind it."""
 
-from collections.abc import Callable
 from typing import Any
 
 from perfmodel.errors import InputError
@@ -11,12 +10,7 @@ from perfmodel.validate.solving import significant
 
 LARGE_BYTES = 2**27
 """Bandwidth counts where at least so much is touched before anything is touched again."""
-MOVED: dict[str, Callable[[dict[str, Any]], float]] = {
-    "copy": lambda at: at["bytes"],
-    "read": lambda at: at["bytes"],
-    "gemm": lambda at: 2 * at["n"] * at["k"],
-}
-"""Bytes that a kernel moves at least."""
+MOVING = ("copy", "read", "gemm")
 
 
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
@@ -32,8 +26,9 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         raise InputError(f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}")
     rows = [row for row in record.kernels if row.status == "ok"]
     gemms = [row for row in rows if row.kind == "gemm"]
-    large = (row for row in rows if row.kind in MOVED and row.working_set_bytes >= LARGE_BYTES)
-    bandwidth = max((MOVED[row.kind](row.at) / row.best_s for row in large), default=0.0)
+    large = (row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES)
+    size = plan.precisions().weights.base.bytes_per_value
+    bandwidth = max((_moved(row.at, size) / row.best_s for row in large), default=0.0)
     flops = max((2.0 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s for row in gemms), default=0.0)
     if not bandwidth or not flops:
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
@@ -48,7 +43,7 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         "memory": _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports"),
         "memory_bandwidth": _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}"),
         "peak": {
-            "bf16" if plan.precision.weights in ("bf16", "fp16") else "fp32": _quantity(
+            "bf16" if plan.precision.activations in ("bf16", "fp16") else "fp32": _quantity(
                 flops / 1e9, "GFLOP/s", f"best GEMM: {command}"
             )
         },
@@ -59,6 +54,11 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         size = device.last_level_cache_bytes / 2**20
         facts["last_level_cache"] = _quantity(size, "MiB", "what the system reports; shared with other guests")
     return files.parse(GPUSpec, facts, str(record.path))
+
+
+def _moved(at: dict[str, Any], bytes_per_value: float) -> float:
+    """Bytes that a kernel moves at least."""
+    return float(at["bytes"] if "bytes" in at else bytes_per_value * at["n"] * at["k"])
 
 
 def _quantity(value: float, unit: str, source: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def run_micro(
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
-        maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.weights]), clock_for(device)
+        maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.activations]), clock_for(device)
         return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in wanted]
 
     protocol = {"samples": MIN_SAMPLES, "stretch_s": STRETCH_S, "data": "normal random values; buffers take turns"}
