@@ -94,7 +94,7 @@ def cases() -> Iterator[Case]:
     yield Case(_combine, "5 query tokens", heads | {"QUERIES": 5, "ROWS": 20, "MERGED": MERGED}, 2)
     yield Case(_add_norm, "hidden 4096", {"HIDDEN": 4096, "BLOCK": 4096}, 8)
     yield Case(_silu_mul, "any width", {"INNER": 14336, "BLOCK": BLOCK}, 4)
-    rotated = {"HEADS": 32, "KV_HEADS": 8, "D": 128, "HALF": 64, "BLOCK": 128}
+    rotated = {"HEADS": 32, "KV_HEADS": 8, "D": 128, "HALF": 64, "BLOCK": 128, "ROUNDED": False}
     yield Case(_rotate, "into cache and scratch", rotated | {"NORM": False, "CACHED": True}, 1)
     yield Case(_rotate, "with head norms", rotated | {"NORM": True, "CACHED": True}, 1)
     yield Case(_copy_tokens, "a commit", {"BATCH": 24, "HEADS": 8, "D": 128, "BLOCK": 128}, 1)

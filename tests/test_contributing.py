@@ -64,7 +64,7 @@ def test_each_is_found_by_name_there_and_only_there(tree: Path) -> None:
 def test_the_contract_covers_each_of_them(tree: Path) -> None:
     found = python(tree, "-m", "pytest", "--collect-only", "tests/test_contract.py", "-k", NAMES).stdout
     for name in ONE_EACH.values():
-        assert found.count(name) >= 2, name
+        assert name in found
 
 
 @pytest.mark.parametrize(("name", "good", "bad"), [

@@ -1,9 +1,11 @@
 """The docs are true: generated pages are fresh, and every example of README.md and docs/ prints what it shows."""
 
 import doctest
+import json
 import re
 import shlex
 import subprocess
+import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,13 +30,23 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
+WHOLE = ("vllm ", "for c in ", "perfmodel validate engine ", "python -m", "proposed ", "$ ", "    -", "  {", "{", ">",
+         "fitted: ", "not determined ", "ask: ")  # fmt: skip
+"""Beginnings of lines that are pasted or searched as they are."""
+
+
 @pytest.mark.parametrize("name", [n for n in GENERATE.names() if n != "docs/contributing.md"])  # see test_contributing
 def test_a_page_is_fresh_and_its_examples_print_what_they_show(name: str) -> None:
     assert GENERATE.page(name) == (ROOT / name).read_text(encoding="utf-8"), f"{name}: run `make docs` and commit"
 
 
-def test_every_page_with_a_command_is_run() -> None:
+def test_every_page_with_a_command_is_run_and_outputs_fit_the_site() -> None:
+    """But for a line that is to be copied whole, JSON, and what a clock decided."""
     for page in PAGES:
+        untimed = re.sub(r"<!-- timed -->\n```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for kind, block in FENCE.findall(untimed):
+            for line in block.splitlines() if kind == "console" else []:
+                assert len(line) <= GENERATE.COLUMNS or line.startswith(WHOLE), f"{page.name}: {line}"
         shown = blocks(page, "console") + blocks(page, "sh")
         name = str(page.relative_to(ROOT))
         assert name in GENERATE.names() or not shown
@@ -48,11 +60,6 @@ def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
     named = re.findall(r"`((?:tests|perfmodel|validate|docs|benchmarks)/[\w./-]+\.(?:py|js))`", text)
     own = {"validate/decoder/kv/strided.py"}  # a name that the page gives to a file of the reader's
     assert [name for name in named if not (ROOT / name).is_file() and name not in own] == []
-
-
-def test_a_changed_output_would_be_noticed() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert GENERATE.filled(text.replace("Speculate: eagle3", "Speculate: ngram")) == text
 
 
 @pytest.mark.parametrize(("text", "said"), [
@@ -76,6 +83,8 @@ def test_files_commands_and_their_order() -> None:
         "<!-- timed -->\n```console\n$ perfmodel kv check full\nrecorded\n```\n"
     )
     assert GENERATE.filled(page) == page.replace("anything", "full: ok")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert GENERATE.filled(text.replace("Speculate: eagle3", "Speculate: ngram")) == text
     assert GENERATE.filled(page, timed=True) == page.replace("anything", "full: ok").replace("recorded", "full: ok")
 
 
@@ -175,21 +184,6 @@ def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
     assert made[-1] == ["validate", "run", "cpu-quick"]
 
 
-WHOLE = ("vllm ", "for c in ", "perfmodel validate engine ", "python -m", "proposed ", "$ ", "    -", "  {", "{", ">",
-         "fitted: ", "not determined ", "ask: ")  # fmt: skip
-"""Beginnings of lines that are pasted or searched as they are."""
-
-
-def test_outputs_fit_the_site() -> None:
-    """But for a line that is to be copied whole, JSON, and what a clock decided."""
-    for page in PAGES:
-        text = re.sub(r"<!-- timed -->\n```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for kind, block in FENCE.findall(text):
-            for line in block.splitlines() if kind == "console" else []:
-                copied = line.startswith(WHOLE)
-                assert len(line) <= GENERATE.COLUMNS or copied, f"{page.name}: {line}"
-
-
 @pytest.mark.slow
 def test_what_the_readme_and_the_tutorial_ask_runs_after_the_readme_s_own_install(tmp_path: Path) -> None:
     """In an empty environment, without any extra; but for the tutorial's last step, which says what it needs."""
@@ -221,3 +215,17 @@ def test_links_lead_somewhere_and_to_no_folder_of_one_machine() -> None:
         for target in LINK.findall(FENCE.sub("", text)):
             assert target in MADE or (page.parent / target).exists(), f"{page.name}: {target}"
         assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", text), page.name
+
+
+def test_the_page_says_what_a_what_if_takes_today() -> None:
+    """Passes and files exactly; calls to a twentieth, since Python's versions differ in what is a call."""
+    today = json.loads(subprocess.check_output([sys.executable, "benchmarks/counts.py"], cwd=ROOT))
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
+    cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page if " | " in line}
+    for name, now in today.items():
+        calls, files, passes = (int(cell) for cell in cells[name])
+        assert (files, passes) == (now["files"], now["forward passes"]), f"{name}: docs/benchmarks.md is stale"
+        assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
+    for name, what, most in (("first", "calls", 14000), ("warm", "forward passes", 17), ("warm", "calls", 7000),
+                             ("warm", "files", 45), ("traffic", "forward passes", 16)):  # fmt: skip
+        assert today[name][what] <= most

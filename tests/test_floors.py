@@ -144,9 +144,10 @@ def test_no_cycles_between_units_of_a_floor_nor_modules_of_perfmodel() -> None:
     assert_no_cycle(str, lambda name: name in modules() and not of_validate(name))
 
 
-def test_perfmodel_below_the_roof_never_imports_validate() -> None:
-    below = {name for name in modules() if not of_validate(name) and unit_of(name) != "perfmodel.cli"}
-    assert not faults(lambda name, to: name in below and of_validate(to))
+def test_perfmodel_never_imports_validate_below_the_roof_nor_torch_anywhere() -> None:
+    own = {name for name in modules() if not of_validate(name)}
+    assert not faults(lambda name, to: name in own and unit_of(name) != "perfmodel.cli" and of_validate(to))
+    assert not faults(lambda name, to: name in own and to.split(".")[0] in ("torch", "transformers", "safetensors"))
 
 
 def test_heavy_packages_load_only_where_they_may() -> None:
@@ -155,11 +156,6 @@ def test_heavy_packages_load_only_where_they_may() -> None:
         return allowed is not None and not any(f"{name}.".startswith(f"{place}.") for place in allowed)
 
     assert not faults(wrong, on_load=True)
-
-
-def test_perfmodel_has_no_torch_at_all() -> None:
-    torch = ("torch", "transformers", "safetensors")
-    assert not faults(lambda name, to: not of_validate(name) and to.split(".")[0] in torch)
 
 
 LIGHT = f"""

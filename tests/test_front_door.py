@@ -91,6 +91,9 @@ def test_a_question_is_asked_again_with_changes() -> None:
     assert pm.whatif(query) == pm.whatif(**{**ASKED["whatif"], "gamma": None})
     assert pm.whatif(query, gamma=2) == pm.whatif(**ASKED["whatif"])
     assert pm.inverse(query, gamma=2, speedup=1.3) == pm.inverse(**ASKED["inverse"])
+    assert query.draft is None
+    tree = {"rates": [0.8, 0.1]}
+    assert pm.tree(query, **tree) == pm.tree(query, **tree, draft="self"), "what is left open is each verb's default"
     with pytest.raises(TypeError, match="one question"):
         pm.whatif(query, 3)
     with pytest.raises(InputError, match=r"whatif\(\): no argument named 'contxt'; did you mean context"):
@@ -123,12 +126,10 @@ def test_rows_are_a_sequence_with_one_schema_version() -> None:
     assert "<table>" in rows._repr_html_()
 
 
-def refused(error: InputError) -> None:
-    """A function that refuses."""
-    raise error
-
-
 def test_messages_name_arguments_but_leave_what_was_given() -> None:
+    def refused(error: InputError) -> None:
+        raise error
+
     error = InputError("--draft-kv: needs --gamma-1, see `perfmodel tree --rates x`; the --tp, given '--batch'")
     assert str(error).startswith("--draft-kv: needs --gamma-1")
     with pytest.raises(InputError) as caught:
@@ -137,25 +138,19 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
     assert error.as_flags.startswith("--draft-kv: needs --gamma-1")
 
 
-# Memory is part of the verdict.
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
-        (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
-        (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
-        (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
-        (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
-        (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
-        (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
-        (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
-        (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),
-        (lambda: pm.plots.save(pm.plots.gamma_curves(pm.Query(**SPARSE, batch=1, context=1), [(1, 4096)]), "x.pdf"),
-         "output: must be a file name ending in .png or .svg"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "said"), [
+    (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
+    (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
+    (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
+    (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
+    (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
+    (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
+    (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
+    (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
+    (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),
+    (lambda: pm.plots.save(pm.plots.gamma_curves(pm.Query(**SPARSE, batch=1, context=1), [(1, 4096)]), "x.pdf"),
+     "output: must be a file name ending in .png or .svg"),
+])  # fmt: skip
 def test_what_python_refuses_names_its_argument(call: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         call()
@@ -180,9 +175,3 @@ def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
                 said = str(error)
             assert "\n" not in said
             assert len(said) < 800
-
-
-def test_a_draft_that_a_question_leaves_open_is_the_default_of_each_verb() -> None:
-    query = pm.Query("llama-3.1-8b", "a100", batch=8, context=32000, tp=8, alpha=0.8)
-    assert query.draft is None
-    assert pm.tree(query, rates=[0.8, 0.1]) == pm.tree(query, rates=[0.8, 0.1], draft="self")

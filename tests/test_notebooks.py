@@ -113,13 +113,10 @@ def test_what_cannot_be_asked_is_told_and_taken_back() -> None:
     assert made.picture.layout.display is None
 
 
-def test_where_no_widgets_are_shown_there_is_a_picture(surface: Sliders) -> None:
+def test_where_no_widgets_are_shown_there_is_a_picture(surface: Sliders, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = surface._repr_mimebundle_()
     assert b64decode(shown["image/png"]) == bytes(surface.picture.value)
     assert "application/vnd.jupyter.widget-view+json" in shown
-
-
-def test_without_widgets_there_is_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     assert isinstance(plots.sliders(), Figure)
 

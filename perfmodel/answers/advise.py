@@ -152,7 +152,7 @@ def _verdict(
     query: AdviseQuery, allowed: list[PricedPoint], robustness: Robustness | None, would_pay: tuple[BreakEven, ...]
 ) -> Any:
     """Of the choice: a draft must pay at its own batch, as `whatif` asks, and beat the best baseline."""
-    if not allowed or robustness is None:
+    if robustness is None:
         return "infeasible"
     rival = next((p for p in allowed if p.gamma), None)
     if rival is None:

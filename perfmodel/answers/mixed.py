@@ -70,8 +70,8 @@ def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, frac
         kv_bytes=np.sum(each.kv_bytes),
         draft_kv_bytes=np.sum(each.draft_kv_bytes),
         fits=np.less_equal(at.size * mean, spare),
-        max_batch=np.floor(np.maximum(spare, 0.0) / mean),
-        ar_max_batch=np.floor(np.maximum(room, 0.0) / np.mean(baseline.kv_bytes)),
+        max_batch=np.maximum(spare // mean, 0.0),
+        ar_max_batch=np.maximum(room // np.mean(baseline.kv_bytes), 0.0),
     )
 
 

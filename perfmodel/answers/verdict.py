@@ -54,6 +54,8 @@ CLIFF = 1.1
 """A pass that takes so many times as long as one of a sequence or a token less is told."""
 TOLD_PADDING = 1.25
 """Padded tokens over a batch's own from which on it is told."""
+TOLD_SLOWER = 0.01
+"""Share by which a step of quantised weights must be longer to be told."""
 FEW = 16
 """Sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
 RESTS_ON: dict[Relation, str] = {
@@ -213,7 +215,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
         return  # nothing is quantised on the way, or loading decides
     wide = replace(scenario, precision=replace(scenario.precision, weights=BF16))
     slower = float(scenario.target_pass_s(batch, context)) / float(wide.target_pass_s(batch, context)) - 1.0
-    if slower > 0.01:
+    if slower > TOLD_SLOWER:
         said = "as measured" if c.relation("target_s", scenario.target.name, gpu) == "seen" else "not measured here"
         yield f"{weights.name} takes {slower:.0%} longer a step than bf16 would: quantised inputs, small GEMMs ({said})"
 

@@ -192,12 +192,3 @@ def test_rates_of_a_tree_are_read_from_a_list_a_text_or_a_file(tmp_path) -> None
         path.write_text(spoiled, encoding="utf-8")
         with pytest.raises(InputError, match="a mapping with source"):
             parse_tree_rates(str(path), "--rates")
-
-
-def test_inverse_in_a_line_with_and_without_an_acceptance() -> None:
-    known = pm.inverse("llama-3.1-8b", "h100", 4, 32_000, 2, draft="eagle", alpha=0.8)
-    assert known.headline().endswith(f"; now {known.speedup:.2f}x at gamma 2")
-    unknown = pm.inverse("qwen2.5-7b", "h100", 4, 32_000, 2, draft="eagle")
-    assert unknown.headline() == f"1.00x takes alpha {unknown.smallest_alpha:.3f} of eagle at gamma 2"
-    never = replace(unknown, smallest_alpha=None)
-    assert never.headline() == "1.00x takes alpha none of eagle at gamma 2"

@@ -1,11 +1,15 @@
 """``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import perfmodel as pm
 from perfmodel.answers.traffic_query import TrafficQuery
+from perfmodel.validate.engine.formats import read
+from perfmodel.validate.engine.timing import Said
+from tests.commands import refused, run
 
 ASK = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": "8k", "output_len": "1k", "draft": "eagle:features=3"}
 ROW = {
@@ -36,15 +40,9 @@ def test_the_json_contract():
         assert row.tpot_interval[0] < row.tpot_s.mean < row.tpot_interval[1]
 
 
-def test_beyond_saturation_is_an_answer():
-    baseline, drafted = rows(request_rate=6, gamma="3")
-    assert (baseline.ttft_s, baseline.replicas) == (None, -(-6 // baseline.saturation_rate))
-    assert baseline.requests_per_s == baseline.saturation_rate < 6
-    assert f"saturated at {baseline.saturation_rate:.3g}/s: {baseline.replicas} replicas" in baseline.warnings
-    assert drafted.replicas <= baseline.replicas
-
-
-def test_replicas_meet_the_slo_and_one_fewer_does_not():
+def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own():
+    one, eight = (TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8))
+    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
     slo, rate = "ttft:2000,tpot:30", 6
     needed = rows(request_rate=rate, gamma=0, slo=slo)[0].replicas
     shares = [rows(request_rate=rate / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
@@ -66,43 +64,13 @@ def test_unknown_acceptance_tells_the_baseline_and_what_would_break_even():
             assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=1e-6)
 
 
-def test_auto_is_the_fastest_of_all_lengths():
+def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own():
     for load in ({"request_rate": 1}, {"max_concurrency": 32}):
-        best = rows(**load)[-1]
-        listed = rows(**load, gamma=[0, 1, 2, 3, 4, 5])
-        assert best.tpot_s.mean <= min(row.tpot_s.mean for row in listed) * 1.01
-
-
-def test_a_table_is_no_slower_than_its_lengths():
-    told = pm.traffic(**ASK, alpha=0.6, request_rate="1,1.8", gamma="2,3,table")
-    by_gamma = {(row.request_rate, row.gamma): row.tpot_s.mean for row in told.rows}
-    for rate in (1.0, 1.8):
-        assert by_gamma[rate, "table"] <= 1.01 * min(by_gamma[rate, 2], by_gamma[rate, 3])
-    assert told.drafts[-1].table[0][0] == 1
-
-
-def test_where_nothing_can_be_served_it_is_said():
-    row = pm.traffic("llama-3.1-70b", "h100", "8k", "1k", request_rate=1, gamma=0).rows[0]
-    assert (row.running_mean, row.saturation_rate, row.ttft_s, row.replicas) == (0, 0, None, None)
-    assert "not one request fits" in row.warnings[0]
-    short = rows(request_rate=1, gamma="7", max_num_batched_tokens=4)[-1]
-    assert (short.running_mean, short.ttft_s) == (0, None)
-    assert "--max-num-batched-tokens" in short.warnings[0]
-
-
-def test_each_data_parallel_group_has_seats_and_a_budget_of_its_own():
-    one, eight = (TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8))
-    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
-
-
-def test_full_seats_are_said():
-    """Ten seats at 85 % of what they serve: requests wait for them, and the replay knows better how long."""
-    ask = {"alpha": 0.6, "gamma": 0, "max_num_seqs": 10}
-    most = rows(**ask, request_rate=0.01)[0].saturation_rate
-    low, high = (rows(**ask, request_rate=share * most)[0] for share in (0.2, 0.85))
-    assert low.warnings == ()
-    assert "full" in high.warnings[0]
-    assert "believe the replay" in high.warnings[0]
+        auto, table = rows(**load)[-1], rows(**load, gamma="2,3,table")[-1]
+        listed = {row.gamma: row.tpot_s.mean for row in rows(**load, gamma=[0, 1, 2, 3, 4, 5])}
+        assert auto.tpot_s.mean <= min(listed.values()) * 1.01
+        assert table.gamma == "table"
+        assert table.tpot_s.mean <= 1.01 * min(listed[2], listed[3])
 
 
 def test_a_replay_beside_the_closed_form():
@@ -170,3 +138,39 @@ def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
 def test_what_is_refused(more, told):
     with pytest.raises(pm.InputError, match=told):
         pm.traffic(**ASK | more)
+
+
+# A prediction as llm-d's benchmark report: its classes (llmd-benchmark-report 0.2.1) took one of just this form.
+
+LINE = ["traffic", "--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--gamma", "3"]
+LENGTHS = ["--input-len", "2k", "--output-len", "500"]
+
+
+def test_the_report_is_the_row_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = tmp_path / "report.json"
+    run(capsys, *LINE, *LENGTHS, "--output-std", "50", "--request-rate", "1", "--report", str(where))
+    lengths = {"input_len": "2k", "output_len": 500, "output_std": 50}
+    a = pm.traffic("qwen3-32b", "h100", tp=2, draft="eagle3", gamma=3, request_rate=1, **lengths)
+    (row,) = [row for row in a.rows if row.gamma == 3]
+    report = json.loads(where.read_text())
+    assert (report["version"], report["run"]["keywords"]) == ("0.2.1", ["prediction"])
+    found = report["results"]["request_performance"]["aggregate"]
+    assert found["latency"]["time_per_output_token"]["p50"] == row.tpot_s.p50
+    assert found["latency"]["time_to_first_token"]["p99"] == row.ttft_s.p99
+    assert found["throughput"]["output_token_rate"] == {"units": "tokens/s", "mean": row.output_tokens_per_s}
+    assert found["requests"]["input_length"]["mean"] == 2048
+    load = report["scenario"]["load"]["standardized"]
+    assert (load["rate_qps"], load["input_seq_len"]) == (1, {"distribution": "fixed", "value": 2048})
+    assert load["output_seq_len"] == {"distribution": "uniform", "min": 413, "max": 587, "value": 500}
+    engine = report["scenario"]["stack"][0]
+    assert engine["standardized"]["accelerator"]["parallelism"]["tp"] == 2
+    assert engine["native"]["args"]["num_speculative_tokens"] == 3
+    with pytest.raises(pm.InputError, match="a prediction is no measurement"):
+        read(where, Said(batch=8))
+
+
+def test_what_is_no_one_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = tmp_path / "report.json"
+    for rate, says in (("1,2", "one --request-rate"), ("100", "a load that the server sustains")):
+        assert says in refused(capsys, *LINE, *LENGTHS, "--request-rate", rate, "--report", str(where))
+        assert not where.exists()

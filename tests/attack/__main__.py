@@ -80,7 +80,7 @@ def broken() -> Part:
 def mutated() -> Part:
     """Mutants by folder, and survivors by seed."""
     scores, survivors = mutants.attack(SEEDS, MUTANTS, lambda line: print(line, flush=True))
-    lines = ["| code | mutants | killed by its own tests |", "| :-- | --: | --: |"]
+    lines = ["| code | mutants | noticed |", "| :-- | --: | --: |"]
     lines += [f"| `{folder}` | {count} | {killed} |" for folder, (count, killed) in scores.items()]
     tried, killed = (sum(score[i] for score in scores.values()) for i in (0, 1))
     lines += [f"| **all**, of {len(mutants.mutants())} | **{tried}** | **{killed}** ({killed / tried:.0%}) |", ""]

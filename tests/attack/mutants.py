@@ -6,6 +6,7 @@ A mutant lives in the memory of a forked process and its children; no file chang
 import contextlib
 import importlib.abc
 import importlib.util
+import itertools
 import os
 import pickle
 import resource
@@ -15,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -44,6 +44,8 @@ JOBS = os.cpu_count() or 1
 STARTS_S, TIMES, LONGEST_S = 10.0, 3, 900.0
 """Processor time that a run takes to begin, times what its tests take with the code as it is: one that takes longer
 does not end, which is seen too; and the most for tests of which that is not known yet."""
+OTHERS_S = 20.0
+"""Processor time for tests of other folders, the quickest of those that reach a mutant."""
 WAITS = 4
 """A run may wait so many times as long as it may compute."""
 MEMORY_BYTES = 8 * 2**30
@@ -160,7 +162,7 @@ def in_forks(calls: Iterable[tuple[Callable[[], int], float]]) -> Iterator[tuple
     """(number, exit status) of each call as it ends, `JOBS` at once, none with more than its processor time."""
     waiting, running = enumerate(calls), dict[int, tuple[int, float]]()
     while True:
-        for number, (call, limit_s) in islice(waiting, JOBS - len(running)):
+        for number, (call, limit_s) in itertools.islice(waiting, JOBS - len(running)):
             running[_fork(call, limit_s)] = number, time.monotonic() + WAITS * limit_s
         if not running:
             return
@@ -236,6 +238,7 @@ def _noticed(chosen: Sequence[Mutant], known: Reached, own: bool) -> Iterator[tu
     calls = []
     for mutant in chosen:
         tests = {test for test in known.among(mutant) if test.startswith(folders()[_folder(mutant)]) == own}
+        tests = tests if own else _quickest(tests, known.seconds)
         paths = sorted({test.partition("::")[0] for test in tests})
         limit_s = STARTS_S + TIMES * sum(s for test, s in known.seconds.items() if test.partition("::")[0] in paths)
         if tests:
@@ -243,9 +246,16 @@ def _noticed(chosen: Sequence[Mutant], known: Reached, own: bool) -> Iterator[tu
         else:
             yield mutant, False
     for number, status in in_forks((call, limit_s) for _, call, limit_s in calls):
-        if status in (CRASHED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if status in (CRASHED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
             raise RuntimeError(f"pytest did not run; nothing is known of {calls[number][0].name}")
         yield calls[number][0], status != 0
+
+
+def _quickest(tests: Collection[str], seconds: dict[str, float]) -> set[str]:
+    """As many as `OTHERS_S` allows."""
+    ranked = sorted((seconds.get(test, OTHERS_S), test) for test in tests)
+    ends = itertools.accumulate(taken for taken, _ in ranked)
+    return {test for end, (_, test) in zip(ends, ranked, strict=True) if end <= OTHERS_S}
 
 
 def _load() -> None:

@@ -78,32 +78,25 @@ def test_no_measurement_of_another_question_is_shown(ask: Callable[..., Any]) ->
         assert ask(*POINT, "--gamma", "2", "--alpha", "0.8", *changed.split())["measured"] == [], changed
 
 
-def test_lists_give_rows(ask: Callable[..., Any]) -> None:
+def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
     both = ask("--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
     asked = [(a["query"]["batch"], a["query"]["context"]) for a in both["rows"]]
     assert asked == [(1, 4096)] * 2 + [(1, 32000)] * 2 + [(64, 4096)] * 2 + [(64, 32000)] * 2
-    assert {"schema_version": 2, **both["rows"][-2]} == ask(*POINT, "--gamma", "2")
-
-
-def test_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
     other = "--model meta-llama/Llama-3.1-8B --gpu a100 --tensor-parallel 8 --draft-kv streaming:512 "
     other += "--batch-size 64 --context-length 32000 -g 2 --json"
-    assert json.loads(out("whatif", *other.split())) == ask(*POINT, "--gamma", "2")
+    assert {"schema_version": 2, **both["rows"][-2]} == json.loads(out("whatif", *other.split()))
 
 
-def test_ops_add_up(out: Run) -> None:
-    for which, gamma in (("target", "0"), ("draft", "2"), ("verify", "3")):
-        found = json.loads(out("ops", *SUBJECT, *POINT, "--gamma", gamma, "--stage", which, "--json"))
-        total = found["total"]
-        assert sum(row["lower_s"] for row in found["ops"]) == pytest.approx(total["lower_s"], rel=1e-9)
-        assert sum(row["predicted_s"] for row in found["ops"]) <= total["predicted_s"] * (1 + 1e-12)
-
-
-def test_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], out: Run) -> None:
-    found = ask(*POINT, "--gamma", "2")
-    (lengths,) = json.loads(out("inflection", *SUBJECT, *POINT, "--gamma", "2", "--json"))["rows"]
+def test_ops_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], out: Run) -> None:
+    asked, found = (*SUBJECT, *POINT, "--gamma", "2", "--json"), ask(*POINT, "--gamma", "2")
+    for stage, step in (("target", "target_step"), ("draft", "draft_step"), ("verify", "verify_step")):
+        ops = json.loads(out("ops", *asked, "--stage", stage))
+        assert sum(row["lower_s"] for row in ops["ops"]) == pytest.approx(ops["total"]["lower_s"], rel=1e-9)
+        assert sum(row["predicted_s"] for row in ops["ops"]) <= ops["total"]["predicted_s"] * (1 + 1e-12)
+        assert ops["total"]["predicted_s"] == pytest.approx(found[step]["predicted_s"], rel=1e-12)
+    (lengths,) = json.loads(out("inflection", *asked))["rows"]
     assert {name: lengths[name] for name in found["inflection"]} == found["inflection"]
-    (needed,) = json.loads(out("inverse", *SUBJECT, *POINT, "--gamma", "2", "--speedup", "1.2", "--json"))["rows"]
+    (needed,) = json.loads(out("inverse", *asked, "--speedup", "1.2"))["rows"]
     assert needed["speedup"] == pytest.approx(found["speedup"], rel=1e-12)
 
 
@@ -167,21 +160,13 @@ def test_a_json_answer_loads_nothing_it_does_not_need() -> None:
     assert done.stderr == "[]\n"
 
 
-def test_every_verb_stands_below_one_heading_of_the_help(out: Run) -> None:
+def test_every_verb_stands_below_one_heading_of_the_help_and_those_of_flags_exist(out: Run) -> None:
     assert out("-h") == out("--help")
     assert all(f"\n{heading}:\n" in out("-h") for heading in cli.HEADINGS)
     assert out("whatif", "-h") == out("whatif", "--help")
-
-
-def test_inflection_seeks_gamma_where_none_is_given(ask: Callable[..., Any], out: Run) -> None:
-    asked = ("inflection", *SUBJECT, "--batch", "64", "--alpha", "0.8", "--json")
-    (found,) = json.loads(out(*asked))["rows"]
-    best = ask("--batch", "64", "--context", "32k", "--alpha", "0.8")["gamma_optimal"]
-    assert found["gamma"] == best
-    (named,) = json.loads(out(*asked, "--gamma", str(best)))["rows"]
-    assert found == named
-    (short,) = json.loads(out(*asked, "--context", "64"))["rows"]
-    assert short["gamma"] == 1  # where none pays, the shortest
+    commands = [cli.command(verb) for verb in cli.COMMANDS]
+    every = [one for command in commands for one in getattr(command, "commands", {"": command}).values()]
+    assert set(HEADING) <= {param.name for one in every for param in one.params} | {"help"}
 
 
 def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:
@@ -202,15 +187,6 @@ def test_the_example_of_a_verb_runs(verb: str, tmp_path: Path, monkeypatch: pyte
         return
     monkeypatch.chdir(tmp_path)
     assert cli.run([*verb.split(), *shlex.split(EXAMPLES[verb])]) == 0
-
-
-def test_headings_of_help_hold_flags_that_exist() -> None:
-    names = set()
-    for verb in cli.COMMANDS:
-        command = cli.command(verb)
-        for one in getattr(command, "commands", {"": command}).values():
-            names |= {param.name for param in one.params}
-    assert set(HEADING) <= names | {"help"}
 
 
 def test_completion_knows_the_verbs() -> None:

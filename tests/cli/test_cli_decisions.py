@@ -11,29 +11,18 @@ from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.two_levels import predict_two_levels
 from tests.commands import read, read_row, refused, run
 
-ADVISE = (
-    *("advise", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "32k", "--batch", "1..32"),
-    *("--rate", "self@streamingllm:512=0.8", "--rate", "eagle=0.75/0.65/0.5"),
+ADVISE = shlex.split(
+    "advise -m llama-3.1-8b --hardware h100 -c 32k -b 1..32 --rate self@streamingllm:512=0.8 --rate eagle=0.7"
 )
-SCHEDULE = (
-    *("schedule", "-m", "llama-3.1-8b", "--hardware", "a100", "--context", "1k", "--draft", "eagle"),
-    *("--alpha", "0.5", "--draft-path", "your/head", "--dynamic-price", "0"),
+SCHEDULE = shlex.split(
+    "schedule -m llama-3.1-8b --hardware a100 -c 1k --draft eagle --alpha 0.5 --draft-path your/head --dynamic-price 0"
 )
-TREE = (
-    *("tree", "--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "1,16", "--context", "4k"),
-    *("--draft", "llama-3.2-1b", "--rates", "0.6,0.1,0.05"),
-)
-COMPARE = (
-    *("compare", "--model", "llama-3.1-8b", "--hardware", "h100", "--context", "1k", "--gamma", "9", "--alpha", "0.7"),
-)
-HIERARCHY = (
-    *("hierarchy", "-m", "llama-2-7b-32k", "--hardware", "a100", "-b", "1", "-c", "122k"),
-    *("--draft-kv", "retrieval:4096,every=1000", "--alpha", "0.91", "--small", "llama-68m", "--small-rate", "0.46"),
-)
-SERVING = (
-    *("serving", "-m", "llama-3.1-8b", "--hardware", "h100", "-b", "24", "-c", "2k,16k,64k", "-g", "3"),
-    *("--alpha", "0.85,0.5", "--draft-kv", "streamingllm:512"),
-)
+TREE = shlex.split("tree -m llama-3.1-8b --hardware h100 -b 1,16 -c 4k --draft llama-3.2-1b --rates 0.6,0.1,0.05")
+COMPARE = shlex.split("compare -m llama-3.1-8b --hardware h100 -c 1k -g 9 --alpha 0.7")
+HIERARCHY = shlex.split("hierarchy -m llama-2-7b-32k --hardware a100 -b 1 -c 122k --draft-kv retrieval:4096,every=1000 "
+                        "--alpha 0.91 --small llama-68m --small-rate 0.46")  # fmt: skip
+SERVING = shlex.split("serving -m llama-3.1-8b --hardware h100 -b 24 -c 2k,16k,64k -g 3 --alpha 0.85,0.5 "
+                      "--draft-kv streamingllm:512")  # fmt: skip
 
 
 def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +82,6 @@ def test_a_batch_that_does_not_fit_is_told(capsys: pytest.CaptureFixture[str], a
     ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
     ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
     ((*SCHEDULE, "--shares", "fair"), "--shares"),
-    ((*SCHEDULE, "--missed", "-1"), "--missed"),
     ((*SCHEDULE, "--max-batch", "8,16"), "--max-batch: must be a positive whole number"),
     ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
     ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
@@ -102,18 +90,14 @@ def test_a_batch_that_does_not_fit_is_told(capsys: pytest.CaptureFixture[str], a
     ((*TREE, "--size", "9999"), "tree size"),
     ((*TREE, "--levels", "0"), "tree levels"),
     ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
-    ((*TREE[:-1], "many"), "--rates"),
     ((*TREE[:-1], "absent.yaml"), "absent.yaml"),
     ((*COMPARE, "--gamma", "auto"), "--gamma"),
-    ((*COMPARE, "--gamma", "0"), "--gamma"),
     ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
     ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
     ((*HIERARCHY[:-1], "tree:0.5/0.1"), "chains only"),
     ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
     ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
     ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
-    ((*SERVING, "-b", "5"), "from 6"),
-    ((*SERVING, "-g", "0"), "--gamma"),
     ((*SERVING, "--new-tokens", "0"), "--new-tokens: must be a positive whole number such as 8"),
     ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
     ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),

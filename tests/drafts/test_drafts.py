@@ -18,6 +18,7 @@ from perfmodel.speculation.workload import Workload
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336
 HEAD = 4096 * 128256
+QKV = 4096 * (32 + 2 * 8) * 128
 NORMS = 3 * 4096
 
 
@@ -26,28 +27,27 @@ def scenario(draft: str, **flags):
     return resolve(Query(**(asked | {"draft": draft} | flags)))
 
 
-def test_eagle_is_one_layer_a_projection_and_the_targets_head() -> None:
-    """EAGLE on 8B reads one layer, 2h x h and the whole LM head a step, and keeps all of it but the head."""
-    s = scenario("eagle", calibration="ideal")
-    read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0))
-    assert read == 2 * (LAYER + 2 * 4096 * 4096 + HEAD)
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (LAYER + 2 * 4096 * 4096 + NORMS)
-    assert s.draft_shard.kv_bytes_per_token == 131072 / 32
-
-
-QKV = 4096 * (32 + 2 * 8) * 128
+@pytest.mark.parametrize(
+    ("draft", "tokens", "read"),
+    [
+        ("eagle", 1.0, LAYER + 2 * 4096 * 4096 + HEAD),  # one layer, 2h x h and the whole LM head a step
+        ("eagle:features=3,vocab=32000", 1.0, LAYER + QKV + 32000 * 4096),  # projections of 2h, a head of 32000
+        ("dflash:layers=5,features=5,block=16", 8.0, 5 * LAYER + HEAD),
+        ("medusa:heads=3", 1.0, 4096 * 4096 + HEAD),  # a head per token in one pass
+        ("medusa:heads=3", 3.0, 3 * (4096 * 4096 + HEAD)),
+    ],
+)
+def test_weights_that_a_pass_reads(draft: str, tokens: float, read: float) -> None:
+    assert sum(float(op.cost.weight_bytes) for op in scenario(draft).draft_ops(1.0, 512.0, tokens)) == 2 * read
 
 
 def test_eagle_3_projects_its_features_once_an_iteration() -> None:
-    """A step reads the layer with query, key and value projections of 2h and a head of 32000; 3h x h comes once."""
     s = scenario("eagle:features=3,vocab=32000")
-    read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0))
-    assert read == 2 * (LAYER + QKV + 32000 * 4096)
     (once,) = s.draft.iteration_ops(s.draft_shard, 5.0)
     assert (once.cost.weight_bytes, once.cost.flops) == (2 * 3 * 4096 * 4096, 5 * 2 * 3 * 4096 * 4096)
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (LAYER + QKV + 3 * 4096 * 4096 + 32000 * 4096 + NORMS)
     plain = scenario("eagle")
     assert plain.draft.iteration_ops(plain.draft_shard, 5.0) == []
+    assert plain.draft_shard.kv_bytes_per_token == 131072 / 32
     extra = float(s.overhead_s(5.0, 512.0)) - float(plain.overhead_s(5.0, 512.0))
     assert extra == pytest.approx(float(s.draft_machine.op_predicted_s(once)), rel=1e-9)
     # the wider projection is the same GEMM: one launch for both halves
@@ -58,7 +58,6 @@ def test_dflash_fills_a_block_in_one_pass() -> None:
     """Five layers on gamma + 1 positions, the head on gamma; features to keys and values once an iteration."""
     s = scenario("dflash:layers=5,features=5,block=16", calibration="ideal")
     ops = {op.name: op for op in s.draft_ops(3.0, 512.0, 8.0)}
-    assert sum(float(op.cost.weight_bytes) for op in ops.values()) == 2 * (5 * LAYER + HEAD)
     assert ops["down"].cost.flops == 3 * 8 * 2 * 5 * 14336 * 4096
     assert ops["lm_head"].cost.flops == 3 * 7 * 2 * HEAD
     assert ops["attention (full)"].cost.kv_bytes == 3 * 512 * 5 * 131072 / 32
@@ -91,14 +90,6 @@ def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
     for row in published_heads():
         draft = scenario("eagle3", model=row.target, hardware="b200", tp=8 if row.target == "kimi-k2.5" else 1).draft
         assert (draft.name, draft.vocab, len(row.source) > 8) == ("eagle3", row.vocab, True)  # type: ignore[attr-defined]
-
-
-def test_medusa_runs_a_head_per_token_in_one_pass() -> None:
-    s = scenario("medusa:heads=3", calibration="ideal")
-    for gamma in (1, 3):
-        read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0, gamma))
-        assert read == gamma * 2 * (4096 * 4096 + HEAD)
-    assert s.draft.own_weight_bytes(s.draft_shard) == 3 * 2 * (4096 * 4096 + HEAD)
 
 
 def test_stacked_mtp_layers() -> None:
@@ -203,6 +194,9 @@ def test_what_is_kept_beside_the_target() -> None:
     """An LM head of its own by its vocabulary or by several features; of an MTP layer neither head nor embedding."""
     for draft, size in (
         ("self", 0),
+        ("eagle", LAYER + 2 * 4096 * 4096 + NORMS),
+        ("eagle:features=3,vocab=32000", LAYER + QKV + 3 * 4096 * 4096 + 32000 * 4096 + NORMS),
+        ("medusa:heads=3", 3 * (4096 * 4096 + HEAD)),
         ("eagle:vocab=1000", LAYER + 2 * 4096 * 4096 + 1000 * 4096 + NORMS),
         ("eagle:features=2", LAYER + QKV + 2 * 4096 * 4096 + 32000 * 4096 + NORMS),
         ("mtp", LAYER + 2 * 4096 * 4096 + NORMS),

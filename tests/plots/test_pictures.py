@@ -1,16 +1,20 @@
-"""The pictures of README and docs are fresh, each has its command, and each how-to has one."""
+"""The pictures of README and docs are fresh, captions say what moves a picture, and `perfmodel plot` writes them."""
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
-from perfmodel import plots
-from perfmodel.answers.query import resolve
-from tests.plots.asked import ASK, ROOT
+from perfmodel import cli, plots
+from perfmodel.answers.advise import advise
+from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.whatif import whatif
+from tests.commands import refused
+from tests.plots.asked import ASK, REQUEST, ROOT
 from tests.scripts import of_docs
 
 PICTURE = of_docs("picture")
@@ -62,3 +66,97 @@ def test_every_how_to_has_a_picture() -> None:
     for entry in next(part["How to"] for part in nav if "How to" in part):
         (name,) = entry.values()
         assert "](img/" in (ROOT / "docs" / name).read_text(encoding="utf-8"), name
+
+
+# A caption says whatever of the question moves the picture.
+
+CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
+    "model": ({}, "qwen3-30b-a3b"), "hardware": ({}, "h100"), "batch": ({}, 65), "context": ({}, 32001),
+    "gamma": ({}, 3), "tp": ({}, 4), "ep": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
+    "dp": ({"model": "qwen3-30b-a3b", "tp": 4}, 2), "draft": ({}, "llama-3.2-1b"), "draft_tp": ({}, 2),
+    "draft_kv": ({}, "streamingllm:513"), "alpha": ({}, 0.8101),
+    "tokens_per_iteration": ({"alpha": None, "tokens_per_iteration": 2.0}, 2.001), "weights": ({}, "int8"),
+    "draft_weights": ({}, "int8"), "kv_dtype": ({}, "fp8"), "draft_kv_dtype": ({}, "fp8"), "kv_reread": ({}, 1.5),
+    "engine": ({}, "sglang"), "calibration": ({}, "ideal"), "context_std": ({}, 4000), "kv_page": ({}, 16),
+    "topk_reuse": ({}, 0.5), "state_rollback": ({}, "replay"), "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
+    "batch_range": ({}, (1.0, 8.0)), "memory_fraction": ({}, 0.5),
+}  # fmt: skip
+
+
+def described(query: Query) -> str:
+    """The caption of a picture of the question, and what its axes say."""
+    figure = plots.surface(
+        resolve(query), gamma=query.gamma, batch=(1, query.batch), context=(1024, query.context),
+        max_gamma=query.max_gamma, batch_range=query.batch_range, memory_fraction=query.memory_fraction, points=3,
+    )  # fmt: skip
+    return f"{figure.get_supxlabel()} {figure.axes[0].get_xlim()} {figure.axes[0].get_ylim()}"
+
+
+def test_every_field_of_a_question_is_tried() -> None:
+    assert {*CHANGES, "acceptance", "acceptance_rate", "task"} == {field.name for field in fields(Query)}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_caption_says_what_moves_the_picture(field: str) -> None:
+    base, value = CHANGES[field]
+    asked = replace(ASK, **base)
+    assert described(asked) != described(replace(asked, **{field: value}))
+    assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
+
+
+def test_devices_side_by_side_and_fronts_say_what_was_asked() -> None:
+    devices, front = plots.devices([whatif(ASK)]).get_supxlabel(), plots.pareto(advise(REQUEST)).get_supxlabel()
+    for field in ("alpha", "draft_tp", "draft_weights", "draft_kv_dtype", "kv_reread", "kv_page"):
+        other = replace(ASK, **{field: CHANGES[field][1]})
+        assert plots.devices([whatif(other)]).get_supxlabel() != devices, field
+    for change in ({"rate": {"eagle": "0.7"}}, {"max_tpot_ms": 20}, {"kv_dtype": "fp8"}, {"draft_tp": 1},
+                   {"max_gamma": 4}, {"memory_fraction": 0.8}, {"batch": (1, 8)}):  # fmt: skip
+        assert plots.pareto(advise(replace(REQUEST, **change))).get_supxlabel() != front, change
+
+
+# `perfmodel plot` writes pictures, and a mistake is one line.
+
+MODEL = "--model llama-3.1-8b --hardware a100 --tp 8 --draft-kv streamingllm:512"
+SERVER = "--model llama-3.1-8b --hardware a100 --input-len 2k --output-len 200 --draft eagle --alpha 0.6"
+COMMANDS = (
+    f"ratios {MODEL} --gamma 3 --over batch --no-ideal",
+    f"breakdown {MODEL} --batch 1,64 --context 32k",
+    f"traffic {SERVER} --max-concurrency 1,64 --gamma 0",
+)
+"""What the commands of the documentation's pictures (docs/picture.py) leave out."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_picture_is_written(command: str, tmp_path: Path) -> None:
+    where = tmp_path / "picture.png"
+    assert cli.run(["plot", *command.split(), "-o", str(where)]) == 0
+    assert where.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ("rooflin -o x.png", "no command named 'rooflin'; did you mean roofline"),
+    (f"surface {MODEL} -o x.png", "--alpha: must be given here"),
+    (f"surface {MODEL} --alpha 0.8 -o x.pdf", "--output: must be a file name ending in .png or .svg"),
+    (f"surface {MODEL} --alpha 0.8 -o none/x.png",
+     "--output: must be a file that can be written, in a folder that exists, given 'none/x.png'"),
+    (f"surface {MODEL} --alpha 0.8 --batch 4 -o x.png", "--batch: must be a span such as 1..256 here, given '4'"),
+    (f"surface {MODEL} --alpha 0.8 --gamma 0 -o x.png", "--gamma: must be 1 or more, or auto"),
+    (f"surface {MODEL} --alpha 0.8,0.9 -o x.png", "--alpha: must be one value here"),
+    (f"surface {MODEL} --alpha 0.8 --gamma 2 --measured -o x.png", "and --gamma with --engine vllm; leave it out"),
+    (f"gamma {MODEL} --alpha 0.8 --context 1..50 -o x.png", "--context: must be at most 8 values here"),
+    (f"gamma {MODEL} --alpha 0.8 --batch 1,2,3 -o x.png", "at most 8 lines together, or --map"),
+    (f"ratios {MODEL} --gamma auto -o x.png", "--gamma: must be a whole number from 1 on"),
+    (f"ratios {MODEL} --gamma 2 --over time -o x.png", "--over: no axis named 'time'"),
+    (f"breakdown {MODEL} --batch 1..7 --context 1k --alpha 0.5 -o x.png", "at most 6 points together"),
+    (f"breakdown {MODEL} --batch 1 --context 1k --alpha 0.5 -o x.png", "no draft pays at any of these points"),
+    (f"breakdown {MODEL} --batch 1 --context 8k,32k -o x.png", "--alpha: must be given here"),
+    ("pareto --model llama-3.1-8b --hardware a100 --context 32k --batch 300..301 --rate eagle=0.1 -o x.png",
+     "pareto: no batch asked for fits"),
+    (f"traffic {SERVER} --request-rate 1 -o x.png", "--request-rate: must be two loads or more here"),
+    ("residuals --set nope -o x.png", "--set: no set of times named 'nope'"),
+    ("residuals -o", "requires an argument"),
+])  # fmt: skip
+def test_bad_input_is_one_line(arguments, said, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(capsys, "plot", *arguments.split())
+    assert not list(tmp_path.iterdir())

@@ -15,16 +15,11 @@ def table(name: str) -> Any:
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def sizes(layers: int, hidden: int, heads: int, kv: int, inter: int, vocab: int, positions: int) -> Config:
-    return {
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv,
-        "intermediate_size": inter,
-        "vocab_size": vocab,
-        "max_position_embeddings": positions,
-    }
+def sizes(*given: int) -> Config:
+    """Of layers, hidden state, heads, KV heads, MLP, vocabulary and positions."""
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size",
+             "vocab_size", "max_position_embeddings")  # fmt: skip
+    return dict(zip(names, given, strict=True))
 
 
 def shape(spec: ModelSpec) -> Config:

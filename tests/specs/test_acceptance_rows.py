@@ -65,9 +65,8 @@ def test_what_is_known_is_listed_up_to_three() -> None:
 
 
 def test_rows_that_differ_in_kind_have_nothing_between_them() -> None:
-    low, high = (
-        AcceptanceRow(source, "a", "self", "full", None, c, None, (0.9,)) for source, c in (("s", 1e3), ("t", 4e3))
-    )
+    low = AcceptanceRow("s", "a", "self", "full", None, 1e3, None, (0.9,))
+    high = replace(low, source="t", context_tokens=4e3)
     middle = find_acceptance("a", "self", "full", None, 2000.0, [high, low])
     assert (middle.positions, middle.alpha) == ((0.9,), None)
     assert middle.source == "s; t (interpolated in log context between 1000 and 4000 tokens)"

@@ -15,6 +15,7 @@ from perfmodel.specs import files
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
 from perfmodel.specs.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.engine_constants import EngineConstants
+from perfmodel.specs.fits import Scatter, StatedFit, square
 from perfmodel.specs.frozen import annotations
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
@@ -30,14 +31,10 @@ EVERYTHING = with_values(A100, {
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_a_constant_is_declared_in_one_place(name: str) -> None:
-    lines = [
-        f"{path.name}: {line.strip()}"
-        for path in sorted((ROOT / "perfmodel" / "specs").rglob("*.py"))
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if re.match(rf"\s*{name}: .* = (declared|optional)\(", line)
-    ]
-    place = "engine_constants.py" if name in annotations(EngineConstants) else "calibration.py"
-    assert lines == [f"{place}: {lines[0].partition(': ')[2]}"]
+    declared = re.compile(rf"^\s*{name}: .* = (declared|optional)\(", re.MULTILINE)
+    paths = (ROOT / "perfmodel" / "specs").rglob("*.py")
+    found = [path.name for path in paths for _ in declared.findall(path.read_text(encoding="utf-8"))]
+    assert found == ["engine_constants.py" if name in annotations(EngineConstants) else "calibration.py"]
 
 
 # The declaration and the formula agree.
@@ -103,10 +100,8 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
               "latent_reread_per_query": 0.5}  # fmt: skip
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
     value = getattr(base, name)
-    if isinstance(value, Constant):
-        changed = with_values(base, {name: value.value / 2})
-    else:
-        changed = base.model_copy(update={name: None})
+    halved = isinstance(value, Constant)
+    changed = with_values(base, {name: value.value / 2}) if halved else base.model_copy(update={name: None})
     for query in SERVED:
         moved |= moved_by(with_calibration(resolve(query), base), changed)
     assert (declared.work, declared.term) in moved
@@ -212,3 +207,57 @@ def test_an_all_reduce_by_hand() -> None:
 def test_knots_rise_and_are_above_0(knots) -> None:
     with pytest.raises(ValidationError, match="two or more pairs of numbers above 0, by rising first number"):
         AllReduce(knots={2: knots}, source="a test")
+
+
+# What holds a fit's constants together is a correlation, and an error leaves an answer finite.
+
+
+def test_a_lower_triangle_becomes_the_whole() -> None:
+    assert square(((1.0,), (0.5, 1.0), (-0.2, 0.1, 1.0))).tolist() == [[1, 0.5, -0.2], [0.5, 1, 0.1], [-0.2, 0.1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        # a and b move together, b and c move together, a and c against each other: eigenvalue 1 - 2 x 0.9 = -0.8
+        (((1,), (0.9, 1), (-0.9, 0.9, 1)), "positive semi-definite, given an eigenvalue of -0.8"),
+        (((1,), (float("nan"), 1), (0, 0, 1)), "from -1 to 1"),
+        (((1,), (1.01, 1), (0, 0, 1)), "from -1 to 1"),
+        (((1,), (0.5, 0.9), (0, 0, 1)), "1 on the diagonal"),
+        (((1,), (0.5, 1)), "one row per parameter"),
+    ],
+)
+def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        StatedFit(parameters=("a", "b", "c"), correlation=rows)
+
+
+def test_a_correlation_may_be_whole() -> None:
+    """1 or -1 beside the diagonal is one parameter told twice: the least eigenvalue is 0."""
+    for beside in (1.0, -1.0):
+        assert StatedFit(parameters=("a", "b"), correlation=((1.0,), (beside, 1.0))).correlation[1] == (beside, 1.0)
+    with pytest.raises(ValidationError, match="one row per parameter"):
+        StatedFit(parameters=("a", "b"), correlation=((1.0, 0.0), (0.0, 1.0)))
+
+
+def test_the_deviation_of_a_scatter_is_that_of_its_interval() -> None:
+    """90 % of a normal distribution lie within 1.645 deviations."""
+    assert Scatter(log_rms=0.2, rows=1, source="a test").deviation == 0.2
+    within = Scatter(log_rms=0.2, log_within=0.3, rows=1, source="a test")
+    assert within.deviation == pytest.approx(0.3 / 1.6448536269514722, rel=1e-15)
+    assert [Scatter(log_rms=end, rows=1, source="xyz").deviation for end in (0.0, 10)] == [0.0, 10.0]
+    for log_rms, rows in ((0.1, 0), (-0.1, 3), (10.1, 3), (float("inf"), 3), (float("nan"), 3)):
+        with pytest.raises(ValidationError):
+            Scatter(log_rms=log_rms, rows=rows, source="a test")
+
+
+def test_a_parameter_is_given_once() -> None:
+    with pytest.raises(ValidationError, match="once each"):
+        StatedFit(parameters=("a", "a"), correlation=((1,), (0.5, 1)))
+
+
+def test_rounding_to_two_decimals_is_allowed() -> None:
+    """Three parameters that are one: 0.995 rounds to 1 or 0.99, and the least eigenvalue falls just below 0."""
+    rows = ((1.0,), (1.0, 1.0), (0.99, 1.0, 1.0))
+    assert -0.015 < np.linalg.eigvalsh(square(rows))[0] < 0
+    StatedFit(parameters=("a", "b", "c"), correlation=rows)

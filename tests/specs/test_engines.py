@@ -56,20 +56,15 @@ def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_
         ("h200-sxm-141gb", "magicdec", "h100-sxm-80gb.magicdec"),
     ):
         assert calibration_of(load_gpu(gpu), engine).name == name
+    for name in files.bundled_names("calibrations"):  # `calibration_of` looks no further than the files' names
+        made = read_kernels(name)
+        assert (made.name, made.gpu) == (name, name.rpartition(".")[0] or None)
+        engine = engine_of(made)
+        assert engine is None or calibration_of(load_gpu(made.gpu), engine).name == name
     own = load_gpu("b200-sxm-180gb")
     assert calibration_of(own, None, "ideal").name == "ideal"
     own = own.model_copy(update={"calibration": "hardware/calibrations/ideal.yaml"})
     assert calibration_of(own).name == "ideal" != calibration_of(own, "vllm").name
-
-
-def test_a_calibration_is_called_by_its_device_and_engine() -> None:
-    """``calibration_of`` looks no further than the files' names."""
-    for name in files.bundled_names("calibrations"):
-        made = read_kernels(name)
-        assert made.name == name
-        assert made.gpu == (name.rpartition(".")[0] or None)
-        engine = engine_of(made)
-        assert engine is None or calibration_of(load_gpu(made.gpu), engine).name == name
 
 
 @pytest.mark.parametrize(("gpu", "engine", "calibration", "words"), [
@@ -155,7 +150,6 @@ def test_every_engine_says_what_an_error_rests_on() -> None:
 def test_all_reduces_belong_to_a_kind_of_box() -> None:
     assert over_host().link == "host"
     bridged = load_gpu("h100-nvl-94gb")
-    assert (bridged.over_host(2), bridged.over_host(4)) == (False, True)
-    assert bridged.link_rate(2) == 300e9
-    assert bridged.link_rate(4) == bridged.host_link.per_direction.si  # type: ignore[union-attr]
+    assert [bridged.over_host(n) for n in (2, 4)] == [False, True]
+    assert [bridged.link_rate(n) for n in (2, 4)] == [300e9, bridged.host_link.per_direction.si]
     assert not load_gpu("h100-sxm-80gb").over_host(8)

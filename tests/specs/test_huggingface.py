@@ -1,6 +1,7 @@
 """Hugging Face config files: every family against the bundled models."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from perfmodel.specs.huggingface import SUPPORTED, from_config
 from perfmodel.specs.huggingface.families import FAMILIES
 from perfmodel.specs.huggingface.wrappers import WRAPPERS
 from perfmodel.specs.model import load_model
-from tests.specs.configs import GEMMA3, LLAMA, LLAMA3_ROPE, PUBLISHED, TABLE, Config, shape, sizes, table
+from tests.specs.configs import DESCRIPTIVE, GEMMA3, LLAMA, LLAMA3_ROPE, PUBLISHED, TABLE, Config, shape, sizes, table
 
 FILES = [*PUBLISHED.values(), *((name, row["config"]) for name, row in TABLE.items())]
 
@@ -39,15 +40,19 @@ def test_keys_of_real_files_that_move_no_byte(base: str, keys: Config) -> None:
     assert shape(from_config(config | keys, "c.json")) == shape(load_model(name))
 
 
-def test_a_file_whose_outer_type_is_not_known_is_read_by_its_language_model() -> None:
-    """And where the outer type is the text's own (mlc), or both say whether the tables are tied."""
-    text = PUBLISHED["mistral3"][1]["text_config"] | {"model_type": "mistral"}
-    for outer in ("new_vl", "mistral"):
-        assert from_config({"model_type": outer, "text_config": text}, "c.json").total_params == 23_572_403_200
+def test_a_file_with_vision_is_read_by_its_language_model() -> None:
+    """Under text_config, whose model_type may be left out, in an outer type that is known, is not, or is the text's."""
+    bare = PUBLISHED["mistral3"][1]["text_config"]
+    text = bare | {"model_type": "mistral"}
+    for outer, inner in (("new_vl", text), ("mistral", text), ("mistral3", text), ("mistral3", bare)):
+        file = {"model_type": outer, "text_config": inner, "vision_config": {"x": 1}}
+        assert from_config(file, "c.json").total_params == 23_572_403_200
     for outer, inner, tied in (("mistral3", {"tie_word_embeddings": False}, False), ("mistral3", {}, True),
                                ("new_vl", {"tie_word_embeddings": False}, True)):  # fmt: skip
         both = {"model_type": outer, "tie_word_embeddings": True, "text_config": text | inner}
         assert from_config(both, "c.json").tie_word_embeddings == tied
+    with pytest.raises(InputError, match=r"text_config\.model_type: must be one of .*, given 'pixtral'"):
+        from_config({"model_type": "mistral3", "text_config": text | {"model_type": "pixtral"}}, "c.json")
 
 
 def test_language_models_under_other_keys() -> None:
@@ -83,17 +88,6 @@ def test_every_supported_family_is_tested() -> None:
     assert tested | alike | wrapped == set(SUPPORTED)
 
 
-def test_a_file_with_vision_beside_the_language_model() -> None:
-    """Mistral-Small-3.2: the language model is under text_config, whose model_type may be left out."""
-    text = TABLE["mistral-small-3.2-24b"]["config"]
-    bare = {k: v for k, v in text.items() if k != "model_type"}
-    for inner in (text, bare):
-        spec = from_config({"model_type": "mistral3", "text_config": inner, "vision_config": {"x": 1}}, "c.json")
-        assert shape(spec) == shape(load_model("mistral-small-3.2-24b"))
-    with pytest.raises(InputError, match=r"text_config\.model_type: must be one of .*, given 'pixtral'"):
-        from_config({"model_type": "mistral3", "text_config": text | {"model_type": "pixtral"}}, "c.json")
-
-
 def test_llama3_scaling_in_both_layouts() -> None:
     newer = {k: v for k, v in LLAMA.items() if k not in ("rope_theta", "rope_scaling")}
     newer["rope_parameters"] = {**LLAMA3_ROPE, "rope_theta": 500000.0}
@@ -102,23 +96,18 @@ def test_llama3_scaling_in_both_layouts() -> None:
         assert from_config(file, "c.json").rope_scaling == load_model("llama-3.1-8b").rope_scaling
 
 
-@pytest.mark.parametrize(("scaling", "expected"), [
-    (None, None),
-    ({"rope_type": "default"}, None),
-    ({"type": "linear", "factor": 8}, ("linear", 8.0, 131072)),
-    ({"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}, ("yarn", 40.0, 4096)),
-    ({"type": "su", "original_max_position_embeddings": 4096, "short_factor": [1.0]}, ("longrope", 32.0, 4096)),
-])  # fmt: skip
-def test_other_scalings_are_held_by_name(scaling: Config | None, expected: tuple[str, float, int] | None) -> None:
-    rope = from_config(LLAMA | {"rope_scaling": scaling}, "c.json").rope_scaling
-    assert (rope and (rope.rope_type, rope.factor, rope.original_max_position_embeddings)) == expected
-
-
-def test_what_a_scaling_states_is_kept_and_zeros_are_not() -> None:
+def test_other_scalings_are_held_by_name_and_with_what_they_state_that_is_not_zero() -> None:
+    for scaling, expected in (
+        (None, None),
+        ({"rope_type": "default"}, None),
+        ({"type": "linear", "factor": 8}, ("linear", 8.0, 131072)),
+        ({"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}, ("yarn", 40.0, 4096)),
+        ({"type": "su", "original_max_position_embeddings": 4096, "short_factor": [1.0]}, ("longrope", 32.0, 4096)),
+    ):
+        rope = from_config(LLAMA | {"rope_scaling": scaling}, "c.json").rope_scaling
+        assert (rope and (rope.rope_type, rope.factor, rope.original_max_position_embeddings)) == expected
     given = {"rope_type": "yarn", "factor": 2, "truncate": False, "beta_fast": 16, "mscale": 0, "mscale_all_dim": None}
-    rope = from_config(LLAMA | {"rope_scaling": given}, "c.json").rope_scaling
-    assert rope is not None
-    stated = rope.model_dump(exclude_defaults=True)
+    stated = from_config(LLAMA | {"rope_scaling": given}, "c.json").rope_scaling.model_dump(exclude_defaults=True)
     assert stated == {"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 131072, "beta_fast": 16,
                       "truncate": False}  # fmt: skip
 
@@ -153,3 +142,58 @@ def test_global_sizes_as_transformers_5_writes_them() -> None:
     uneven = own | {"5": {"head_dim": 256, "num_key_value_heads": 2}}
     with pytest.raises(InputError, match="per_layer_config: must be the same head_dim"):
         from_config(config | {"text_config": text | {"per_layer_config": uneven}}, "c.json")
+
+
+# Small files: every field, and parameters and sliding layers as transformers' own models.
+
+BASE = sizes(7, 64, 8, 4, 96, 101, 512)
+TINY: list[Config] = table("tiny_configs")
+"""Classes of transformers, and the keys with which a tiny model of each is built.
+
+file: keys that a file must have and transformers derives. fields: of ModelSpec that are neither as `BASE` nor as usual.
+counts: all parameters, those of a token, cached values a token, blocks; values of a state and FLOPs for each, and
+columns of the keys of an indexer, where there are such.
+"""
+RARE = [{"model_type": family, **row} for family, rows in table("small_files").items() for row in rows]
+"""The same of files that take the rarer ways through the readers."""
+
+
+@pytest.mark.parametrize("row", [*TINY, *RARE])
+def test_every_field_of_a_small_file(row: Config) -> None:
+    own = {"model_type": row["model_type"]} | row.get("keys", {}) | row.get("file", {})
+    spec = from_config(BASE | own, "c.json")
+    assert spec.model_dump(mode="json", exclude=DESCRIPTIVE, exclude_defaults=True) == BASE | row["fields"]
+    state, chosen = spec.linear_attention, spec.indexer
+    counts = [spec.total_params, spec.active_params, spec.kv_bytes_per_token(1.0), spec.num_blocks]
+    counts += [state.state_values, state.flops_per_value] if state else []
+    counts += [chosen.key_columns] if chosen else []
+    assert counts == row["counts"]
+
+
+@pytest.mark.parametrize("tiny", TINY, ids=[tiny["class"] for tiny in TINY])
+def test_parameters_and_sliding_layers_equal_transformers(tiny: Config) -> None:
+    """An independent count: transformers builds a tiny model of the family from the same file."""
+    family, keys, left_out = tiny["class"], tiny["keys"], tiny.get("left_out", 0)
+    torch = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        transformers = pytest.importorskip("transformers")
+        if not hasattr(transformers, family):
+            pytest.skip(f"this transformers has no {family}")
+        config = getattr(transformers, family)(**(BASE | keys))
+        with torch.device("meta"):
+            whole = type(config) in transformers.AutoModelForCausalLM._model_mapping
+            built = (transformers.AutoModelForCausalLM if whole else transformers.AutoModel).from_config(config)
+    count = sum(p.numel() for p in built.parameters())
+    count += 0 if whole or config.tie_word_embeddings else config.vocab_size * config.hidden_size
+    # DeepSeek-V3's routing bias is a buffer in transformers but a weight in the checkpoint and in the card's count.
+    biases = ("e_score_correction_bias", "expert_bias")
+    count += sum(b.numel() for name, b in built.named_buffers() if name.endswith(biases))
+    for use_diff in (True, False):
+        spec = from_config(json.loads(config.to_json_string(use_diff=use_diff)), "c.json")
+        assert spec.total_params == count - left_out
+        if getattr(config, "layer_types", None) and config.model_type not in ("qwen3_moe", "deepseek_v4"):
+            slides = ("sliding_attention", "chunked_attention")
+            window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None)
+            sliding = sum(kind in slides for kind in config.layer_types) if window else 0
+            assert spec.num_sliding_layers == sliding

@@ -81,23 +81,14 @@ def test_what_cannot_be_held_is_refused(base: str, changes: Config, says: str) -
 
 
 @pytest.mark.parametrize(("base", "key", "value"), [
-    ("llama", "index_topk", 2048),
-    ("llama", "sparse_attention_config", {"sparse_topk_blocks": 16}),
-    ("llama", "linear_attn_config", {"kda_layers": [1]}),
-    ("llama", "num_local_experts", 8),
-    ("llama", "sliding_window", 4096),
-    ("llama", "kv_lora_rank", 512),
-    ("llama", "block_configs", [{"ffn": {"ffn_mult": 2.6}}]),
-    ("llama", "head_dims_by_layer", [64]),
-    ("deepseek_v3", "index_n_heads", 64),
-    ("deepseek_v3", "compress_ratios", [4, 128]),
-    ("deepseek_v3", "hc_mult", 4),
-    ("qwen3_moe", "moe_latent_size", 1024),
-    ("qwen3_moe", "shared_expert_frequency", 2),
-    ("gpt_oss", "swa_num_key_value_heads", 4),
-    ("gemma3_text", "num_kv_shared_layers", 10),
-    ("gemma3_text", "hidden_size_per_layer_input", 256),
-    ("qwen3", "layer_types", ["linear_attention"] * 36),
+    ("llama", "index_topk", 2048), ("llama", "sparse_attention_config", {"sparse_topk_blocks": 16}),
+    ("llama", "linear_attn_config", {"kda_layers": [1]}), ("llama", "num_local_experts", 8),
+    ("llama", "sliding_window", 4096), ("llama", "kv_lora_rank", 512),
+    ("llama", "block_configs", [{"ffn": {"ffn_mult": 2.6}}]), ("llama", "head_dims_by_layer", [64]),
+    ("deepseek_v3", "index_n_heads", 64), ("deepseek_v3", "compress_ratios", [4, 128]), ("deepseek_v3", "hc_mult", 4),
+    ("qwen3_moe", "moe_latent_size", 1024), ("qwen3_moe", "shared_expert_frequency", 2),
+    ("gpt_oss", "swa_num_key_value_heads", 4), ("gemma3_text", "num_kv_shared_layers", 10),
+    ("gemma3_text", "hidden_size_per_layer_input", 256), ("qwen3", "layer_types", ["linear_attention"] * 36),
 ])  # fmt: skip
 def test_a_key_that_changes_the_cost_and_is_not_read_is_refused(base: str, key: str, value: object) -> None:
     with pytest.raises(InputError, match=f"m.json: {key}: must be (absent for model_type {base}|a list of)"):

@@ -63,14 +63,9 @@ def test_bits_of_a_weight_and_what_it_runs_at(name: str, bits: float, compute: s
 
 @pytest.mark.parametrize(("name", "words"), [
     ("fp9", "no weight format named 'fp9'; did you mean fp8"),
-    ("fp8,head=bf16", "PART one of attention, indexer, recurrent, mlp"),
-    ("fp8,lm_head", "PART=FORMAT"),
-    ("fp8,o=fp8,o=bf16", "o is given twice"),
-    ("bf16+fp8", "FORMAT[*]LAYERS"),
-    ("bf16*0+fp8*3", "FORMAT[*]LAYERS"),
-    ("int4-wo", "no weight format"),
-    ("awq-g64-sym", "no weight format"),
-    ("int4-g0", "no weight format"),
+    ("fp8,head=bf16", "PART one of attention, indexer, recurrent, mlp"), ("fp8,lm_head", "PART=FORMAT"),
+    ("fp8,o=fp8,o=bf16", "o is given twice"), ("bf16+fp8", "FORMAT[*]LAYERS"), ("bf16*0+fp8*3", "FORMAT[*]LAYERS"),
+    ("int4-wo", "no weight format"), ("awq-g64-sym", "no weight format"), ("int4-g0", "no weight format"),
 ])  # fmt: skip
 def test_refused_names(name: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
@@ -315,6 +310,10 @@ def test_two_files_that_speak_of_different_modules() -> None:
     experts = {f"model.layers.{i}.mlp.experts": {"quant_algo": "NVFP4"} for i in range(4)}
     beside = {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": experts}}
     assert from_config({**MOE, **block}, "config.json", beside).weights == "fp8-block,experts=nvfp4"
+    last = from_config(
+        {**DENSE, **block}, "c.json", {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    )
+    assert (last.weights, last.kv_dtype) == ("fp8", "fp8"), "the file beside the config has the last word"
     other = {"quantization_config": {"quant_method": "bitsandbytes"}}
     assert from_config({**MOE, **other}, "config.json", beside).weights == "bf16,experts=nvfp4"
     assert from_config({**MOE, **block, "expert_dtype": "fp4"}, "config.json").weights == "fp8-block,experts=mxfp4"
@@ -339,13 +338,6 @@ def test_an_mlx_file_by_hand(tmp_path: Path) -> None:
     assert stored / 1e9 == pytest.approx(4.61, abs=0.01)
     (tmp_path / "config.json").write_text(json.dumps(DENSE | {"quantization": {"group_size": 64, "bits": 4}}))
     assert load_model(str(tmp_path)).weights == weights
-
-
-def test_the_file_beside_the_config_has_the_last_word() -> None:
-    beside = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
-    spec = from_config({**DENSE, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
-                       "config.json", beside)  # fmt: skip
-    assert (spec.weights, spec.kv_dtype) == ("fp8", "fp8")
 
 
 @pytest.mark.parametrize(("quantisation", "words"), [

@@ -133,9 +133,7 @@ def test_what_differs_between_texts_is_the_accepted_tokens():
 @pytest.mark.parametrize(
     "one",
     [
-        Acceptance.from_alpha(0.8),
-        Acceptance.from_alpha(0.0),
-        Acceptance.from_alpha(1.0),
+        *map(Acceptance.from_alpha, (0.8, 0.0, 1.0)),
         Acceptance.from_tokens_per_iteration(2.5, 3),
         Acceptance.from_positions([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]),
         Acceptance.from_ngram(0.4, 3),

@@ -1,6 +1,7 @@
 """Trees: Sequoia's golden values, brute force over every small tree, the chain, widths, cost and the best tree."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,12 +73,10 @@ def test_no_tree_is_better(table: list[list[float]], size: int, levels: int) -> 
     assert expected_tokens(tree.parents, acceptance) == pytest.approx(best, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["alpha", "positions"])
+@pytest.mark.parametrize("acceptance", [Acceptance.from_alpha(0.7), Acceptance.from_positions((0.8, 0.6, 0.5, 0.3))])
 @pytest.mark.parametrize("flags", [{}, {"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "eagle"}])
-def test_a_chains_speedup_is_the_chain_engines(kind: str, flags: dict) -> None:
-    acceptance = Acceptance.from_alpha(0.7) if kind == "alpha" else Acceptance.from_positions((0.8, 0.6, 0.5, 0.3))
-    s = scenario(**flags)
-    object.__setattr__(s, "acceptance", acceptance)
+def test_a_chains_speedup_is_the_chain_engines(acceptance: Acceptance, flags: dict) -> None:
+    s = replace(scenario(**flags), acceptance=acceptance)
     batch, context = np.array([[1.0], [32.0]]), np.array([2048.0, 32768.0])
     for gamma in (1, 4):
         tree = Growth(TreeAcceptance.chain(acceptance, gamma), gamma + 1, gamma + 1).best(gamma + 1, gamma + 1)

@@ -1,24 +1,24 @@
 """What every measurement on a GPU rests on, run first: chance in a graph, a captured bf16 decode, a whole point."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import torch
 
-from perfmodel.validate.decoder import graphs
+from perfmodel.validate.decoder import fp8, graphs
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation, collect
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
 from perfmodel.validate.decoder.script import Script
+from perfmodel.validate.decoder.weights import RandomWeights, build
 from perfmodel.validate.harness.measure import run_plan
 from perfmodel.validate.harness.side_by_side import difference
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record
 from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny_spec import tiny_spec
 
 pytestmark = pytest.mark.cuda
 
@@ -53,12 +53,12 @@ def test_chance_inside_a_graph() -> None:
 
 
 @pytest.mark.parametrize("more", [{"draft_kv": "snapkv:48"}, {"draft_kv": "quest:48"}, {"tree": (-1, 0, 0, 1)}])
-def test_a_captured_bf16_decode_through_triton(make_model: Callable[..., Model], more: dict[str, object]) -> None:
+def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     """Token for token the eager one over the same bounds; another attention differs in near-ties at most."""
     model = make_model(dtype=torch.bfloat16, hidden_size=128, head_dim=64).to("cuda")
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
     gamma = 2 if "tree" in more else 4
-    asked = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)  # type: ignore[arg-type]
+    asked = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
     found: list[Generation] = []
     for captured in (False, True):
         made = make_decoder(model, asked)
@@ -75,13 +75,30 @@ def test_a_captured_bf16_decode_through_triton(make_model: Callable[..., Model],
     assert told is None or told.margin < 8, told
 
 
-def test_a_whole_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fp8_weights_and_cache_through_triton() -> None:
+    """The product is the CPU's of the same codes, and a decode through all kernels is that of torch's own."""
+    device, source = torch.device("cuda"), RandomWeights(0, torch.device("cuda"), torch.bfloat16, 0.3)
+    if not fp8.multiplies(device):
+        pytest.skip("compute capability below 8.9")
+    x, weight = torch.randn(5, 256, device=device).bfloat16(), torch.randn(64, 256, device=device).bfloat16()
+    codes, scale = fp8.by_row(weight, weight.abs().amax(1, keepdim=True))
+    ours = fp8.scaled_product(x, codes, scale[:, 0])
+    theirs = fp8.scaled_product(x.cpu(), codes.cpu(), scale[:, 0].cpu())
+    torch.testing.assert_close(ours.cpu(), theirs, rtol=2e-2, atol=2e-1)
+    model = build(tiny_spec(hidden_size=128, head_dim=64), source, fp8=True)
+    prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
+    asked = Request(3, 60, new, 4, draft_kv="snapkv:48", kv_dtype="fp8")
+    found = make_decoder(model, asked).generate(prompts, new)
+    plain = make_decoder(model, replace(asked.plain(), attention="math", pointwise="torch")).generate(prompts, new)
+    told = difference(model, asked, prompts, plain, found)
+    assert told is None or told.margin < 64, told
+
+
+def test_a_whole_point(tmp_path) -> None:
     """Both modes of every KV method with captured graphs and device events, as a plan has them."""
-    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     methods = ["streamingllm:64", "streamingllm:64,own_prefill=true", "snapkv:64", "quest:64"]
     plan = write(tmp_path, device="cuda", threads=None, grid=[{**BLOCK, "draft_kv": methods, "context": [256]}])
     path = run_plan(load_plan(str(plan)), "t-1", results=tmp_path)
-    assert path is not None
     record = read_record(path)
     assert len(record.rows) == 2 * 2 * len(methods)
     assert [row.error for row in record.failures()] == []

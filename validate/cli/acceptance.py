@@ -84,7 +84,14 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
     from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
     from perfmodel.validate.lm import bundled_checkpoint
 
-    pair = Pair(q.checkpoint or bundled_checkpoint(), draft=q.draft, device=q.device, dtype=q.dtype, tp=q.tp)
+    pair = Pair(
+        q.checkpoint or bundled_checkpoint(),
+        draft=q.draft,
+        device=q.device,
+        dtype=q.dtype,
+        tp=q.tp,
+        kv_dtype=q.kv_dtype,
+    )
     pair.set_threads(q.threads)
     texts = _texts(pair, q.prompt or (), q.prompts, q.chat)
     given = q.prompts.name if q.prompts else "--prompt"

@@ -72,6 +72,9 @@ class Decoding(Question):
     tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
     graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.")] = False
     device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE")] = "auto"
-    dtype: Annotated[str, Argument("auto (bf16 on CUDA, else fp32), fp32, bf16 or fp64.", "TYPE")] = "auto"
+    dtype: Annotated[str, Argument("auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.", "TYPE")] = (
+        "auto"
+    )
+    kv_dtype: Annotated[str, Argument("Cache: auto (as activations) or fp8.", "TYPE")] = "auto"
     threads: Threads = None
     seed: Annotated[int, Argument("Of sampling, scripts, and random or held-out prompts.", "N", read=whole)] = 0

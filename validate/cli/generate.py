@@ -87,6 +87,7 @@ class GenerateQuestion(Decoding):
             pointwise=self.pointwise,
             middle_kv=self.middle_kv,
             inner_gamma=self.inner_gamma if self.middle_kv else 0,
+            kv_dtype=self.kv_dtype,
         )
 
 
@@ -115,12 +116,12 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
         destination(out, flag="--out")
     pair = Pair(
         q.checkpoint or q.model or bundled_checkpoint(), q.weights, q.draft, q.draft_weights, q.device, q.dtype, q.tp,
-        q.draft_tp)  # fmt: skip
+        q.draft_tp, q.kv_dtype)  # fmt: skip
     if q.tree is not None:
         check_tree(q.tree, q.rates, q.draft, q.alpha)
     asked = q.request(pair.kind)
     if q.hardware is not None:  # refused before the decoding, not after it
-        load_gpu(q.hardware).peak_flops(weight_format(pair.precision()).base.compute)
+        load_gpu(q.hardware).peak_flops(weight_format(pair.formats[0]).base.compute)
     pair.set_threads(q.threads)
     with joined(q.tp, pair.place()) as shard:
         target, second = pair.models(shard)
@@ -134,9 +135,9 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
         asked = replace(asked, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder))
         methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
-            slides = (second or target).spec.num_sliding_layers > 0
+            own_prefill = not asked.fp8 and (second or target).spec.num_sliding_layers == 0
             alone = q.middle_kv or q.draft.startswith("ngram") or pair.is_head(target.spec)
-            methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, slides)
+            methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, own_prefill)
         requests, trees = [replace(asked, draft_kv=method) for method in methods], list[Planned]()
         try:
             if q.tree is not None:
@@ -147,7 +148,7 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
             raise InputError(f"{target.device}: out of memory: lower --batch, --context or --new-tokens") from None
         if shard.rank == 0:
             generated.texts(reader, texts, baseline)
-            typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.precision()}")
+            typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.spelled}")
             generated.table(baseline, runs, [generated.predicted(pair, run, q.hardware) for run in runs])
             generated.details(runs, trees)
             if out is not None:
@@ -175,7 +176,7 @@ def observed(
             entries.setdefault((method.name, method.budget), row)
     return table(
         f"perfmodel validate generate, {code()}, {request.sampling}, {len(texts)} prompts, {request.new_tokens} new "
-        f"tokens, gamma {request.gamma}, {pair.precision()}",
+        f"tokens, gamma {request.gamma}, {pair.spelled}",
         list(entries.values()),
     )
 
@@ -189,7 +190,11 @@ def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed:
     positions = max(1, model.spec.max_position_embeddings - asked.new_tokens)
     length = asked.context if stated else min(asked.context, positions)
     tokens = asked.batch * (length + asked.new_tokens)
-    check_fits("KV cache", tokens * model.spec.kv_bytes_per_token(model.dtype.itemsize) / pair.tp, model.device)
+    check_fits(
+        "KV cache",
+        tokens * model.spec.kv_bytes_per_token(1 if asked.fp8 else model.dtype.itemsize) / pair.tp,
+        model.device,
+    )
     if is_trained_here(pair.folder):
         from perfmodel.validate.lm.data import held_out_prompts
 

@@ -57,14 +57,14 @@ def predicted(pair: "Pair", run: "Run", hardware: str | None) -> Predicted | Non
 
 
 def _query(pair: "Pair", run: "Run", hardware: str, **more: Any) -> Query:
-    request, precision = run.request, pair.precision()
+    request, (weights, kv) = run.request, pair.formats
     asked: dict[str, Any] = {
         "tp": pair.tp,
         "draft": pair.draft_model or "self",
         "draft_tp": pair.draft_tp,
         "draft_kv": request.draft_kv,
-        "weights": precision,
-        "kv_dtype": precision,
+        "weights": weights,
+        "kv_dtype": kv,
     }
     return Query(pair.target, hardware, request.batch, request.context, request.gamma, **asked | more)
 

@@ -69,12 +69,16 @@ class FoldedAttention:
         q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads, m, d]
         with m >= n, the last n being the queries' own where `sees` is None. sees: which new tokens each query attends
         to, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], as the next matrix reads it.
+        A cache of another type (fp8) is first widened to the queries'.
         """
         rows = fold(q, new_k.shape[1])
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
         if span.bound == span.start:
             return unfold(new[0], q)
-        old = self._partial(rows, span.of(k), span.of(v), self._bias_of(span, q, new_k))
+        old_k, old_v = span.of(k), span.of(v)
+        if k.dtype != q.dtype:
+            old_k, old_v = old_k.to(q.dtype), old_v.to(q.dtype)
+        old = self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k))
         return unfold(merge(old, new), q)
 
     def _bias_of(self, span: Span, q: Tensor, new_k: Tensor) -> Tensor | None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.fp8 import FP8, bits, to_fp8
 from perfmodel.validate.decoder.memory import allocate
 
 BLOCK = 64
@@ -17,6 +18,7 @@ class KVCache:
     lengths: committed tokens, int64 [batch] on the device. What lies beyond a length is never read.
     bound, floor: numbers the host knows that no length is above or below, so that passes on a CPU look no further.
     fixed: once set, `bound` stays at the capacity, as captured graphs need.
+    An fp8 cache holds values as they are (scale 1, vLLM's default); what attends to them takes them in its own type.
     """
 
     def __init__(self, shape: tuple[int, int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
@@ -81,8 +83,11 @@ class Slots(NamedTuple):
 
     def write(self, k: Tensor, v: Tensor) -> None:
         """Put k, v [batch, kv_heads, n, head_dim] there; lengths do not change."""
-        self.k[self.rows, :, self.slots] = k.transpose(1, 2)
-        self.v[self.rows, :, self.slots] = v.transpose(1, 2)
+        into_k, into_v = self.k, self.v
+        if into_k.dtype == FP8:
+            into_k, into_v, k, v = bits(into_k), bits(into_v), bits(to_fp8(k)), bits(to_fp8(v))
+        into_k[self.rows, :, self.slots] = k.transpose(1, 2)
+        into_v[self.rows, :, self.slots] = v.transpose(1, 2)
 
 
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
@@ -90,16 +95,17 @@ def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
 
     rows: 0 ... batch - 1, [batch, 1]. Whole tokens are copied at a time: `gather` would be ten times slower on a CPU.
     """
-    return cache[:, rows, :, positions].movedim((0, 1), (1, 3))
+    return bits(cache)[:, rows, :, positions].movedim((0, 1), (1, 3)).view(cache.dtype)
 
 
 def write_tokens(cache: Tensor, rows: Tensor, positions: Tensor, values: Tensor) -> None:
     """The inverse of `read_tokens`: values [layers, batch, kv_heads, n, ...] go to positions [batch, n]."""
-    cache[:, rows, :, positions] = values.movedim((1, 3), (0, 1))
+    bits(cache)[:, rows, :, positions] = bits(values).movedim((1, 3), (0, 1))
 
 
 def pick_tokens(cache: Tensor, index: Tensor) -> Tensor:
     """Tokens at index [batch, kv_heads, n] of one layer [batch, kv_heads, slots, head_dim], each head its own."""
     batch, heads, slots, d = cache.shape
     first = torch.arange(batch * heads, device=index.device).view(batch, heads, 1) * slots
-    return cache.view(-1, d).index_select(0, (index + first).flatten()).view(batch, heads, -1, d)
+    picked = bits(cache).view(-1, d).index_select(0, (index + first).flatten())
+    return picked.view(cache.dtype).view(batch, heads, -1, d)

@@ -8,6 +8,7 @@ from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Drafter, ModelDrafter, ViewRunner
 from perfmodel.validate.decoder.eagle import HeadModel, HeadRunner
+from perfmodel.validate.decoder.fp8 import FP8
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
@@ -27,7 +28,7 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
     """A decoder with caches of the size the request needs."""
     for loaded in (model, draft_model):
         if loaded is not None:
-            loaded.pointwise = backends.pointwise(request.pointwise, loaded.device, loaded.dtype)
+            loaded.pointwise = backends.pointwise(request.pointwise, loaded.device, loaded.dtype, request.fp8)
     target = _runner(model, request)
     draft, script = _draft(target, request, draft_model) if request.gamma else None, request.script
     if isinstance(draft, TreeDrafter):
@@ -64,10 +65,15 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
         )
     if window is not None and rolls:
         raise InputError(f"--draft-kv: own_prefill=true cannot be run with the sliding layers of {spec.name}")
+    if rolls and request.fp8:
+        raise InputError(
+            "--draft-kv: own_prefill=true rotates what it keeps, which an fp8 cache would round: take bf16"
+        )
     slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
-    cache = (RollingCache if rolls else KVCache)(shape, model.device, model.dtype)
-    return Runner(model, cache, backends.choose(request.attention, model.device, model.dtype), model.rotary(tokens))
+    cache = (RollingCache if rolls else KVCache)(shape, model.device, FP8 if request.fp8 else model.dtype)
+    attention = backends.choose(request.attention, model.device, model.dtype, request.fp8)
+    return Runner(model, cache, attention, model.rotary(tokens))
 
 
 def _draft(target: Runner, request: Request, draft_model: Model | None) -> Drafter:
@@ -154,5 +160,6 @@ def start_random(decoder: Decoder, context: int, new_tokens: int, seed: int = 0)
 
 def _fill(cache: KVCache, lengths: torch.Tensor, bound: int, generator: torch.Generator) -> None:
     for layer in cache.kv.flatten(0, 1):
-        layer.normal_(generator=generator)
+        values = layer if layer.dtype != FP8 else torch.empty(layer.shape, device=layer.device)
+        layer.copy_(values.normal_(generator=generator))
     cache.set_lengths(lengths, bound)

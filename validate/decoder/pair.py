@@ -6,13 +6,15 @@ from pathlib import Path
 import torch
 
 from perfmodel.errors import refuse
+from perfmodel.specs.formats import weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.parallel import for_draft, local_device
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.weights import head_of, load, load_head
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64, "fp8": torch.bfloat16}
+"""Of activations, by the format of the weights."""
 SMALL_PARAMS = 50_000_000
 """Models below it have operators that are too short to be shared out among threads."""
 
@@ -21,7 +23,8 @@ SMALL_PARAMS = 50_000_000
 class Pair:
     """target: a bundled model's name, or a checkpoint's folder. draft: ``self``, ``ngram[:LONGEST]``, or as target.
 
-    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``.
+    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``. dtype: of all weights and
+    activations; fp8 weights are multiplied with bf16 activations. kv_dtype: of all caches, see `Request`.
     """
 
     target: str
@@ -32,6 +35,7 @@ class Pair:
     dtype: str = "auto"
     tp: int = 1
     draft_tp: int | None = None
+    kv_dtype: str = "auto"
 
     @property
     def folder(self) -> Path | None:
@@ -60,12 +64,25 @@ class Pair:
         return local_device("cuda" if cuda and self.device != "cpu" else "cpu")
 
     def precision(self) -> str:
-        """fp32, bf16 or fp64; by default bf16 on CUDA and fp32 on a CPU."""
+        """fp32, bf16, fp64 or fp8; by default bf16 on CUDA and fp32 on a CPU."""
         if self.dtype == "auto":
             return "bf16" if self.place().type == "cuda" else "fp32"
         if self.dtype not in DTYPES:
             raise refuse("--dtype", None, f"auto, {', '.join(DTYPES)}", self.dtype)
         return self.dtype
+
+    @property
+    def formats(self) -> tuple[str, str]:
+        """Weights and cache as the engine names them: on a CPU fp8 weights are weight-only."""
+        given, precision = weight_format(self.precision()), self.precision()
+        weights = given.within(("bf16", "fp32")) if self.place().type == "cpu" else given
+        activations = "bf16" if precision == "fp8" else precision
+        return weights.name, activations if self.kv_dtype == "auto" else self.kv_dtype
+
+    @property
+    def spelled(self) -> str:
+        """The precision in words."""
+        return self.precision() + ("" if self.kv_dtype == "auto" else f", {self.kv_dtype} KV cache")
 
     def set_threads(self, threads: int | None) -> None:
         """As asked, else one for a small target."""
@@ -76,15 +93,15 @@ class Pair:
 
     def models(self, shard: RankShard) -> tuple[Model, Model | None]:
         """Target and separate draft, this rank's part of each."""
-        device, dtype = self.place(), DTYPES[self.precision()]
-        target = load(self.target, self.weights or _default_weights(self.target), device, dtype, shard)
+        device, dtype, fp8 = self.place(), DTYPES[self.precision()], self.precision() == "fp8"
+        target = load(self.target, self.weights or _default_weights(self.target), device, dtype, shard, fp8=fp8)
         if self.draft_model is None:
             return target, None
         if self.is_head(target.spec):
             return target, load_head(self.draft_model, self.draft_weights or _default_weights(self.draft_model), target)
         part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
         weights = self.draft_weights or _default_weights(self.draft_model)
-        return target, load(self.draft_model, weights, device, dtype, part, "--draft")
+        return target, load(self.draft_model, weights, device, dtype, part, "--draft", fp8)
 
 
 def _default_weights(name: str) -> str:

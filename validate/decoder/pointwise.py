@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.validate.decoder.cache import Slots, read_tokens, write_tokens
+from perfmodel.validate.decoder.fp8 import to_fp8
 
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Layer
@@ -37,9 +38,14 @@ class Rotary:
 
 
 class Pointwise:
-    """Plain torch. name: what results record; fused kernels are a subclass, and equal this."""
+    """Plain torch. name: what results record; fused kernels are a subclass, and equal this.
+
+    fp8: whether keys and values are rounded to what an fp8 cache holds, before anything attends to them: a token sees
+    the same of another one whether they are run together (a verification) or one by one, and output stays the same.
+    """
 
     name = "torch"
+    fp8 = False
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """residual + x, and its root-mean-square norm; all [..., hidden]."""
@@ -69,6 +75,8 @@ class Pointwise:
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = norm(q, layer.q_norm, layer.eps), norm(k, layer.k_norm, layer.eps)
         q, k = rotate(q, *turns), rotate(k, *turns)
+        if self.fp8:
+            k, v = to_fp8(k).to(q.dtype), to_fp8(v).to(q.dtype)
         if slots is not None:
             slots.write(k, v)
         if out is not None:

@@ -20,6 +20,7 @@ class Request:
     script: scripted acceptance, None to observe what the models do: relative frequencies of 0 .. `max_accepted`
     accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted. inner_script:
     frequencies of 0 .. inner_gamma accepted tokens of the draft below the sparse cache.
+    kv_dtype: of all caches: ``auto``, the type of the activations, or ``fp8``.
     """
 
     batch: int
@@ -37,8 +38,11 @@ class Request:
     middle_kv: str | None = None
     inner_gamma: int = 0
     inner_script: tuple[float, ...] | None = None
+    kv_dtype: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.kv_dtype not in ("auto", "fp8"):
+            raise InputError(f"--kv-dtype: must be auto (as the activations) or fp8, given {self.kv_dtype!r}")
         for name, value, least in (("batch", self.batch, 1), ("context", self.context, 1), ("gamma", self.gamma, 0)):
             if value < least:
                 raise InputError(f"--{name}: must be {least} or more, given {value}")
@@ -76,6 +80,11 @@ class Request:
         if self.draft.startswith("ngram"):
             return self.draft
         return self.draft_kv if self.middle_kv is None else f"{self.middle_kv} < {self.draft_kv}"
+
+    @property
+    def fp8(self) -> bool:
+        """Whether caches are of fp8."""
+        return self.kv_dtype == "fp8"
 
     @property
     def max_accepted(self) -> int:

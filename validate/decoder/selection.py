@@ -42,7 +42,7 @@ class Selection:
 
         Scores serve twice, to choose and to attend, so that no key is read twice.
         """
-        rows = fold(q, k.shape[1])
+        rows, k = fold(q, k.shape[1]), k.to(q.dtype)
         exact = torch.float64 if q.dtype == torch.float64 else torch.float32
         scores = (rows @ k.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
         outside = torch.arange(k.shape[2], device=q.device) >= lengths[:, None]
@@ -51,7 +51,7 @@ class Selection:
         best = votes.topk(chosen.bound, dim=-1).indices
         taken = scores.gather(3, best[:, :, None].expand(-1, -1, rows.shape[2], -1))
         lse = taken.logsumexp(-1)
-        picked = v.gather(2, best[..., None].expand(-1, -1, -1, v.shape[-1]))
+        picked = v.to(q.dtype).gather(2, best[..., None].expand(-1, -1, -1, v.shape[-1]))
         old = (taken - lse[..., None]).exp().to(q.dtype) @ picked
         new = partial_math(rows, new_k, new_v, new_bias(q, new_k, sees))
         return unfold(merge((old, lse), new), q)

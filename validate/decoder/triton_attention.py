@@ -59,6 +59,8 @@ def _split(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Program (sequence x KV head, stretch): partial output [PAD, D] and its log-sum-exp [PAD].
 
+    An fp8 cache becomes the queries' type in registers.
+
     PAGE: tokens are those of the `chosen` pages of so many tokens that the index names, one after another; 0 for all.
     """
     pair, stretch = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -84,8 +86,8 @@ def _split(  # type: ignore[no-untyped-def]
             if PAGE:
                 page = tl.load(index_at + pair * chosen + t // PAGE, mask=valid, other=0)
                 at = page.to(tl.int64) * PAGE + t % PAGE
-            k = tl.load(k_at + b * k_b + h * k_h + at[:, None] * k_s + d, mask=valid[:, None], other=0.0)
-            v = tl.load(v_at + b * v_b + h * v_h + at[:, None] * v_s + d, mask=valid[:, None], other=0.0)
+            k = tl.load(k_at + b * k_b + h * k_h + at[:, None] * k_s + d, mask=valid[:, None], other=0.0).to(q.dtype)
+            v = tl.load(v_at + b * v_b + h * v_h + at[:, None] * v_s + d, mask=valid[:, None], other=0.0).to(q.dtype)
             seen = valid[None, :] & (rows[:, None] < PAD)
             if WINDOW:
                 seen = seen & (t[None, :] >= first[:, None])

@@ -49,7 +49,7 @@ def _token_scores(  # type: ignore[no-untyped-def]
     rows, d, t = tl.arange(0, PAD), tl.arange(0, D), tile * TILE + tl.arange(0, TILE)
     real, seen = rows < ROWS, t < tl.load(lengths_at + b).to(tl.int32)
     q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
-    k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=seen[:, None], other=0.0)
+    k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=seen[:, None], other=0.0).to(q.dtype)
     score = tl.where(seen[None, :], tl.dot(q, tl.trans(k), input_precision="ieee") * scale, -1.0e30)
     top = tl.max(score, axis=1)
     lse = top + tl.log(tl.sum(tl.exp(score - top[:, None]), axis=1))

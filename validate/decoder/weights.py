@@ -20,6 +20,7 @@ from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.validate.decoder.eagle import HeadModel
 from perfmodel.validate.decoder.families import check_supported
+from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, check_runs, quantise
 from perfmodel.validate.decoder.memory import check_fits
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.shard import RankShard
@@ -221,12 +222,22 @@ class RandomWeights:
         return part if part.shape == full.shape else part.clone()
 
 
-def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None) -> Model:
-    """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type."""
-    with torch.device("meta"):
-        model = Model(spec, shard)
+def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None, fp8: bool = False) -> Model:
+    """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type.
+
+    fp8: its layers' matrices are quantised as they are read, see `fp8`.
+    """
+    model = _empty(spec, shard, fp8)
     fill(model, pieces(spec, model.shard), source)
     return model.eval()
+
+
+def _empty(spec: ModelSpec, shard: RankShard | None, fp8: bool) -> Model:
+    with torch.device("meta"):
+        model = Model(spec, shard)
+        if fp8:
+            quantise(model)
+    return model
 
 
 def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
@@ -236,8 +247,18 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
         tensors = [source.read(part) for part in parts]
         owner, _, leaf = name.rpartition(".")
         value = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        module = owners[owner]
+        if isinstance(module, Fp8Linear) and leaf == "weight":
+            module.hold(value, torch.cat([_peaks(source, *each) for each in zip(parts, tensors, strict=True)]))
+            continue
         shape = getattr(owners[owner], leaf).shape
         setattr(owners[owner], leaf, nn.Parameter(value.view(shape), requires_grad=False))
+
+
+def _peaks(source: WeightSource, piece: Piece, read: Tensor) -> Tensor:
+    """The largest absolute value of each row, of the whole row where a rank holds some of its columns."""
+    whole = source.read(replace(piece, start=0, stop=None)) if piece.dim else read
+    return whole.abs().amax(1)
 
 
 def load(
@@ -247,20 +268,30 @@ def load(
     dtype: torch.dtype,
     shard: RankShard | None = None,
     flag: str = "--model",
+    fp8: bool = False,
 ) -> Model:
     """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or ``random:SEED``.
+
+    dtype: of activations and, but for `fp8` ones, of weights.
 
     Raises InputError in one line for anything missing, truncated or of another shape, and where memory runs out.
     """
     spec = load_model(name, flag)
     check_supported(spec)
     source = _source(spec, name, weights, device, dtype)
-    need = spec.total_params * dtype.itemsize / (shard.size if shard else 1)
+    if fp8:
+        check_runs(spec, device, dtype)
+    need = weight_bytes(_empty(spec, shard, fp8), dtype)
     check_fits(f"model {spec.name}", need, device, "take a smaller model or dtype")
     try:
-        return build(spec, source, shard)
+        return build(spec, source, shard, fp8)
     except torch.OutOfMemoryError:
         raise InputError(f"model {spec.name}: must fit on {device} with {need / 1e9:.1f} GB") from None
+
+
+def weight_bytes(model: nn.Module, dtype: torch.dtype) -> int:
+    """Of all parameters: one byte of each in fp8, `dtype` of the others."""
+    return sum(p.numel() * (p.itemsize if p.dtype == FP8 else dtype.itemsize) for p in model.parameters())
 
 
 def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtype: torch.dtype) -> WeightSource:
@@ -293,7 +324,10 @@ def head_pieces(spec: ModelSpec, target: ModelSpec, layer: str) -> Pieces:
 
 
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
-    """An EAGLE-3 head of a target: `name` is its folder, or ``eagle3`` with random weights. Raises InputError."""
+    """An EAGLE-3 head of a target: `name` is its folder, or ``eagle3`` with random weights. Raises InputError.
+
+    Its matrices are of fp8 where the target's are.
+    """
     draft = head_of(name, target.spec)
     assert draft is not None
     if draft.name != "eagle3" or draft.parallel or draft.features != 3 or target.shard.size > 1:
@@ -301,6 +335,8 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
     source = _source(draft.model, name, weights, target.device, target.dtype)
     with torch.device("meta"):
         head = HeadModel(draft.model, target.spec)
+        if isinstance(target.layers[0].qkv, Fp8Linear):
+            quantise(head)
     newer_names = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
     fill(head, head_pieces(draft.model, target.spec, "layers.0" if newer_names else "midlayer"), source)
     head.embedding = target.embedding

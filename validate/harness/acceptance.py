@@ -169,6 +169,7 @@ def _observe(
             draft_kv=draft_kv,
             sampling=setting.sampling,
             eos=end_tokens(setting.pair.folder),
+            kv_dtype=setting.pair.kv_dtype,
         )
         try:
             decoder = make_decoder(target, request, draft)
@@ -196,6 +197,6 @@ def _source(setting: AcceptanceSetting) -> str:
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)  # rows lack options
     return (
         f"perfmodel validate acceptance, {code()}, {with_options}{setting.sampling}, {setting.name}, "
-        f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.precision()}"
+        f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.spelled}"
         + (f", {setting.pair.tp} devices" if setting.pair.tp > 1 else "")
     )

@@ -30,7 +30,7 @@ def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -
         draft=point.draft if point.draft == "self" else model_reference(point.draft),
         draft_kv=point.draft_kv,
         alpha=point.alpha or 0.0,  # a tree's acceptance is by rank
-        weights=plan.precision.weights,
+        weights=plan.precisions().weights.name,
         kv_dtype=plan.precision.kv,
         calibration=calibration,
     )

@@ -29,7 +29,8 @@ class LoadedModels:
     """The models of a plan; the last pair stays loaded, since neighbouring points share it."""
 
     def __init__(self, plan: Plan, device: torch.device, shard: RankShard | None = None) -> None:
-        self.device, self.dtype, self.shard = device, DTYPES[plan.precision.weights], shard
+        self.device, self.dtype, self.shard = device, DTYPES[plan.precision.activations], shard
+        self.fp8 = plan.precision.weights == "fp8"
         self._key: tuple[str, ...] = ()
         self._pair: tuple[Model, Model | None] | None = None
 
@@ -44,7 +45,7 @@ class LoadedModels:
         return self._pair
 
     def _load(self, name: str, weights: str) -> Model:
-        return load(model_reference(name), weights, self.device, self.dtype, self.shard)
+        return load(model_reference(name), weights, self.device, self.dtype, self.shard, fp8=self.fp8)
 
 
 @dataclass
@@ -188,4 +189,5 @@ def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
         middle_kv=point.middle_kv,
         inner_gamma=inner,
         inner_script=tuple(scripted_weights(point.inner_alpha or 0.0, inner)) if inner else None,
+        kv_dtype="fp8" if plan.precision.kv == "fp8" else "auto",
     )

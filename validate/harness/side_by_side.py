@@ -62,7 +62,7 @@ class Run:
     def outside_s(self) -> float:
         """Seconds of an iteration outside its passes: the loop's own cost."""
         passes = self.request.gamma * self.draft_s + self.verify_s
-        return self.seconds / max(1, self.timed_iterations) - passes
+        return self.seconds / self.timed_iterations - passes
 
     def speedup_from_parts(self, plain: "Run") -> float:
         """Omega T_T / (gamma T_D + T_V): what acceptance and phases, measured apart, say the speedup is."""
@@ -172,7 +172,9 @@ def difference(
             differences.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
         context, room = prompt + ours[:at], request.context + request.new_tokens  # the length that rope was made for
-        alone = make_decoder(model, Request(1, len(context), room - len(context), attention=request.attention))
+        alone = make_decoder(
+            model, Request(1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype)
+        )
         hidden, _ = alone.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()

@@ -22,20 +22,29 @@ MIN_SAMPLES = 7
 Mode = Literal["end_to_end", "phases"]
 MOST_POINTS = 10_000
 """Points of a plan: beyond this it is a mistake, not a measurement."""
-DType = Literal["bf16", "fp16", "fp32"]
+DType = Literal["bf16", "fp16", "fp32", "fp8"]
 
 
 class Precisions(Strict):
     """Formats of weights (and activations) and of the cache."""
 
-    weights: DType = Field(default="bf16", description="of weights and activations")
-    kv: DType = Field(default="bf16", description="of the cache; the decoder keeps it in the type of its weights")
+    weights: DType = Field(
+        default="bf16", description="of weights and activations; beside `fp8` weights, activations are bf16"
+    )
+    kv: DType = Field(default="bf16", description="of the cache: the type of the activations, or `fp8`")
 
     @model_validator(mode="after")
     def _same(self) -> Self:
-        if self.weights != self.kv:
-            raise ValueError("the decoder keeps its cache in the type of its weights: kv must equal weights")
+        if self.kv not in (self.activations, "fp8"):
+            raise ValueError(
+                "a cache is of the activations' type or of fp8: kv must equal weights (bf16 by fp8) or be fp8"
+            )
         return self
+
+    @property
+    def activations(self) -> DType:
+        """Type of activations, embedding, LM head and norms."""
+        return "bf16" if self.weights == "fp8" else self.weights
 
 
 class Protocol(Strict):
@@ -118,8 +127,10 @@ class Plan(Strict):
         return [(point, mode) for point in self.points() for mode in self.protocol.modes]
 
     def precisions(self) -> Precision:
-        """As the engine counts them."""
-        return Precision(weight_format(self.precision.weights), kv_format(self.precision.kv))
+        """As the engine counts them: on a CPU fp8 weights are widened, the engine's ``fp8-wo``."""
+        weights = weight_format(self.precision.weights)
+        on_device = weights.within(("bf16", "fp32")) if self.device == "cpu" else weights
+        return Precision(on_device, kv_format(self.precision.kv))
 
     @property
     def digest(self) -> str:

@@ -44,7 +44,7 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         stack=f"validate-torch{data.environment.libraries.get('torch', '?')}-{row.attention or '?'}",
         tp=plan.tensor_parallel,
         target=model_reference(row.target),
-        weights=plan.precision.weights,
+        weights=plan.precisions().weights.name,
         kv_dtype=plan.precision.kv,
         batch=row.batch,
         context=round(row.context + row.mean_growth_tokens),

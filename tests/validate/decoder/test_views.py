@@ -50,7 +50,9 @@ def view(method: str, source: KVCache) -> View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
     made = kv.view(
         parse_kv(method),
-        Runner(SimpleNamespace(pointwise=Pointwise()), source, chosen, Rotary(torch.ones(D // 2))),  # type: ignore[arg-type]
+        Runner(
+            SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype), source, chosen, Rotary(torch.ones(D // 2))
+        ),  # type: ignore[arg-type]
         NEW,
         GAMMA,
     )

@@ -165,10 +165,12 @@ def test_a_malformed_record_is_one_line(
     assert str(path) in str(error.value)
 
 
-def test_a_record_with_a_figure_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_record_that_is_none_or_with_a_figure_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "accuracy.json"
     text = accuracy.path().read_text(encoding="utf-8")
-    for figure in ("NaN", "Infinity", "1e999"):
-        path.write_text(re.sub(r'"mape": [0-9.]+', f'"mape": {figure}', text, count=1))
+    figures = [re.sub(r'"mape": [0-9.]+', f'"mape": {value}', text, count=1) for value in ("NaN", "Infinity", "1e999")]
+    for wrong in (None, "{", "[]", "{}", '{"schema_version": 1}', *figures):
+        if wrong is not None:
+            path.write_text(wrong)
         with pytest.raises(InputError, match=r"accuracy\.json"):
             gate.read(path)

@@ -20,15 +20,15 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "base"}))
 
 
-def every_method(context: int, gamma: int, slides: bool = False) -> tuple[str, ...]:
-    """Every method that is run by a draft model, which may have layers that slide, spelled out.
+def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[str, ...]:
+    """Every method that is run by a draft model, spelled out; those with a budget get an eighth of the context.
 
-    Those with a budget get an eighth of the context.
+    own_prefill: with the published form of StreamingLLM, which neither sliding layers nor fp8 caches can run.
     """
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
     each = (spelled.get(name, f"{name}:{budget}") for name in names())
-    return tuple(each) if slides else (*each, f"streamingllm:{budget},own_prefill=true")
+    return (*each, f"streamingllm:{budget},own_prefill=true") if own_prefill else tuple(each)
 
 
 def view_class(method: KVMethod) -> type[View]:

@@ -42,7 +42,7 @@ class View(ABC):
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.source, self.attention, self.max_accepted = runner.cache, runner.attention, max_accepted
-        self.pointwise = runner.model.pointwise
+        self.pointwise, self.dtype = runner.model.pointwise, runner.model.dtype
         self.budget: int | None = method.budget
 
     def build(self, observed: Observed) -> None:
@@ -113,12 +113,12 @@ class Packed(View):
         return self.attention(q, self.k[layer], self.v[layer], self._span, new_k, new_v, sees)
 
 
-def by_pages(keys: Tensor, source: KVCache, page: int) -> tuple[Tensor, Tensor]:
+def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and which of them are valid.
 
     [batch, 1, pages, page, 1]: a page may be longer than what there is of it.
     """
-    keys = keys[:, :, : source.bound]
+    keys = keys[:, :, : source.bound].to(dtype)
     pages = F.pad(keys, (0, 0, 0, -source.bound % page)).unflatten(2, (-1, page))
     position = torch.arange(pages.shape[2] * page, device=keys.device).view(-1, page)
     return pages, (position < source.lengths[:, None, None])[:, None, :, :, None]

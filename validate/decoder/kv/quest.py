@@ -23,7 +23,7 @@ class QuestView(View):
         layers, batch, heads, capacity, d = source.k.shape
         self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)
         shape = (layers, batch, heads, self.pages + 1, d)
-        self.low, self.high = (torch.empty(shape, dtype=source.k.dtype, device=source.k.device) for _ in "lh")
+        self.low, self.high = (torch.empty(shape, dtype=self.dtype, device=source.k.device) for _ in "lh")
 
     def build(self, observed: Observed) -> None:
         """Bounds of the prompts' pages, layer by layer; those of an earlier prompt are forgotten."""
@@ -31,7 +31,7 @@ class QuestView(View):
         self.low.fill_(most)
         self.high.fill_(-most)
         for layer, keys in enumerate(self.source.k):
-            pages, valid = by_pages(keys, self.source, self.page)
+            pages, valid = by_pages(keys, self.source, self.page, self.dtype)
             count = pages.shape[2]
             self.low[layer][:, :, :count] = pages.masked_fill(~valid, most).amin(3)
             self.high[layer][:, :, :count] = pages.masked_fill(~valid, -most).amax(3)
@@ -41,7 +41,7 @@ class QuestView(View):
         n = self.max_accepted + 1
         positions = self.source.positions(start, n)
         keep = torch.arange(n, device=start.device) < count[:, None]
-        keys = self.source.read(positions)[: len(self.low)]
+        keys = self.source.read(positions)[: len(self.low)].to(self.dtype)
         page = torch.where(keep, positions // self.page, self.pages)[None, :, None, :, None].expand_as(keys)
         self.low.scatter_reduce_(3, page, keys, "amin")
         self.high.scatter_reduce_(3, page, keys, "amax")

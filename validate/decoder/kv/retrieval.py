@@ -27,7 +27,7 @@ class RetrievalView(Packed):
         layers, batch, heads, _, d = source.k.shape
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
         self.chunk, self.every, self.chosen = method.chunk, method.every, method.budget // method.chunk
-        self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=source.k.dtype, device=source.k.device)
+        self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=self.dtype, device=source.k.device)
         self._unseen = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
         self.iteration = 0
@@ -36,7 +36,7 @@ class RetrievalView(Packed):
         """Sum the keys of every chunk, then choose by the last prompt token."""
         self.sums.zero_()
         for layer, keys in enumerate(self.source.k):
-            pages, valid = by_pages(keys, self.source, self.chunk)
+            pages, valid = by_pages(keys, self.source, self.chunk, self.dtype)
             self.sums[layer][:, :, : pages.shape[2]] = (pages * valid).sum(3)
         self.iteration = 0
         self.latest = observed.queries[:, :, :, :1].clone()
@@ -84,7 +84,7 @@ class RetrievalView(Packed):
         """Keep the sums up to date; the tokens fill free slots, then replace the worst chunks."""
         n = self.max_accepted + 1
         positions, offset = self.source.positions(start, n), torch.arange(n, device=start.device)
-        keys, waste = self.source.read(positions)[: len(self.sums)], self.sums.shape[3] - 1
+        keys, waste = self.source.read(positions)[: len(self.sums)].to(self.dtype), self.sums.shape[3] - 1
         chunk = torch.where(offset < count[:, None], positions // self.chunk, waste)
         self.sums.scatter_add_(3, chunk[None, :, None, :, None].expand_as(keys), keys)
         free, replaced = self.lengths[:, None] + offset, self.slots - 1 - (self.since[:, None] + offset) % self.slots

@@ -35,7 +35,7 @@ class SnapView(Packed):
 
     def _choose(self, layer: int, row: int, observed: Observed) -> Tensor:
         """Token indices [1, kv_heads, at most budget] of one sequence, best first, so that valid ones lead."""
-        keys, length = self.source.k[layer, row, :, : self.source.bound], self.source.lengths[row]
+        keys, length = self.source.k[layer, row, :, : self.source.bound].to(self.dtype), self.source.lengths[row]
         q = fold(observed.queries[layer, row : row + 1, :, : self.window], keys.shape[0])[0]
         position = torch.arange(keys.shape[1], device=keys.device)
         own = length - self.window + torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)

@@ -13,9 +13,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from perfmodel.specs.model import ModelSpec
 from perfmodel.validate.decoder import backends, graphs
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.fp8 import FP8, product
+from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pointwise import Pointwise, rotate
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
@@ -29,7 +32,9 @@ from perfmodel.validate.records.plan import Plan
 SPREAD_BYTES = 2**28
 """Buffers take turns until they are this large together (or one alone is)."""
 MAX_BUFFERS = 512
-SHELL_CONTEXT = 64
+SHELL_CONTEXT, SHELL_ROOM = 64, 8
+LOOP_ROOM = 4096
+"""Tokens that the calls of a loop may gain."""
 SPACER_VALUES = 1024
 """Values of the element-wise kernel between two large ones."""
 
@@ -51,10 +56,15 @@ class Kernel:
 
 
 class KernelMaker:
-    """Makes kernels on one device in one type."""
+    """Makes kernels on one device in one type; matrices and caches are of fp8 where the plan's are.
+
+    So is the LM head's, although a model keeps it in `dtype`: one efficiency is fitted to all.
+    """
 
     def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
         self.plan, self.device, self.dtype = plan, device, dtype
+        self.fp8, self.kv_dtype = plan.precision.weights == "fp8", "fp8" if plan.precision.kv == "fp8" else "auto"
+        self.stored, self.cached = (FP8 if on else dtype for on in (self.fp8, self.kv_dtype == "fp8"))
         self.generator = torch.Generator(device).manual_seed(plan.protocol.seed)
         self._kept: tuple[object, list[Any]] = (None, [])
 
@@ -70,16 +80,17 @@ class KernelMaker:
         return lambda: F.rms_norm(x, (SPACER_VALUES,))
 
     def _random(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        return torch.empty(shape, device=self.device, dtype=dtype or self.dtype).normal_(generator=self.generator)
+        drawn = self.dtype if dtype in (None, FP8) else dtype
+        return torch.empty(shape, device=self.device, dtype=drawn).normal_(generator=self.generator).to(dtype or drawn)
 
-    def _rotating(self, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
+    def _rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
         """Random tensors of these shapes, and copies of them elsewhere in memory; kept for the next job like this."""
-        if self._kept[0] != shapes:
+        if self._kept[0] != (dtype, shapes):
             self._kept = (None, [])  # let go before the next ones are made
-            first = tuple(self._random(*shape) for shape in shapes)
+            first = tuple(self._random(*shape, dtype=dtype) for shape in shapes)
             size = sum(part.nbytes for part in first)
-            more = max(0, min(MAX_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1)
-            self._kept = (shapes, [first, *(tuple(part.clone() for part in first) for _ in range(more))])
+            more = min(MAX_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1
+            self._kept = ((dtype, shapes), [first, *(tuple(part.clone() for part in first) for _ in range(more))])
         return self._kept[1]
 
     def _copy(self, bytes: int) -> Kernel:
@@ -91,16 +102,23 @@ class KernelMaker:
         return Kernel(lambda i: source.sum(), 1, bytes)
 
     def _gemm(self, n: int, k: int, m: int) -> Kernel:
-        size = n * k * self.dtype.itemsize
-        weights = self._rotating((n, k))
-        x = self._random(m, k)
-        return Kernel(lambda i: F.linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
+        size = n * k * self.stored.itemsize
+        weights = self._rotating(self.stored, (n, k))
+        x, linear = self._random(m, k), self._linear(n)
+        return Kernel(lambda i: linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
+
+    def _linear(self, n: int) -> Callable[[Tensor, Tensor], Tensor]:
+        """The product with a matrix of n rows, as a model has it."""
+        if not self.fp8:
+            return F.linear
+        scale = torch.ones(n, device=self.device)
+        return lambda x, codes: product(x, codes, scale)
 
     def _attention(self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int) -> Kernel:
-        attend = backends.choose(self.plan.attention, self.device, self.dtype)
+        attend = backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
         shape = (batch, kv_heads, context, head_dim)
-        size = 2 * math.prod(shape) * self.dtype.itemsize
-        caches = self._rotating(shape, shape)
+        size = 2 * math.prod(shape) * self.cached.itemsize
+        caches = self._rotating(self.cached, shape, shape)
         q = self._random(batch, heads, query, head_dim)
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
         lengths = torch.full((batch,), context, dtype=torch.int64, device=self.device)
@@ -110,7 +128,7 @@ class KernelMaker:
 
     def _norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
         x, weight = self._random(1, tokens, hidden), self._random(hidden)
-        return Kernel(lambda i: F.rms_norm(x, (hidden,), weight, 1e-5), 1, x.nbytes)
+        return Kernel(lambda i: F.rms_norm(x, (hidden,), weight), 1, x.nbytes)
 
     def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
         q, k = self._random(tokens, heads, 1, head_dim), self._random(tokens, kv_heads, 1, head_dim)
@@ -139,23 +157,30 @@ class KernelMaker:
             heads = {"heads": spec.num_attention_heads, "kv_heads": spec.num_key_value_heads, "head_dim": spec.head_dim}
             return replace(self._attention(**heads, batch=batch, context=SHELL_CONTEXT, query=query), spacer=None)
         *layer, _ = linear_shapes(spec)
-        pairs = [(self._random(batch * query, k), self._random(n, k)) for n, k in layer]
-        return Kernel(lambda i: [F.linear(x, weight) for x, weight in pairs], 1, 0.0)
+        pairs = [
+            (self._random(batch * query, k), self._random(n, k, dtype=self.stored), self._linear(n)) for n, k in layer
+        ]
+        return Kernel(lambda i: [linear(x, weight) for x, weight, linear in pairs], 1, 0.0)
+
+    def _model(self, spec: ModelSpec) -> Model:
+        return build(spec, RandomWeights(self.plan.protocol.seed, self.device, self.dtype), fp8=self.fp8)
 
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
-        model = build(shell_spec(layers), RandomWeights(0, self.device, self.dtype))
-        decoder = make_decoder(model, Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention))
-        start_random(decoder, SHELL_CONTEXT, 8)
+        model = self._model(shell_spec(layers))
+        request = Request(batch, SHELL_CONTEXT, SHELL_ROOM, attention=self.plan.attention, kv_dtype=self.kv_dtype)
+        decoder = make_decoder(model, request)
+        start_random(decoder, SHELL_CONTEXT, SHELL_ROOM)
         tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
         return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)
 
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
         """Deciding and committing alone, on a cache that is as long as a draft's budget asks for."""
-        model = build(shell_spec(layers, heads, vocab), RandomWeights(0, self.device, self.dtype))
-        context, room = 4 * SHELL_CONTEXT, 4096
+        model = self._model(shell_spec(layers, heads, vocab))
+        context, room = 4 * SHELL_CONTEXT, LOOP_ROOM
         request = Request(
-            batch, context, room, gamma, draft_kv=draft_kv, script=(1.0,) * (gamma + 1), attention=self.plan.attention
-        )
+            batch, context, room, gamma, draft_kv=draft_kv, script=(1.0,) * (gamma + 1), attention=self.plan.attention,
+            kv_dtype=self.kv_dtype,
+        )  # fmt: skip
         decoder: Decoder = make_decoder(model, request)
         state = start_random(decoder, context, room)
         drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)

@@ -1,0 +1,193 @@
+"""Eight-bit weights and caches: what is stored, and that speculation with them is lossless, too."""
+
+import pytest
+import torch
+
+from perfmodel.costs.shards import shard
+from perfmodel.errors import InputError
+from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.validate.decoder import backends
+from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, by_row, check_runs, scaled_product, to_fp8
+from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder.weights import RandomWeights, build, load, load_head, weight_bytes
+from tests.validate.decoder.methods import METHODS, PUBLISHED
+from tests.validate.decoder.test_graphs import eager_and_replayed
+from tests.validate.tiny_spec import tiny_spec
+
+CPU = torch.device("cpu")
+NEW = 24
+LINEARS = ("qkv", "output", "mlp.gate_up", "mlp.down")
+
+
+@pytest.fixture(scope="module")
+def eight() -> Model:
+    return build(tiny_spec(), RandomWeights(0, CPU, torch.float64, 0.3), fp8=True)
+
+
+@pytest.fixture(scope="module")
+def small_eight() -> Model:
+    return build(tiny_spec(num_hidden_layers=1), RandomWeights(0, CPU, torch.float64, 0.3), fp8=True)
+
+
+def test_a_weight_by_hand() -> None:
+    """Peaks 448 and 0.5: scales 1 and 0.5 / 448. 300 lies between 288 and 320 (steps of 32), 89.6 between 88 and 96."""
+    weight = torch.tensor([[448.0, -300.0, 1.0], [0.5, -0.25, 0.1]])
+    linear = Fp8Linear(torch.nn.Linear(3, 2))
+    linear.hold(weight, weight.abs().amax(1))
+    assert linear.weight.dtype == FP8
+    assert linear.weight.float().tolist() == [[448.0, -288.0, 1.0], [448.0, -224.0, 88.0]]
+    assert linear.scale.tolist() == pytest.approx([1.0, 0.5 / 448], rel=1e-7)
+    codes, scale = by_row(torch.zeros(2, 4), torch.zeros(2, 1))
+    assert codes.float().eq(0).all()
+    assert scale.gt(0).all()
+    assert to_fp8(torch.tensor([1e9, -465.0, 0.001])).float().tolist() == [448.0, -448.0, 2**-9], "it saturates"
+    assert linear.bias is not None
+    linear.bias.data = torch.tensor([10.0, 20.0])
+    ones = linear(torch.ones(1, 3))
+    assert ones.tolist()[0] == pytest.approx([10 + 448 - 288 + 1, 20 + (448 - 224 + 88) * 0.5 / 448])
+
+
+def test_the_product_of_eight_bits() -> None:
+    """What CUDA devices run, by torch's operator: each token with a scale of its own, three bits of fraction each."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(shape, generator=generator).bfloat16() for shape in ((2, 3, 64), (32, 64)))
+    x[0, 1] *= 1000
+    bias = torch.randn(32, generator=generator).bfloat16()
+    codes, scale = by_row(weight, weight.abs().amax(1, keepdim=True))
+    found = scaled_product(x, codes, scale[:, 0], bias)
+    taken, own = by_row(x.flatten(0, 1), x.flatten(0, 1).abs().amax(1, keepdim=True))
+    wanted = (taken.float() * own) @ (codes.float() * scale).mT + bias.float()
+    torch.testing.assert_close(found.float().flatten(0, 1), wanted, rtol=2e-2, atol=2e-2)
+    exact = x.float().flatten(0, 1) @ weight.float().mT + bias.float()
+    assert (wanted - exact).norm() < 0.05 * exact.norm()
+
+
+def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
+    spec, precision = eight.spec, Precision(weight_format("fp8"), kv_format("fp8"))
+    counted, scales = (
+        shard(spec, 1, precision),
+        sum(m.scale.numel() for m in eight.modules() if isinstance(m, Fp8Linear)),
+    )
+    assert weight_bytes(eight, torch.bfloat16) == counted.stored_weight_bytes + 2 * scales
+    cache = make_decoder(eight, Request(3, 64, 10, kv_dtype="fp8")).target.cache
+    assert cache.kv.nbytes == 3 * cache.capacity * spec.kv_bytes_per_token(precision.kv.bytes_per_value)
+    kinds = {name: p.dtype for name, p in eight.named_parameters()}
+    quantised = {name for name, kind in kinds.items() if kind == FP8}
+    assert quantised == {f"layers.{layer}.{at}.weight" for layer in range(2) for at in LINEARS}
+    assert kinds["embedding"] == kinds["final_norm"] == torch.float64
+
+
+def test_a_part_of_the_columns_has_the_whole_rows_scales() -> None:
+    spec, source = tiny_spec(vocab_size=60), RandomWeights(0, CPU, torch.float32)
+    whole = build(spec, source, fp8=True)
+    for rank in range(2):
+        part = build(spec, source, RankShard(rank, 2), fp8=True)
+        for ours, theirs, columns in (
+            (part.layers[1].output, whole.layers[1].output, 16),
+            (part.layers[0].mlp.down, whole.layers[0].mlp.down, 24),
+        ):
+            assert torch.equal(ours.scale, theirs.scale)
+            assert torch.equal(ours.weight.float(), theirs.weight.float()[:, rank * columns : (rank + 1) * columns])
+
+
+def tokens(model: Model, prompts: list[list[int]], small: Model | None = None, **asked: object) -> list[list[int]]:
+    request = Request(len(prompts), 70, NEW, **asked)  # type: ignore[arg-type]
+    return make_decoder(model, request, small).generate(prompts, NEW).tokens
+
+
+@pytest.fixture(scope="module")
+def plain(eight: Model, prompts: list[list[int]]) -> list[list[int]]:
+    return tokens(eight, prompts, kv_dtype="fp8")
+
+
+def test_formats_change_what_is_decoded(
+    eight: Model, target: Model, prompts: list[list[int]], plain: list[list[int]]
+) -> None:
+    """Else the tests below would show nothing."""
+    assert plain != tokens(eight, prompts)
+    assert tokens(target, prompts) not in (plain, tokens(eight, prompts), tokens(target, prompts, kv_dtype="fp8"))
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != PUBLISHED])
+def test_every_cache_is_lossless(eight: Model, prompts: list[list[int]], plain: list[list[int]], method: str) -> None:
+    out = make_decoder(eight, Request(4, 70, NEW, 4, draft_kv=method, kv_dtype="fp8")).generate(prompts, NEW)
+    assert out.tokens == plain
+    assert method != "full" or not any(out.histogram[:-1]), "a draft that is the target is accepted"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gamma": 4},
+        {"gamma": 3, "inner_gamma": 2, "middle_kv": "snapkv:24,window=8"},
+        {"gamma": 2, "tree": (-1, 0, 0, 1, 1, 2)},
+    ],
+    ids=["chain", "two levels", "tree"],
+)
+def test_a_small_draft_is_lossless(
+    eight: Model, small_eight: Model, prompts: list[list[int]], asked: dict[str, object]
+) -> None:
+    long = [prompts[0], prompts[2]]
+    plain = tokens(eight, long, kv_dtype="fp8")
+    assert tokens(eight, long, small_eight, draft="model", kv_dtype="fp8", **asked) == plain
+
+
+def test_ngrams_and_either_format_alone_are_lossless(eight: Model, target: Model, prompts: list[list[int]]) -> None:
+    for model, kv_dtype in ((eight, "fp8"), (eight, "auto"), (target, "fp8")):
+        plain = tokens(model, prompts, kv_dtype=kv_dtype)
+        assert tokens(model, prompts, gamma=4, draft="ngram", kv_dtype=kv_dtype) == plain
+        assert tokens(model, prompts, gamma=4, draft_kv="streamingllm:24", kv_dtype=kv_dtype) == plain
+
+
+def test_a_head_is_of_its_targets_format(prompts: list[list[int]]) -> None:
+    deep = build(tiny_spec(num_hidden_layers=8), RandomWeights(0, CPU, torch.float64, 0.3), fp8=True)
+    head = load_head("eagle:features=3,vocab=40", "random:0", deep)
+    kinds = {name: p.dtype for name, p in head.named_parameters() if name.endswith(".weight")}
+    assert set(kinds) == {"project.weight", *(f"layers.0.{at}.weight" for at in LINEARS)}
+    assert set(kinds.values()) == {FP8}
+    assert tokens(deep, prompts, head, draft="model", gamma=3, kv_dtype="fp8") == tokens(deep, prompts, kv_dtype="fp8")
+
+
+@torch.inference_mode()
+def test_replayed_iterations_equal_eager_ones(eight: Model, prompts: list[list[int]]) -> None:
+    for method in ("snapkv:24,window=8", "quest:24,page=4"):
+        one, two = eager_and_replayed(eight, None, Request(4, 70, 50, 3, draft_kv=method, kv_dtype="fp8"), prompts)
+        assert one == two
+
+
+HOPPER, AMPERE = (9, 0), (8, 0)
+
+
+def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    cuda, bf16 = torch.device("cuda"), torch.bfloat16
+    for capability, attention, pointwise in ((HOPPER, "triton", "triton"), (AMPERE, "sdpa", "torch")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
+        assert backends.choose("auto", cuda, bf16, fp8=True).name == attention
+        assert backends.pointwise("auto", cuda, bf16, fp8=True).name == pointwise
+        assert backends.pointwise("auto", cuda, bf16, fp8=True).fp8
+        assert backends.choose("auto", cuda, bf16).name == "triton"
+    for asked in (backends.choose, backends.pointwise):
+        with pytest.raises(InputError, match=r"a CUDA device of compute capability 8\.9 or later"):
+            asked("triton", cuda, bf16, fp8=True)
+    with pytest.raises(InputError, match="need bf16 activations and a CUDA device"):
+        check_runs(tiny_spec(), cuda, bf16)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: HOPPER)
+    check_runs(tiny_spec(), cuda, bf16)
+    with pytest.raises(InputError, match="fp8 weights: need bf16 activations"):
+        check_runs(tiny_spec(), cuda, torch.float32)
+
+
+def test_what_cannot_be_run_is_refused_in_a_line(eight: Model) -> None:
+    with pytest.raises(InputError, match=r"--kv-dtype: must be auto .* or fp8, given 'int8'"):
+        Request(1, 8, 8, kv_dtype="int8")
+    with pytest.raises(InputError, match=r"--draft-kv: own_prefill=true .* fp8 cache"):
+        make_decoder(eight, Request(1, 64, 8, 2, draft_kv=PUBLISHED, kv_dtype="fp8"))
+    with pytest.raises(InputError, match="fp8 weights: must be of a dense model to be run here, given mixtral-8x7b"):
+        load("mixtral-8x7b", "random:0", CPU, torch.bfloat16, fp8=True)
+    # by hand: 126 layers of 3.19e9 values at a byte, two of 128,256 x 16,384 in bf16, over eight ranks
+    with pytest.raises(InputError, match=r"needs 51\.3 GB: take a smaller model or dtype"):
+        load("llama-3.1-405b", "random:0", CPU, torch.bfloat16, RankShard(0, 8), fp8=True)

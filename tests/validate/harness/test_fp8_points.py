@@ -1,0 +1,86 @@
+"""A plan in fp8: what it asks of the decoder, what the engine predicts of it, and what its kernels read."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from perfmodel.cli import run
+from perfmodel.costs.shards import shard
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
+from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear
+from perfmodel.validate.decoder.weights import weight_bytes
+from perfmodel.validate.harness.estimate import scenarios_of
+from perfmodel.validate.harness.micro.grid import Job
+from perfmodel.validate.harness.micro.kernels import KernelMaker
+from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
+from perfmodel.validate.records.plan import Plan, load_plan, spec_of
+from perfmodel.validate.records.store import read_record
+from perfmodel.validate.records.summary import points
+from tests.validate.tiny_plan import BLOCK, write
+
+CPU = torch.device("cpu")
+EIGHT = {"weights": "fp8", "kv": "fp8"}
+GRID = [{**BLOCK, "batch": [2]}]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return load_plan(str(write(tmp_path, precision=EIGHT, grid=GRID)))
+
+
+def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> None:
+    (point,) = plan.points()
+    (scenario,), models = scenarios_of(plan, point), LoadedModels(plan, CPU)
+    runner, (target, _) = PointRunner(models, plan, point), models.pair(point)
+    scales = sum(part.scale.numel() for part in target.modules() if isinstance(part, Fp8Linear))
+    engines = shard(spec_of("tiny"), 1, scenario.precision)
+    assert weight_bytes(target, target.dtype) == engines.stored_weight_bytes + 2 * scales
+    assert sum(p.numel() for p in target.parameters() if p.dtype == FP8) == sum(
+        op.weight_bytes for op in engines.linears
+    )
+    decoder = runner.runs["sd"].decoder
+    assert decoder.target.cache.k.dtype == decoder.models[0].view.k.dtype == FP8  # type: ignore[attr-defined]
+    context = decoder.target.cache.capacity - 1.0  # the engine keeps room for the token that follows
+    room = memory_of(scenario, 2.0, context, 0.0, DEFAULT_MEMORY_FRACTION)
+    assert decoder.target.cache.kv.nbytes == room.kv_bytes
+
+
+@pytest.mark.parametrize(("device", "weights"), [("cpu", "fp8-wo"), ("cuda", "fp8")])
+def test_the_engine_has_the_format_of_the_device(tmp_path: Path, device: str, weights: str) -> None:
+    """Widened before the product on a CPU, multiplied as they are by tensor cores."""
+    made = load_plan(str(write(tmp_path, precision=EIGHT, grid=GRID, device=device)))
+    (scenario,) = scenarios_of(made, made.points()[0])
+    assert (scenario.precision.weights.name, scenario.precision.kv.name) == (weights, "fp8")
+    assert (scenario.draft.precision.weights.name, scenario.draft.precision.kv.name) == (weights, "fp8")
+    assert made.precisions().weights == scenario.precision.weights
+    half = load_plan(str(write(tmp_path, precision={"weights": "bf16", "kv": "fp8"}, grid=GRID, device=device)))
+    assert half.precisions().weights.name == "bf16"
+
+
+def test_a_run_shows_predicted_beside_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan's point, and as the record has it for every later comparison."""
+    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+    path = write(tmp_path, precision=EIGHT, grid=GRID, hardware="xeon-amx-2core")
+    assert run(["validate", "measure", str(path), "--machine", "t-1", "--results", str(tmp_path / "results")]) == 0
+    assert "predicted with xeon-amx-2core.micro / measured / error" in capsys.readouterr().out
+    (record,) = [read_record(found) for found in (tmp_path / "results" / "t-1").glob("*test-tiny.json")]
+    assert not record.failures()
+    (measured,) = points(record)
+    assert (measured.weights, measured.kv_dtype) == ("fp8-wo", "fp8")
+
+
+def test_kernels_read_what_the_plan_stores(plan: Plan) -> None:
+    maker = KernelMaker(plan, CPU, torch.bfloat16)
+    gemm = maker.make(Job("gemm", {"n": 48, "k": 32, "m": 3}))
+    assert gemm.working_set_bytes == gemm.buffers * 48 * 32
+    assert gemm.call(0).shape == (3, 48)
+    heads, size = {"heads": 2, "kv_heads": 2, "head_dim": 16}, {"batch": 1, "query": 2}
+    attention = maker.make(Job("attention", {**heads, **size, "context": 64}))
+    assert attention.working_set_bytes == attention.buffers * 2 * 2 * 64 * 16
+    assert attention.call(0).shape == (1, 2, 32)
+    assert maker._kept[1][0][0].dtype == FP8
+    for job in (Job("bare", {"what": "linears", **size}), Job("shell", {"layers": 1, **size})):
+        maker.make(job).call(0)

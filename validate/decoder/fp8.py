@@ -1,0 +1,104 @@
+"""Eight bits: matrices of a layer with a scale for each output, and a cache of keys and values as they are (scale 1).
+
+The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). What is in it is what `perfmodel.specs.formats` counts
+under ``fp8``: the matrices of attention and MLP, an EAGLE head's projection among them. Embedding, LM head and norms
+keep the type of the activations. Values beyond the largest saturate, as in vLLM.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from perfmodel.errors import InputError
+from perfmodel.specs.model import ModelSpec
+
+FP8 = torch.float8_e4m3fn
+MOST = 448.0
+"""The largest value of the format."""
+LEAST_PEAK = 1e-12
+"""A row of zeros has a scale, too."""
+CAPABILITY = 8, 9
+"""Of the first CUDA devices whose tensor cores multiply the format (Ada), and for which Triton reads it."""
+
+
+class Fp8Linear(nn.Module):
+    """A matrix [outputs, inputs] of codes, each row with its `scale` [outputs].
+
+    On CUDA each token is brought to eight bits with a scale of its own, and both are multiplied so (the engine's
+    ``fp8``). On a CPU the codes are widened for each call (``fp8-wo``), which takes longer than to read them.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        rows, self.in_features = linear.weight.shape
+        codes, scale = torch.empty(rows, self.in_features, dtype=FP8), torch.empty(rows)
+        self.weight, self.scale = (nn.Parameter(values, requires_grad=False) for values in (codes, scale))
+        self.bias = linear.bias
+
+    def hold(self, weight: Tensor, peaks: Tensor) -> None:
+        """Quantise weight [outputs, inputs], all or a rank's part of rows whose largest values are peaks [outputs]."""
+        codes, scale = by_row(weight, peaks[:, None])
+        self.weight, self.scale = (nn.Parameter(values, requires_grad=False) for values in (codes, scale[:, 0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., inputs] to [..., outputs]."""
+        return product(x, self.weight, self.scale, self.bias)
+
+
+def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x [..., inputs] times the transpose of codes [outputs, inputs], as the device does it."""
+    if x.is_cuda:
+        return scaled_product(x, weight, scale, bias)
+    out = (F.linear(x, weight.to(x.dtype)) * scale).to(x.dtype)
+    return out if bias is None else out + bias
+
+
+def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x [..., inputs] in bf16, quantised by token, times the transpose of weight [outputs, inputs], by the library."""
+    rows = x.reshape(-1, x.shape[-1])
+    if x.is_cuda:
+        from perfmodel.validate.decoder.triton_pointwise import rows_to_fp8
+
+        codes, scales = rows_to_fp8(rows)
+    else:
+        codes, scales = by_row(rows, rows.abs().amax(1, keepdim=True))
+    out = torch._scaled_mm(codes, weight.t(), scale_a=scales, scale_b=scale[None], bias=bias, out_dtype=x.dtype)
+    return out.view(*x.shape[:-1], -1)
+
+
+def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes of x [rows, n], and the scales [rows, 1] that make the format's largest value of peaks [rows, 1]."""
+    scale = peaks.float().clamp(min=LEAST_PEAK) / MOST
+    return to_fp8(x.float() / scale), scale
+
+
+def to_fp8(x: Tensor) -> Tensor:
+    """The nearest values of the format."""
+    return x.clamp(-MOST, MOST).to(FP8)
+
+
+def bits(x: Tensor) -> Tensor:
+    """What can be indexed and copied: torch has few operators for the format."""
+    return x.view(torch.uint8) if x.dtype == FP8 else x
+
+
+def quantise(model: nn.Module) -> None:
+    """Every matrix product of a model becomes an `Fp8Linear`, still without values."""
+    for parent in [*model.modules()]:
+        for name, child in parent.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(parent, name, Fp8Linear(child))
+
+
+def check_runs(spec: ModelSpec, device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse (InputError) what has no kernel for eight-bit weights."""
+    if spec.moe is not None:
+        raise InputError(f"fp8 weights: must be of a dense model to be run here, given {spec.name}: take bf16")
+    if device.type == "cuda" and (not multiplies(device) or dtype != torch.bfloat16):
+        need = "bf16 activations and a CUDA device of compute capability 8.9 or later, or a CPU"
+        raise InputError(f"fp8 weights: need {need}")
+
+
+def multiplies(device: torch.device) -> bool:
+    """Whether a CUDA device's tensor cores and Triton know the format."""
+    return torch.cuda.get_device_capability(device) >= CAPABILITY
