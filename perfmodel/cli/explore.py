@@ -29,7 +29,6 @@ def explore(question: Exploration, output: Output) -> None:
         content = payload(question, progress=bar)
     finally:
         bar.end()
-    text = page(content)
-    write(where, text.encode())
-    size = len(text.encode()) / 1e6
-    typer.echo(f"{len(content['cases'])} surfaces, {size:.1f} MB, in {output}", err=True)
+    text = page(content).encode()
+    write(where, text)
+    typer.echo(f"{len(content['cases'])} surfaces, {len(text) / 1e6:.1f} MB, in {output}", err=True)

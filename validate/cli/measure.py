@@ -1,6 +1,9 @@
 """The verbs that measure: ``perfmodel validate plans | measure | microbench | finish``, and their page: ``report``."""
 
+import math
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -132,14 +135,14 @@ def for_hardware(name: str, hardware: str | None, threads: int | None, known: bo
     return plan.model_copy(update={key: value for key, value in changes.items() if value is not None})
 
 
-def _record(plan: "Plan", measured: Callable[[], Path | None]) -> Record | None:
+def _record(plan: "Plan", minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
     """The record of a run, None on ranks other than 0; says before it where the machine is busy."""
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
         typer.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True)
     try:
-        path = measured()
+        path = measured(deadline=math.inf if minutes is None else time.monotonic() + 60 * minutes)
     except KeyboardInterrupt:
         typer.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
         raise
@@ -152,7 +155,7 @@ def time_kernels(
     """The record of a plan's kernels, None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
 
-    return _record(plan, lambda: run_micro(plan, machine, resume=resume, results=results, only=only, minutes=minutes))
+    return _record(plan, minutes, partial(run_micro, plan, machine, resume=resume, results=results, only=only))
 
 
 def time_points(
@@ -179,9 +182,7 @@ def time_points(
         whole, plan = len(plan.points()), fitting(plan, calibration)
         if len(plan.points()) < whole:
             typer.echo(f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True)
-    record = _record(
-        plan, lambda: run_plan(plan, machine, resume=resume, results=results, header=header, minutes=minutes)
-    )
+    record = _record(plan, minutes, partial(run_plan, plan, machine, resume=resume, results=results, header=header))
     if record is not None:
         _show_record(record, calibration)
         if len(record.rows) < len(plan.runs()):

@@ -49,7 +49,7 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
 
 def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:
     """Errors of every quantity that the points measure, speedup at the measured tokens per iteration included."""
-    speedup = np.array([p.speedup or np.nan for p in points.points])
+    speedup = np.array([p.speedup for p in points.points], dtype=float)
     found = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
     found["speedup"] = errors_of(points.speedup(times), speedup)
     return {name: errors for name, errors in found.items() if errors is not None}

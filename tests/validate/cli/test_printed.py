@@ -1,5 +1,6 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,11 +100,13 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
 
 
 def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
-    plan = load_plan(str(write(tmp_path)))
-    for busy, device, said in ((0.15, "cpu", 0), (0.16, "cuda", 0), (0.16, "cpu", 1)):  # one above 15 %
+    plan, left = load_plan(str(write(tmp_path))), list[float]()
+    for busy, device, said in ((0.15, "cpu", 0), (0.16, "cuda", 0), (0.16, "cpu", 1)):
         monkeypatch.setattr(environment, "busy_share", lambda busy=busy: busy)
-        assert _record(plan.model_copy(update={"device": device}), lambda: None) is None
+        chosen = plan.model_copy(update={"device": device})
+        assert _record(chosen, 2.0, lambda deadline: left.append(deadline - time.monotonic())) is None
         assert capsys.readouterr().err.count("WARNING: other processes use 1") == said
+    assert left == pytest.approx([120.0] * 3, abs=1.0)
 
 
 def test_prompts_that_nobody_gave(target, monkeypatch) -> None:

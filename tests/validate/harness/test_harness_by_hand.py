@@ -204,5 +204,7 @@ def test_what_is_timed(target, prompts, monkeypatch) -> None:
     assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
     assert timed.timed_tokens == 4 * 19
     assert timed.seconds == timed.timed_iterations == max(map(sum, timed.generation.histograms))
+    assert run(target, Request(4, 70, 8, 1), prompts).draft_s == 1.0
     plain = run(target, Request(4, 70, 8), prompts)
+    assert plain.draft_s == 0.0
     assert plain.seconds == plain.timed_iterations == 7, "eight iterations are run: the loop looks every four"

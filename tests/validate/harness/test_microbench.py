@@ -76,7 +76,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
     """A record of every kernel of a plan, timed by `true_time`; noise: of a kernel, and between its samples."""
     rows = [
         {
-            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 1e9,
+            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 2**27,
             "samples": {"call_s": [
                 true_time(job.kind, job.at, gpu, plan) * (1 + noise * math.sin(7 * i + number)) for i in range(7)
             ]},
@@ -208,6 +208,11 @@ def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:
     data["points"] = [row for row in data["points"] if row["kind"] != "attention"]
     path.write_text(json.dumps(data), encoding="utf-8")
     refused("kind attention", calibration_from, read_record(path))
+    rows = data["points"]
+    cached = [row | {"working_set_bytes": 2**27 - 1} for row in rows]
+    for few in ([row for row in rows if row["kind"] != "gemm"], cached):
+        path.write_text(json.dumps(data | {"points": few}), encoding="utf-8")
+        refused("must hold copy, read and gemm kernels", host_spec, read_record(path), "x")
     data["environment"]["device"]["kind"] = "cuda"
     path.write_text(json.dumps(data), encoding="utf-8")
     refused("must be of a CPU", host_spec, read_record(path), "x")
