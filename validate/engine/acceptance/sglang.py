@@ -43,11 +43,9 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
     if len(requests) == 1 and "internal_states" in requests[0]:
         return _alpha(where, _server(where, requests[0]), gamma), CONVENTION
     if all("accept_length" in request for request in requests):
-        omega = _mean(where, [request["accept_length"] for request in requests])
-    else:
-        tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
-        omega = tokens / passes if passes else None
-    return _alpha(where, omega, gamma), CONVENTION
+        return _alpha(where, _mean(where, [request["accept_length"] for request in requests]), gamma), CONVENTION
+    tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
+    return _alpha(where, tokens / passes if passes else None, gamma), CONVENTION
 
 
 def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
