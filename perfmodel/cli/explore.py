@@ -30,6 +30,6 @@ def explore(question: Exploration, output: Output) -> None:
         content = payload(question, progress=bar)
     finally:
         bar.end()
-    text = page(content)
-    write(where, text.encode())
-    typer.echo(f"{len(content['cases'])} surfaces, {size(len(text.encode()))}, in {output}", err=True)
+    text = page(content).encode()
+    write(where, text)
+    typer.echo(f"{len(content['cases'])} surfaces, {size(len(text))}, in {output}", err=True)

@@ -16,12 +16,14 @@ import typer
 
 from perfmodel.answers.answer import Answer, Rows
 
-WIDTH, PIPED, NARROWEST = 112, 100, 20
-"""Of sentences at the most, of all where there is no terminal, and of any terminal at the least."""
+WIDTH, PIPED = 112, 100
+"""Of sentences at the most, and of all where there is no terminal."""
 GAP, TIGHT, EDGES = 3, (2, 1), 2
 """Blanks between the columns of a table, between them where it is too wide otherwise, and around it."""
 FAIR = 24
 """Width that a column of text should have before columns move closer for its sake."""
+NARROWEST = 20
+"""Columns that text is wrapped at where a terminal, or what is left of a line, is narrower."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -146,7 +148,7 @@ def _print_row(
 
 def facts(pairs: dict[str, str]) -> None:
     """Print names and what is said of them, without a head."""
-    indent = max(map(len, pairs)) + TIGHT[0]
+    indent = max(map(len, pairs)) + EDGES
     for name, text in pairs.items():
         first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, NARROWEST))
         typer.echo(_styled(name.ljust(indent), "dim") + first)

@@ -15,10 +15,12 @@ from tests.validate.tiny_spec import tiny_spec
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread_and_a_known_commit() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
+        yield
     torch.set_num_threads(before)
 
 

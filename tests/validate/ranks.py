@@ -17,7 +17,7 @@ def run(*words: str) -> list[str]:
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
     started = [
-        subprocess.Popen([sys.executable, *words], env=os.environ | shared | {"RANK": str(rank)}, **pipes)  # type: ignore[call-overload]
+        subprocess.Popen([sys.executable, *words], env=os.environ | shared | {"RANK": str(rank)}, **pipes)
         for rank in range(2)
     ]
     try:

@@ -1,9 +1,7 @@
 """What every measurement on a GPU rests on, run first: chance in a graph, a captured bf16 decode, a whole point."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ import torch
 from perfmodel.validate.decoder import fp8, graphs
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation, collect
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
 from perfmodel.validate.decoder.script import Script
@@ -56,12 +53,12 @@ def test_chance_inside_a_graph() -> None:
 
 
 @pytest.mark.parametrize("more", [{"draft_kv": "snapkv:48"}, {"draft_kv": "quest:48"}, {"tree": (-1, 0, 0, 1)}])
-def test_a_captured_bf16_decode_through_triton(make_model: Callable[..., Model], more: dict[str, object]) -> None:
+def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     """Token for token the eager one over the same bounds; another attention differs in near-ties at most."""
     model = make_model(dtype=torch.bfloat16, hidden_size=128, head_dim=64).to("cuda")
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
     gamma = 2 if "tree" in more else 4
-    asked = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)  # type: ignore[arg-type]
+    asked = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
     found: list[Generation] = []
     for captured in (False, True):
         made = make_decoder(model, asked)
@@ -97,13 +94,11 @@ def test_fp8_weights_and_cache_through_triton() -> None:
     assert told is None or told.margin < 64, told
 
 
-def test_a_whole_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_point(tmp_path) -> None:
     """Both modes of every KV method with captured graphs and device events, as a plan has them."""
-    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     methods = ["streamingllm:64", "streamingllm:64,own_prefill=true", "snapkv:64", "quest:64"]
     plan = write(tmp_path, device="cuda", threads=None, grid=[{**BLOCK, "draft_kv": methods, "context": [256]}])
     path = run_plan(load_plan(str(plan)), "t-1", results=tmp_path)
-    assert path is not None
     record = read_record(path)
     assert len(record.rows) == 2 * 2 * len(methods)
     assert [row.error for row in record.failures()] == []

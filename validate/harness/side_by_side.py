@@ -62,7 +62,7 @@ class Run:
     def outside_s(self) -> float:
         """Seconds of an iteration outside its passes: the loop's own cost."""
         passes = self.request.gamma * self.draft_s + self.verify_s
-        return self.seconds / max(1, self.timed_iterations) - passes
+        return self.seconds / self.timed_iterations - passes
 
     def speedup_from_parts(self, plain: "Run") -> float:
         """Omega T_T / (gamma T_D + T_V): what acceptance and phases, measured apart, say the speedup is."""

@@ -77,6 +77,7 @@ RATIOS_LEFT_OUT: dict[RatioFold, str] = {
 }
 """Both in words, from what says little to what says more."""
 FITTED: tuple[Relation, ...] = ("seen", "version", "model", "gpu")
+FOLD_OF: dict[Relation, Relation] = {"transferred": "gpu", "maker": "gpu"}
 """Whose folds are fitted; where kernels are transferred too, the constants are those of the device left out."""
 Constants = Mapping[str, Mapping[str, float]]
 """Name of a fold -> the constants fitted without it."""
@@ -101,13 +102,11 @@ def make() -> EngineFits:
     """Fit everything anew: a minute."""
     steps = rows_of("seen")
     whole, slopes = steps.fit()
-    folds: dict[Relation, Constants] = {by: refits(steps, KEYS[by], whole.values, slopes) for by in FITTED}
+    step_folds: dict[Relation, Constants] = {by: refits(steps, KEYS[by], whole.values, slopes) for by in FITTED}
     rows = Iterations(whole.values)
     iteration, slopes = rows.fit()
-    apart: dict[RatioFold, Constants] = {
-        by: refits(rows, key, iteration.values, slopes) for by, key in RATIO_KEYS.items()
-    }
-    return EngineFits(whole, iteration, folds | {"transferred": folds["gpu"], "maker": folds["gpu"]}, apart)
+    ratio_folds = {by: refits(rows, key, iteration.values, slopes) for by, key in RATIO_KEYS.items()}
+    return EngineFits(whole, iteration, step_folds, ratio_folds)
 
 
 @dataclass(frozen=True)
@@ -198,10 +197,7 @@ def replayed(
     steps: dict[Relation, HeldOutErrors] = {}
     for relation, key in KEYS.items():
         rows = rows_of(relation)
-        folds = {
-            **step_folds[relation],
-            **{r.hardware: whole for r in rows.rows if r.hardware not in step_folds["gpu"]},
-        }
+        folds = dict.fromkeys((r.hardware for r in rows.rows), whole) | step_folds[FOLD_OF.get(relation, relation)]
         errors = step_errors(rows, key, folds)
         steps[relation] = errors.beside_others() if relation == "seen" else errors
     measured, ratios = Iterations(whole), {}
@@ -265,7 +261,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
         "schema_version": SCHEMA_VERSION,
         "steps": _short(fits.steps.values),
         "iteration": _short(fits.iteration.values),
-        "step_folds": {by: {k: _short(v) for k, v in fits.step_folds[by].items()} for by in FITTED},
+        "step_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in fits.step_folds.items()},
         "ratio_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in fits.ratio_folds.items()},
         "ablations": ablations,
     }
@@ -286,7 +282,6 @@ def recorded() -> dict[str, Any]:
         raise InputError(f"{path()}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
     if found.get("schema_version") != SCHEMA_VERSION:
         raise InputError(f"{path()}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
-    found["step_folds"]["transferred"] = found["step_folds"]["maker"] = found["step_folds"]["gpu"]
     return found
 
 

@@ -197,7 +197,7 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
         model=row.target,
         hardware=row.hardware,
         batch=row.batch,
-        context=max(round(context), 1),
+        context=round(context),
         gamma=row.steps,
         tp=row.tensor_parallel,
         ep=row.expert_parallel,

@@ -104,7 +104,7 @@ def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
     binding = [c for c in cells if c.binding]
     return {
         "checked": len(binding),
-        "closest": max((c.lower or 0.0) / c.measured for c in binding),
+        "closest": max(c.lower / c.measured for c in binding),  # type: ignore[operator]
         "violations": [c.name for c in binding if c.below_bound],
     }
 

@@ -16,6 +16,7 @@ from perfmodel.validate.accuracy.compare import Cell, band, compare, error, part
 from perfmodel.validate.accuracy.grid import best_gammas, inflections
 from perfmodel.validate.accuracy.report import error_table
 from perfmodel.validate.cli import app
+from tests.validate.refused import refused
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
@@ -25,7 +26,7 @@ def cells() -> list[Cell]:
     return compare(("magicdec", "speculation_other"))
 
 
-def test_every_figure_of_the_tables_is_there(cells: list[Cell]) -> None:
+def test_every_figure_of_the_tables_is_there(cells) -> None:
     rows = {(c.point.row_id, c.quantity) for c in cells if c.point.set_name == "magicdec"}
     for quantity in ("target_s", "draft_s", "verify_s", "overhead_s", "sd_tpot_s", "speedup"):
         assert sum(q == quantity for _, q in rows) == 59
@@ -33,7 +34,7 @@ def test_every_figure_of_the_tables_is_there(cells: list[Cell]) -> None:
     assert len(rows) == sum(c.point.set_name == "magicdec" for c in cells)
 
 
-def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]) -> None:
+def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells) -> None:
     used = {(c.hardware, c.calibration, c.fitted) for c in cells}
     assert used == {
         ("a100-sxm-80gb", "a100-sxm-80gb.magicdec", True),
@@ -42,7 +43,7 @@ def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells: list[Cell]
     }
 
 
-def test_partitions_hold_every_cell_once(cells: list[Cell]) -> None:
+def test_partitions_hold_every_cell_once(cells) -> None:
     cut = partitions(cells, ("",))
     assert sum(map(len, cut.values())) == len(cells)
     assert len(cut["magicdec/h100-sxm-80gb/speedup"]) == 12
@@ -77,8 +78,7 @@ def test_another_calibration_for_every_row() -> None:
     ideal = compare(("magicdec",), calibration="ideal")
     speedups = [c for c in ideal if c.quantity == "speedup"]
     assert error(speedups).bias > 0.4  # always optimistic
-    with pytest.raises(InputError, match="--calibration"):
-        compare(("magicdec",), "held-out", "ideal")
+    refused("--calibration", compare, ("magicdec",), "held-out", "ideal")
 
 
 def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:
@@ -91,7 +91,7 @@ def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:
     assert not [name for name in figures if "overhead" in name]
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path) -> None:
     run = CliRunner()
     done = run.invoke(app, ["compare", "--set", "magicdec", "--by", "context", "--worst", "2"])
     assert done.exit_code == 0
@@ -102,6 +102,8 @@ def test_command_line(tmp_path: Path) -> None:
     assert len(found["rows"]) == 32
     assert found["rows"][0]["error"] == found["rows"][0]["predicted"] / found["rows"][0]["measured"] - 1
     assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
+    shown = run.invoke(app, ["compare", "--set", "gptfast_decode"]).output.partition("largest errors")[2]
+    assert sum("target_s" in line for line in shown.splitlines()) == 8
     for flags in (["--set", "nowhere"], ["--by", "colour"]):
         assert isinstance(run.invoke(app, ["compare", *flags]).exception, InputError)
 
@@ -126,7 +128,7 @@ def test_own_records_are_compared_like_published_ones() -> None:
 
 
 def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> Cell:
-    return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")  # type: ignore[arg-type]
+    return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")
 
 
 def test_best_draft_lengths_and_inflections_of_a_grid() -> None:
@@ -152,7 +154,7 @@ def test_sides_bands_and_the_worst() -> None:
     assert not any(name.startswith("draft") for name in parts)
 
 
-def test_records_of_ones_own_machine_enter_no_gate_of_the_shipped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_ones_own_machine_enter_no_gate_of_the_shipped_ones(monkeypatch) -> None:
     monkeypatch.setattr(module, "own_records", lambda results: {"local-1/a": None, "cpu-1/b": None})
     assert module.gated_sets(module.BUNDLED) == (*module.SETS, "cpu-1/b")
     assert module.gated_sets(Path("elsewhere")) == (*module.SETS, "local-1/a", "cpu-1/b")

@@ -1,75 +1,48 @@
-"""Acceptance: observed on the bundled model, imported from other tools, and read back by a what-if."""
+"""Acceptance: observed on the bundled model and as docs/observe.md says, imported, read back by a what-if."""
 
 import json
-from collections.abc import Callable
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance_rows import find_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.lm import CHECKPOINT, data
-from tests.validate.tiny_folder import write_documents, write_folder
-
-PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-PAGE = "vllm:spec_decode_num_drafts_total 100\n" + "".join(
-    f'{PER_POSITION}{{position="{j}"}} {count}\n' for j, count in enumerate((74, 49, 27))
-)
-
-
-def test_a_gamma_that_the_figures_contradict_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = tmp_path / "metrics.txt", tmp_path / "table.json"
-    path.write_text(PAGE)
-    asked = ["validate", "acceptance", "--import", str(path), "--target", "t", "--context", "4k", "--out", str(out)]
-    assert run([*asked, "--gamma", "5"]) == 2
-    assert f"--gamma: must be 3, the positions in {path}, given 5" in " ".join(capsys.readouterr().err.split())
-    assert run(asked) == 0, "the default is no statement"
-    row = find_acceptance("t", "self", "full", None, 4096, read_acceptance(out))
-    assert Acceptance.from_row(row).tokens_per_iteration(3) == pytest.approx(2.5)
-
+from perfmodel.validate.harness import acceptance
+from perfmodel.validate.lm import CHECKPOINT
+from tests.validate.tiny_folder import WORDS, write_documents, write_folder
 
 OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
-        (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
-        (["--draft-kv", "h2o:32"], "h2o can be predicted but not run"),
-        (["--draft", "ngram", "--draft-kv", "quest:32"], "--draft-kv: must be left out with --draft ngram"),
-        (["--prompts", "none.jsonl"], "--prompts: none.jsonl: must be a readable file"),
-        (["--prompts", "letters.jsonl"], "letters.jsonl: line 2: must be tokens in 0 .. 255, given 'a'"),
-        (["--prompts", "empty.jsonl"], "--prompts: empty.jsonl: must be one document or more"),
-        (
-            ["--prompts", "short.jsonl"],
-            "--prompts: must be documents of 60 tokens or more for --context 64, given '3 at most'",
-        ),
-        (["--checkpoint", "."], "--prompts: must be given with --checkpoint"),
-        (["--checkpoint", "none"], "--checkpoint: must be a folder with config.json"),
-        (["--temperature", "-1"], "--temperature: must be 0, or "),
-        (["--seed", "-1"], "--seed: must be a whole number"),
-        (["--threads", "-1"], "--threads: must be a positive whole number"),
-        (["--device", "tpu"], "--device: must be auto, cpu or"),
-        (["--gamma", "4097"], "--gamma: must be at most 4096"),
-        (["--gamma", "0"], "--gamma: must be a positive whole number"),
-        (["--batch", "0"], "--batch: must be a positive whole number"),
-        (["--out", "missing/table.json"], "--out: must be a file that can be written, in a folder that exists"),
-        (["--out", "."], "--out: must be a file that can be written"),
-        (["--out", "n" * 300], "--out: must be a file that can be written"),
-        (["--context", "64,1000000"], "--context: must be at most"),
-    ],
-)
-def test_a_run_that_cannot_end_well_is_refused_before_decoding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], says: str
-) -> None:
-    from perfmodel.validate.harness import acceptance
-
+@pytest.mark.parametrize(("more", "says"), [
+    (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
+    (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
+    (["--draft-kv", "h2o:32"], "h2o can be predicted but not run"),
+    (["--draft", "ngram", "--draft-kv", "quest:32"], "--draft-kv: must be left out with --draft ngram"),
+    (["--prompts", "none.jsonl"], "--prompts: none.jsonl: must be a readable file"),
+    (["--prompts", "letters.jsonl"], "letters.jsonl: line 2: must be tokens in 0 .. 255, given 'a'"),
+    (["--prompts", "empty.jsonl"], "--prompts: empty.jsonl: must be one document or more"),
+    (["--prompts", "short.jsonl"],
+     "--prompts: must be documents of 60 tokens or more for --context 64, given '3 at most'"),
+    (["--checkpoint", "."], "--prompts: must be given with --checkpoint"),
+    (["--checkpoint", "none"], "--checkpoint: must be a folder with config.json"),
+    (["--temperature", "-1"], "--temperature: must be 0, or "),
+    (["--seed", "-1"], "--seed: must be a whole number"),
+    (["--threads", "-1"], "--threads: must be a positive whole number"),
+    (["--device", "tpu"], "--device: must be auto, cpu or"), (["--gamma", "4097"], "--gamma: must be at most 4096"),
+    (["--gamma", "0"], "--gamma: must be a positive whole number"),
+    (["--batch", "0"], "--batch: must be a positive whole number"),
+    (["--out", "missing/table.json"], "--out: must be a file that can be written, in a folder that exists"),
+    (["--out", "."], "--out: must be a file that can be written"),
+    (["--out", "n" * 300], "--out: must be a file that can be written"),
+    (["--context", "64,1000000"], "--context: must be at most"),
+])  # fmt: skip
+def test_a_run_that_cannot_end_well_is_refused_before_decoding(tmp_path, monkeypatch, capsys, more, says) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(acceptance, "_observe", lambda *_: pytest.fail("decoded"))
     texts = {"letters": '[1]\n[1, "a"]', "short": "[1, 2, 3]\n[4]", "empty": "\n"}
@@ -83,16 +56,8 @@ def test_a_run_that_cannot_end_well_is_refused_before_decoding(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_held_out_prompts_need_a_seed_from_0() -> None:
-    with pytest.raises(InputError, match="--seed: must be 0 or more, given -1"):
-        data.held_out_prompts(1, 10, -1)
-
-
-def test_observed_acceptance_answers_a_whatif(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:
     """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses some."""
-    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     out = tmp_path / "table.json"
     published = "streamingllm:48,own_prefill=true"
     kinds = ["--draft-kv", "full", "--draft-kv", published, "--draft-kv", "streamingllm:32"]
@@ -127,9 +92,7 @@ def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]
 
 
 @pytest.mark.parametrize("draft", ["self", "ngram:2", "small"])
-def test_a_hugging_face_folder_and_its_texts(
-    tmp_path: Path, folders: tuple[str, str, str], draft: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -> None:
     """Any draft; documents that are too short for a context are left out there; the file is there after each row."""
     big, small, documents = folders
     out, name = tmp_path / "table.json", "small" if draft == "small" else draft.partition(":")[0]
@@ -154,11 +117,7 @@ def test_a_hugging_face_folder_and_its_texts(
         assert run(["whatif", *question, "--hardware", "h100", "--gamma", "2"]) == 0
 
 
-def test_what_was_observed_outlives_an_interruption(
-    tmp_path: Path, folders: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from perfmodel.validate.harness import acceptance
-
+def test_what_was_observed_outlives_an_interruption(tmp_path, folders, monkeypatch) -> None:
     big, _, documents = folders
     observe, calls, out = acceptance._observe, list[str](), tmp_path / "table.json"
 
@@ -176,9 +135,7 @@ def test_what_was_observed_outlives_an_interruption(
 
 
 @pytest.mark.parametrize("verb", ["generate", "acceptance"])
-def test_shards_tokenizer_and_template_feed_advice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], make_model: Callable[..., Model], verb: str
-) -> None:
+def test_shards_tokenizer_and_template_feed_advice(tmp_path, capsys, make_model, verb) -> None:
     """Both verbs write what `advise` reads: rates of this model's own caches, at the context that was decoded."""
     pytest.importorskip("transformers")
     folder = write_folder(tmp_path / "tiny-chat", make_model(), shards=3)
@@ -197,3 +154,43 @@ def test_shards_tokenizer_and_template_feed_advice(
     ask = ["advise", "--model", str(folder), "--hardware", "h100", "--context", "100", "--batch", "8", "--json"]
     assert run([*ask, "--acceptance", str(out)]) == 0
     assert str(out) in capsys.readouterr().out
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
+SMALLER = {"8k,16k,32k": "96,128,160", "8k": "64", "24k": "144", "512": "40", "2k": "48", "128": "24"}
+"""Sizes of the page -> sizes for a model of two layers."""
+
+
+def commands() -> list[list[str]]:
+    lines = re.findall(r"^    perfmodel (.*)$", PAGE, re.M)
+    return [[SMALLER.get(word, word) for word in re.sub(r":(512|2k)\b", _budget, line).split()] for line in lines]
+
+
+def _budget(found: "re.Match[str]") -> str:
+    return ":" + SMALLER[found[1]]
+
+
+@pytest.mark.slow
+def test_its_commands_run(tmp_path, monkeypatch, capsys, target, small) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    folders = {"llama-3.1-8b": target, "llama-3.2-1b": small}
+    for name, model in folders.items():
+        write_folder(tmp_path / "models" / name, model)
+    (tmp_path / "pg19" / "test").mkdir(parents=True)
+    for book in range(4):
+        text = " ".join(WORDS[(3 * i * i + 5 * book) % len(WORDS)] for i in range(150 + book))
+        (tmp_path / "pg19" / "test" / f"{book}.txt").write_text(text)
+    exec(re.findall(r"^```py\n(.*?)^```", PAGE, re.DOTALL | re.M)[0])
+    assert len(commands()) == 6
+    for words in commands():
+        assert run(words) == 0, (shlex.join(words), capsys.readouterr().err)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("--- continuation ") == 4
+    assert said.count("interpolated in log context") == 2
+    assert said.count("by 4 documents") >= 2
+    kinds = {name: {(r.draft, r.draft_kv, r.kv_budget_tokens) for r in read_acceptance(name)} for name in FILES}
+    assert {name: len(found) for name, found in kinds.items()} == {"sparse.json": 4, "small.json": 1, "ngram.json": 1}
+
+
+FILES = ("sparse.json", "small.json", "ngram.json")

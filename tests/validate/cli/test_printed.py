@@ -1,28 +1,30 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+import yaml
+from typer.main import get_command
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import check
 from perfmodel.validate.accuracy.compare import Cell
+from perfmodel.validate.cli import app
 from perfmodel.validate.cli.acceptance import as_text, summary
 from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
 from perfmodel.validate.cli.generate import _made_up
 from perfmodel.validate.cli.measure import _record, time_points
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.estimate import estimate
 from perfmodel.validate.records.plan import Plan, load_plan
+from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, write
 
 
@@ -50,18 +52,12 @@ def test_observed_acceptance_in_a_line() -> None:
     assert AcceptanceFile.model_validate_json(as_text(table)) == table
 
 
-@pytest.mark.parametrize(
-    ("faults", "limit", "before", "status", "last"),
-    [
-        ([], 0.1, None, 0, "check: PASS; 7 figures of 2 records in R; mean errors up to 10.0%"),
-        (["a: too large"], None, SimpleNamespace(parts={"a": SimpleNamespace(mape=0.1)}), 1,
-         "check: FAIL; 7 figures of 2 records in R; no limit, 1 point above None at most"),
-    ],
-)  # fmt: skip
-def test_a_check_in_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], faults: list[str], limit: float | None,
-    before: Any, status: int, last: str,
-) -> None:  # fmt: skip
+@pytest.mark.parametrize(("faults", "limit", "before", "status", "last"), [
+    ([], 0.1, None, 0, "check: PASS; 7 figures of 2 records in R; mean errors up to 10.0%"),
+    (["a: too large"], None, SimpleNamespace(parts={"a": SimpleNamespace(mape=0.1)}), 1,
+     "check: FAIL; 7 figures of 2 records in R; no limit, 1 point above None at most"),
+])  # fmt: skip
+def test_a_check_in_lines(monkeypatch, capsys, faults, limit, before, status, last) -> None:
     def part(name: str, rows: int, fitted: bool, *records: str) -> SimpleNamespace:
         errors = SimpleNamespace(rows=rows, mape=0.123, bias=-0.05, worst=0.5)
         figures = [SimpleNamespace(record=record, fitted=fitted) for record in records]
@@ -85,11 +81,10 @@ def test_a_check_in_lines(
 def test_the_ends_of_a_share() -> None:
     assert [_share(given, "--max-error") for given in ("10%", "0.1", "999%")] == [0.1, 0.1, 9.99]
     for given in ("0", "10", "-1"):
-        with pytest.raises(InputError, match="--max-error: must be a share above 0"):
-            _share(given, "--max-error")
+        refused("--max-error: must be a share above 0", _share, given, "--max-error")
 
 
-def test_a_plan_before_it_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     """Two rows of each point that fits; the other has a batch of a million."""
     path = write(tmp_path, grid=[{**BLOCK, "batch": [1, 10**6], "context": [64, 100000]}])
     assert run(["validate", "measure", str(path), "--dry-run"]) == 0
@@ -104,43 +99,86 @@ def test_a_plan_before_it_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert " ".join(line.split()) == f"{one.point.key} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
 
 
-def test_a_busy_machine_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = load_plan(str(write(tmp_path)))
+def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
+    plan, left = load_plan(str(write(tmp_path))), list[float]()
     for busy, device, said in ((0.15, "cpu", 0), (0.16, "cuda", 0), (0.16, "cpu", 1)):
         monkeypatch.setattr(environment, "busy_share", lambda busy=busy: busy)
-        assert _record(plan.model_copy(update={"device": device}), lambda: None) is None
-        assert capsys.readouterr().err.count("WARNING: other processes use 16% of the CPUs") == said
+        chosen = plan.model_copy(update={"device": device})
+        assert _record(chosen, 2.0, lambda deadline: left.append(deadline - time.monotonic())) is None
+        assert capsys.readouterr().err.count("WARNING: other processes use 1") == said
+    assert left == pytest.approx([120.0] * 3, abs=1.0)
 
 
-def test_prompts_that_nobody_gave(target: Model) -> None:
-    """As long as was said, else as the model has positions for."""
-    pair = Pair("tinyllama-1.1b")
+def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
+    """As long as was said, else as the model has positions for; their cache, in halves on two ranks, has to fit."""
+    pair, needed = Pair("tinyllama-1.1b"), list[float]()
     for context, stated, length in ((4096, False, 2048 - 12), (4096, True, 4096), (100, False, 100)):
         found = _made_up(Request(3, context, 12), pair, target, stated, 1)
         assert [len(row) for row in found] == [length] * 3
         assert 0 <= min(map(min, found)) < max(map(max, found)) == 60
     assert found != _made_up(Request(3, 100, 12), pair, target, False, 2)
+    monkeypatch.setattr("perfmodel.validate.decoder.memory.check_fits", lambda what, size, _: needed.append(size))
+    assert len(_made_up(Request(1, 8, 3000), SimpleNamespace(tp=2, folder=None), target, False, 1)[0]) == 1
+    assert needed == [3001 * (2 * 2 * 2 * 8) * 8 / 2], "keys and values of two layers and heads of 8, each 8 bytes"
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--judge a --stack b", "--judge, --stack: must not both be given"),
-        ("--results a", "--results: is of --from-microbench"),
-        ("--from-microbench a --write", "--from-microbench: takes only NAME"),
-        ("--from-microbench a --json", "--from-microbench: takes only NAME"),
-        ("--from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
-        ("--from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
-    ],
-)
-def test_flags_of_calibrate_that_do_not_go_together(capsys: pytest.CaptureFixture[str], words: str, says: str) -> None:
-    assert run(["validate", "calibrate", *words.split()]) == 2
+@pytest.mark.parametrize(("words", "says"), [
+    ("calibrate --judge a --stack b", "--judge, --stack: must not both be given"),
+    ("calibrate --results a", "--results: is of --from-microbench"),
+    ("calibrate --from-microbench a --write", "--from-microbench: takes only NAME"),
+    ("calibrate --from-microbench a --json", "--from-microbench: takes only NAME"),
+    ("calibrate --from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
+    ("calibrate --from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
+    ("calibrate engines --fit gamma=2", "engines: takes only --write"),
+    ("calibrate engines --hold-out gamma=2", "engines: takes only --write"),
+    ("calibrate engines --json", "engines: takes only --write"),
+    ("run --out /dev/null/x", "--out: /dev/null/x/calibration.yaml: "),
+])  # fmt: skip
+def test_flags_that_do_not_go_together(capsys, words, says) -> None:
+    assert run(["validate", *words.split()]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_comparison_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_defaults_are_those_of_the_page() -> None:
+    lines = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8").splitlines()
+    for verb in ("acceptance", "engine", "generate"):
+        for flag in get_command(app).commands[verb].params:
+            shown = flag.show_default if isinstance(flag.show_default, str) else flag.default
+            told = [line for line in lines if f"`{flag.opts[0]}`" in line and f"`{shown}`" in line]
+            assert told or shown in (None, False, "", ()), (verb, flag.name, shown)
+
+
+def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:
+    assert run(["validate", "calibrate", "--from-microbench", "cpu-1", "--judge", "cpu-1"]) == 0
+    stated = yaml.safe_load(capsys.readouterr().out)["observed_error"]
+    assert {name: scatter["rows"] for name, scatter in stated.items()} == dict.fromkeys(
+        ("target_s", "draft_s", "verify_s", "speedup"), 40
+    )
+
+
+def test_kernels_before_they_are_timed(tmp_path, capsys) -> None:
+    asked, said = ["validate", "microbench", str(write(tmp_path)), "--dry-run"], list[list[str]]()
+    for only in ([], ["--only", "gemm"]):
+        assert run([*asked, *only]) == 0
+        said.append(capsys.readouterr().out.splitlines())
+    assert said[0] != said[1] == [line for line in said[0] if line.startswith("gemm")] != []
+
+
+def test_constants_of_engines_are_shown_or_written(tmp_path, monkeypatch, capsys) -> None:
+    studies = "perfmodel.validate.studies"
+    monkeypatch.setattr(f"{studies}.engines.make", lambda: SimpleNamespace(steps=SimpleNamespace(values=[])))
+    monkeypatch.setattr(f"{studies}.ablations.ablations", lambda _: [("less", {"all": 0.123})])
+    monkeypatch.setattr(f"{studies}.engines.texts", lambda made, found, day: ("a: 1\n", f"{found}"))
+    monkeypatch.setattr(f"{studies}.engines.path", lambda: tmp_path / "record")
+    monkeypatch.setattr(f"{studies}.engines_file.path", lambda: tmp_path / "constants")
+    for flags, out, written in (([], "a: 1\n", []), (["--write"], "", ["a: 1\n", "{'less': {'all': 0.123}}"])):
+        assert run(["validate", "calibrate", "engines", *flags]) == 0
+        said = capsys.readouterr()
+        assert (said.out, said.err.splitlines()[-1]) == (out, "less: all 12.3 %")
+        assert [path.read_text() for path in sorted(tmp_path.iterdir())] == written
+
+
+def test_a_comparison_in_lines(capsys) -> None:
     """One figure twice as long as predicted, and below its bound; a speedup predicted on the wrong side of 1."""
     point = published_points("magicdec")[0]
     cells = [Cell(point, "target_s", 2.0, 1.0, "c", False, 2.5, True), Cell(point, "speedup", 0.8, 1.2, "c")]
@@ -158,9 +196,7 @@ def test_a_comparison_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
         assert lines[8:] == ["3a-01 a100-sxm-80gb llama-2-7b-32k tinyllama-1.1b 32 1024 target_s 2 1 -50.0"] * worst
 
 
-def test_points_that_do_not_fit_a_gpu_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_points_that_do_not_fit_a_gpu_are_left_out(tmp_path, monkeypatch, capsys) -> None:
     """A CPU's plan is run as it is."""
     ran: list[Plan] = []
     monkeypatch.setattr("perfmodel.validate.harness.measure.run_plan", lambda plan, *_, **__: ran.append(plan))

@@ -11,6 +11,7 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.run import closing
+from perfmodel.validate.records import code_version
 from perfmodel.validate.records.schema import KernelRow, PointRow
 from perfmodel.validate.records.store import RESULTS, Record, latest, records
 from tests.validate.tiny_plan import BLOCK, write
@@ -22,16 +23,14 @@ SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batc
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of results with a run of this CPU in it, moved after it was made."""
     began = tmp_path_factory.mktemp("began")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
-        plan = str(write(began, **SMALL))
-        assert run(["validate", "run", plan, "--machine", "t-1", "--results", str(began / "results")]) == 0
+    plan = str(write(began, **SMALL))
+    assert run(["validate", "run", plan, "--machine", "t-1", "--results", str(began / "results")]) == 0
     moved = tmp_path_factory.mktemp("moved") / "results"
     shutil.move(began / "results", moved)
     return moved
 
 
-def test_a_record_names_the_files_of_its_run_without_a_path(made: Path) -> None:
+def test_a_record_names_the_files_of_its_run_without_a_path(made) -> None:
     (record,) = (r for r in records(made) if r.data.kind == "measure")
     (device,), (calibration,) = made.glob("t-1/*-device.yaml"), made.glob("t-1/*-calibration.yaml")
     assert (record.data.hardware, record.data.calibration) == (device.name, calibration.name)
@@ -43,7 +42,7 @@ def test_a_record_names_the_files_of_its_run_without_a_path(made: Path) -> None:
     assert record.data.plan.hardware == "h100-sxm-80gb"  # the plan is what it was: a second run repeats it
 
 
-def test_what_reads_a_run_finds_its_calibration(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_reads_a_run_finds_its_calibration(made, capsys) -> None:
     folder = ["--results", str(made)]
     for words in (["report", "t-1"], ["report", "t-1", "--check"], ["check", "--max-error", "999%"]):
         assert run(["validate", *words, *folder]) == 0, words
@@ -56,11 +55,8 @@ def test_what_reads_a_run_finds_its_calibration(made: Path, capsys: pytest.Captu
     assert run(["validate", "calibrate", "--from-microbench", "t-1", "--hardware", "h100", *folder]) == 0
 
 
-def test_a_second_run_stands_beside_the_first(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_run_stands_beside_the_first(made, tmp_path, capsys) -> None:
     """Each record keeps its own calibration, and both count as repeats of one plan."""
-    monkeypatch.setenv("PERFMODEL_COMMIT", "0123456789abcdef")
     results = tmp_path / "results"
     shutil.copytree(made, results)
     asked = ["validate", "run", str(write(tmp_path, **SMALL)), "--machine", "t-1", "--results", str(results)]
@@ -80,10 +76,8 @@ def test_a_second_run_stands_beside_the_first(
     assert again.path.read_text(encoding="utf-8") != text
 
 
-def test_without_git_the_commit_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
-    from perfmodel.validate.records import code_version
-
     monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)
     digest = code_version.commit()["source_sha256"]
     other = "/somewhere/else\n" + "a" * 40
@@ -100,6 +94,20 @@ def test_without_git_the_commit_is_unknown(tmp_path: Path, monkeypatch: pytest.M
     assert record.data.commit == "unknown"
 
 
+def test_the_digest_is_of_code_and_data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a wheel, too, whose results lie in the package."""
+    from perfmodel.validate.records import code_version
+
+    monkeypatch.setattr(code_version, "PACKAGE", tmp_path)
+    (tmp_path / "results").mkdir()
+    seen = [code_version._source_digest()]
+    for name in ("a.py", "b.yaml", "c.json", "results/d.yaml"):
+        (tmp_path / name).write_text("x")
+        seen.append(code_version._source_digest())
+    assert len(set(seen)) == 3
+    assert seen[2] == seen[4]
+
+
 def noisy(record: Record, factor: float) -> Record:
     """Every timing with one fast sample, so that its median is so many times the fastest."""
     rows: list[PointRow | KernelRow] = []
@@ -112,8 +120,6 @@ def noisy(record: Record, factor: float) -> Record:
 def test_a_noisy_calibration_does_not_end_in_a_question() -> None:
     found = records(RESULTS, "cpu-1")
     kernels, passes = latest(found, "microbench"), latest(found, "measure")
-    assert kernels is not None
-    assert passes is not None
     fitted = calibration_of(passes)
     path, device = Path("c.yaml"), "xeon-amx-2core"
     quiet = closing(kernels, passes, fitted, device, path)

@@ -21,7 +21,6 @@ METHODS = [
 def watched(decoder: Decoder) -> Any:
     """The counter of a tree or of two levels, watching."""
     counter = counter_of(decoder)
-    assert counter is not None
     decoder.observers.append(counter)
     return counter
 

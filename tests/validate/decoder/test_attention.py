@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder import backends
-from perfmodel.validate.decoder.attention import FoldedAttention, Span, causal_bias
+from perfmodel.validate.decoder.attention import FoldedAttention, Span
+from tests.validate.refused import refused
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
 """(queries, new tokens): a decoding step, a draft step on scratch, a verification, a later draft step."""
@@ -48,24 +48,22 @@ def check(chosen: FoldedAttention, n: int, m: int, dtype: torch.dtype, tolerance
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
 )
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_portable_implementations(name: str, dtype: torch.dtype, tolerance: float, n: int, m: int) -> None:
+def test_portable_implementations(name, dtype, tolerance, n, m) -> None:
     chosen = backends.choose(name, torch.device("cpu"), dtype)
-    check(chosen, n, m, dtype, max(tolerance, 1e-6 * (name == "sdpa")), [128, 1, 57])
+    check(chosen, n, m, dtype, max(tolerance, 1e-6 * (name == "sdpa")), [128, 0, 57])
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_an_empty_cache_contributes_nothing(name: str) -> None:
-    chosen = backends.choose(name, torch.device("cpu"), torch.float32)
+def test_empty_caches_contribute_nothing(name) -> None:
     q, k, v, new_k, new_v = inputs(3, 3, torch.float32)
-    wanted = by_hand(q, k, v, [0, 0, 5], new_k, new_v)
-    out = chosen(q, k, v, Span(torch.tensor([0, 0, 5]), 8), new_k, new_v)
-    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
+    chosen = backends.choose(name, torch.device("cpu"), torch.float32)
     none = chosen(q, k, v, Span(torch.tensor([0, 0, 0]), 0), new_k, new_v)
-    torch.testing.assert_close(none.double()[:2], wanted[:2], rtol=1e-5, atol=1e-5)
+    wanted = by_hand(q, k, v, [0, 0, 0], new_k, new_v)
+    torch.testing.assert_close(none.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_a_sliding_window(name: str) -> None:
+def test_a_sliding_window(name) -> None:
     """Each query sees the cached tokens from its own first on; what lies before `start` is not even looked at."""
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
@@ -83,26 +81,15 @@ def test_a_sliding_window(name: str) -> None:
             torch.testing.assert_close(out[b : b + 1, j : j + 1], wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_masks_stay_finite_in_powers_of_two() -> None:
-    """A sequence without a cached token must give no -inf (and no NaN) in a kernel that multiplies by log2(e)."""
-    bias = Span(torch.tensor([0]), 4).bias(1, torch.bfloat16)
-    causal = causal_bias(2, 2, 1, torch.float32, torch.device("cpu"))
-    assert bias is not None
-    assert causal is not None
-    assert all((mask.float() * math.log2(math.e)).isfinite().all() for mask in (bias, causal))
-
-
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(InputError, match="sdpa has no fp64 kernel on CUDA"):
-        backends.choose("sdpa", torch.device("cuda"), torch.float64)
-    with pytest.raises(InputError, match="--attention: must be one of"):
-        backends.choose("flash9", torch.device("cpu"), torch.float32)
+    refused("sdpa has no fp64 kernel on CUDA", backends.choose, "sdpa", torch.device("cuda"), torch.float64)
+    refused("--attention: must be one of", backends.choose, "flash9", torch.device("cpu"), torch.float32)
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 @pytest.mark.parametrize("name", ["math", "sdpa", "triton"])
-def test_on_cuda(name: str, n: int, m: int) -> None:
+def test_on_cuda(name, n, m) -> None:
     device = torch.device("cuda")
     chosen = backends.choose(name, device, torch.bfloat16)
     q, k, v, new_k, new_v = inputs(n, m, torch.bfloat16, heads=8, d=64, room=192)
@@ -113,7 +100,7 @@ def test_on_cuda(name: str, n: int, m: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
-def test_a_stated_mask(name: str) -> None:
+def test_a_stated_mask(name) -> None:
     """The triangle is the causal mask; a row of the batch sees what its own mask says, and nothing else counts."""
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)

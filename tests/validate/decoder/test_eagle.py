@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.weights import load_head
 from perfmodel.validate.studies.train import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed
+from tests.validate.refused import refused
 from tests.validate.tiny_folder import write_folder
 
 NEW, GAMMA = 24, 3
@@ -54,9 +54,7 @@ def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -
 
 
 @torch.inference_mode()
-def test_drafts_are_drawn_from_what_the_head_says_run_densely(
-    deep: Model, head: HeadModel, prompts: list[list[int]]
-) -> None:
+def test_drafts_are_drawn_from_what_the_head_says_run_densely(deep, head, prompts) -> None:
     """Whatever was accepted (here by a script), in ragged batches, from a prompt of one token on."""
     asked = Request(4, 70, NEW, GAMMA, "model", sampling=Sampling(1.0), script=(1, 1, 1, 1))
     made = make_decoder(deep, asked, head)
@@ -64,7 +62,6 @@ def test_drafts_are_drawn_from_what_the_head_says_run_densely(
     for _ in range(6):
         made.propose(state)  # nothing is committed by a proposal
         drafted, probs = made.propose(state)
-        assert probs is not None
         for row, text in enumerate(state.tokens.tolist()):
             wanted = dense(head, deep, text[: state.length[row]], drafted[row].tolist())
             torch.testing.assert_close(probs[row], wanted, rtol=1e-9, atol=1e-12)
@@ -72,7 +69,7 @@ def test_drafts_are_drawn_from_what_the_head_says_run_densely(
     assert all(state.histogram.sum(0))
 
 
-def test_outputs_are_those_of_plain_decoding(deep: Model, head: HeadModel, prompts: list[list[int]]) -> None:
+def test_outputs_are_those_of_plain_decoding(deep, head, prompts) -> None:
     plain = make_decoder(deep, Request(4, 70, NEW)).generate(prompts, NEW)
     for sampling in (Sampling(), Sampling(0.8)):
         out = make_decoder(deep, Request(4, 70, NEW, GAMMA, "model", sampling=sampling), head).generate(prompts, NEW)
@@ -82,7 +79,7 @@ def test_outputs_are_those_of_plain_decoding(deep: Model, head: HeadModel, promp
 
 
 @torch.inference_mode()
-def test_an_iteration_can_be_replayed(deep: Model, head: HeadModel, prompts: list[list[int]]) -> None:
+def test_an_iteration_can_be_replayed(deep, head, prompts) -> None:
     eager, replayed = eager_and_replayed(
         deep, head, Request(4, 70, 50, GAMMA, "model", sampling=Sampling(0.8)), prompts
     )
@@ -90,7 +87,7 @@ def test_an_iteration_can_be_replayed(deep: Model, head: HeadModel, prompts: lis
 
 
 @torch.inference_mode()
-def test_a_start_without_a_prefill(deep: Model, head: HeadModel) -> None:
+def test_a_start_without_a_prefill(deep, head) -> None:
     made = make_decoder(deep, Request(2, 40, NEW, GAMMA, "model", script=(0, 0, 1, 0)), head)
     state = start_random(made, 40, NEW)
     for _ in range(3):
@@ -99,7 +96,7 @@ def test_a_start_without_a_prefill(deep: Model, head: HeadModel) -> None:
 
 
 @pytest.mark.parametrize("layer", ["midlayer", "layers.0"])
-def test_a_folder_is_read_under_either_name(deep: Model, head: HeadModel, tmp_path: Path, layer: str) -> None:
+def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None:
     """As EAGLE's authors and as speculators write it; offsets say which of the target's tokens are drafted."""
     rows = dict(zip("qkv", head.layers[0].qkv.weight.split((32, 16, 16)), strict=True))
     tensors = {f"{layer}.self_attn.{name}_proj.weight": rows[name] for name in rows}
@@ -128,19 +125,15 @@ def test_a_folder_is_read_under_either_name(deep: Model, head: HeadModel, tmp_pa
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_what_is_not_run_is_refused(deep: Model, head: HeadModel, target: Model) -> None:
-    with pytest.raises(InputError, match="must be an EAGLE-3 head of three features"):
-        load_head("eagle", "random:0", deep)
-    with pytest.raises(InputError, match="takes 3 of the target's layers, and tiny has too few"):
-        load_head("eagle3", "random:0", target)
+def test_what_is_not_run_is_refused(deep, head, target) -> None:
+    refused("must be an EAGLE-3 head of three features", load_head, "eagle", "random:0", deep)
+    refused("takes 3 of the target's layers, and tiny has too few", load_head, "eagle3", "random:0", target)
     with pytest.raises(InputError, match="a head drafts chains over a whole cache of its own"):
         make_decoder(deep, Request(1, 8, 8, 2, "model", "snapkv:4,window=2"), head)
     assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)
 
 
-def test_predicted_beside_measured(
-    tmp_path: Path, make_model: Callable[..., Model], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predicted_beside_measured(tmp_path, make_model, capsys) -> None:
     """A head of random weights by its kind, as the engine's own `--draft eagle3` has its shape."""
     pytest.importorskip("transformers")
     folder = write_folder(tmp_path / "tiny-deep", make_model(num_hidden_layers=8))

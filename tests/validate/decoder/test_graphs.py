@@ -11,7 +11,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import graphs, parallel, recording
 from perfmodel.validate.decoder.factory import make_decoder
@@ -22,6 +21,7 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.harness import point_runner
 from perfmodel.validate.harness.point_runner import DecoderRun, PhaseRunner
 from tests.validate.decoder.methods import METHODS
+from tests.validate.refused import refused
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
 
@@ -79,9 +79,7 @@ def emulated(work: Callable[[], object], generator: torch.Generator) -> Callable
     + [("two levels of a model", "quest:24,page=4"), ("sampled two levels of a model", "streamingllm:24")],
 )
 @torch.inference_mode()
-def test_replayed_iterations_equal_eager_ones(
-    target: Model, small: Model, prompts: list[list[int]], kind: str, method: str
-) -> None:
+def test_replayed_iterations_equal_eager_ones(target, small, prompts, kind, method) -> None:
     gamma, draft = 0 if "plain" in kind else 3, small if "model" in kind else None
     sampling = Sampling(0.8, 0.9) if "sampled" in kind else Sampling()
     tree = branching("3x2x1") if "tree" in kind else None
@@ -185,7 +183,7 @@ def test_a_graph_draws_anew() -> None:
     assert not torch.equal(draws[1], draws[2])
 
 
-def test_a_failed_capture_gives_the_stream_back(streams: list[str]) -> None:
+def test_a_failed_capture_gives_the_stream_back(streams) -> None:
     def work() -> None:
         raise RuntimeError("not permitted when stream is capturing")
 
@@ -196,7 +194,7 @@ def test_a_failed_capture_gives_the_stream_back(streams: list[str]) -> None:
 
 @pytest.mark.usefixtures("streams")
 @pytest.mark.parametrize("fails", [False, True])
-def test_graphs_go_before_their_process_group(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+def test_graphs_go_before_their_process_group(monkeypatch, fails) -> None:
     """Also where an error is on its way up, which holds what it has passed."""
     events: list[str] = []
     monkeypatch.setattr(FakeGraph, "reset", lambda self: events.append("graph dropped"), raising=False)
@@ -213,16 +211,15 @@ def test_graphs_go_before_their_process_group(monkeypatch: pytest.MonkeyPatch, f
     assert events == [*([] if fails else ["waited"]), "graph dropped", "group destroyed"]
 
 
-def test_graphs_need_cuda(target: Model, prompts: list[list[int]]) -> None:
+def test_graphs_need_cuda(target, prompts) -> None:
     made = make_decoder(target, Request(4, 70, 50))
-    with pytest.raises(InputError, match="--graphs: needs a CUDA device"):
-        graphs.capture(made, made.start(prompts, 50))
+    refused("--graphs: needs a CUDA device", graphs.capture, made, made.start(prompts, 50))
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["self", "model", "two levels"])
-def test_captured_generation_equals_eager_generation(make_model: Callable[..., Model], kind: str, method: str) -> None:
+def test_captured_generation_equals_eager_generation(make_model, kind, method) -> None:
     device = torch.device("cuda")
     models = [make_model(dtype=torch.float64, num_hidden_layers=layers).to(device) for layers in (2, 1)]
     prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]

@@ -1,7 +1,8 @@
-"""Greedy speculative output is greedy plain output, token for token: float64, so that near-ties do not decide."""
+"""Greedy speculative output is plain output, token for token, caches are those of a fresh prefill: in float64."""
 
 import math
 from collections.abc import Callable
+from functools import partialmethod
 
 import pytest
 import torch
@@ -9,23 +10,24 @@ from torch import Tensor
 
 from perfmodel.specs.model import MoE, RopeScaling
 from perfmodel.validate.decoder import kv
+from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.ngram import NGramDrafter
 from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.state import State
-from tests.validate.decoder.methods import METHODS as SOME
-from tests.validate.decoder.methods import PUBLISHED
+from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40
-METHODS = [*SOME, "quantized,bits=8,group=4"]
+EVERY = [*METHODS, "quantized,bits=8,group=4"]
 
 
 def run(
     model: Model, prompts: list[list[int]], draft: Model | None = None, new: int = NEW, **request: object
 ) -> Generation:
-    asked = Request(len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request)  # type: ignore[arg-type]
+    asked = Request(len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request)
     return make_decoder(model, asked, draft).generate(prompts, new)
 
 
@@ -49,7 +51,7 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
     return tokens[len(prompt) :]
 
 
-def test_plain_equals_the_oracle(target: Model, prompts: list[list[int]], plain: Generation) -> None:
+def test_plain_equals_the_oracle(target, prompts, plain) -> None:
     assert plain.tokens == [oracle(target, prompt, NEW) for prompt in prompts]
     assert plain.histogram == [(NEW - 1) * len(prompts)], "one count for each iteration of an unfinished sequence"
     assert len({token for row in plain.tokens for token in row}) > 20, (
@@ -58,7 +60,7 @@ def test_plain_equals_the_oracle(target: Model, prompts: list[list[int]], plain:
 
 
 def test_every_view_is_tested() -> None:
-    assert {method.partition(":")[0].partition(",")[0] for method in METHODS} == set(kv.names())
+    assert {method.partition(":")[0].partition(",")[0] for method in EVERY} == set(kv.names())
 
 
 ACCEPTED = {
@@ -70,11 +72,8 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize(("case", "kind", "gamma"), [(0, "self", 1), (1, "self", 8), (2, "model", 4)])
-@pytest.mark.parametrize("method", METHODS)
-def test_every_cache_and_gamma(
-    target: Model, small: Model, prompts: list[list[int]], plain: Generation, case: int, kind: str, method: str,
-    gamma: int,
-) -> None:  # fmt: skip
+@pytest.mark.parametrize("method", EVERY)
+def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method, gamma) -> None:
     """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded between."""
     made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), small if kind == "model" else None)
     out = made.generate(prompts, NEW)
@@ -88,24 +87,17 @@ def test_every_cache_and_gamma(
 
 
 @pytest.mark.parametrize(("gamma", "histogram"), [(1, [100, 29]), (8, [95, 8, 6, 3, 1, 1, 0, 0, 1])])
-def test_ngram(target: Model, prompts: list[list[int]], plain: Generation, gamma: int, histogram: list[int]) -> None:
+def test_ngram(target, prompts, plain, gamma, histogram) -> None:
     out = make_decoder(target, Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")).generate(prompts, NEW)
     assert (out.tokens, out.histogram) == (plain.tokens, histogram)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "wanted"),
-    [
-        ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]),
-        ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
-        ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]),
-        ([5, 6, 5, 6], [5, 6, 5, 6]),
-        ([1, 2, 3, 4], [4, 4, 4, 4]),
-        ([4], [4, 4, 4, 4]),
-    ],
-    ids=["three match", "longest before latest", "latest of one", "period", "no match", "one token"],
-)
-def test_ngram_by_hand(tokens: list[int], wanted: list[int]) -> None:
+@pytest.mark.parametrize(("tokens", "wanted"), [
+    ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]), ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
+    ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]), ([5, 6, 5, 6], [5, 6, 5, 6]), ([1, 2, 3, 4], [4, 4, 4, 4]),
+    ([4], [4, 4, 4, 4]),
+], ids=["three match", "longest before latest", "latest of one", "period", "no match", "one token"])  # fmt: skip
+def test_ngram_by_hand(tokens, wanted) -> None:
     """What followed the latest of the longest earlier occurrences; a longer row beside it makes for padding."""
     state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
     drafted, chances = NGramDrafter(4).propose(state)
@@ -125,23 +117,16 @@ LAYERS = {
     "sliding": {"sliding_window": 24, "num_sliding_layers": 2},
     "half sliding": {"sliding_window": 16, "num_sliding_layers": 1},
     "yarn": {"rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)},
-    "longrope at the length trained first": {
-        "rope_scaling": RopeScaling(
-            rope_type="longrope",
-            factor=4.0,
-            short_factor=(1.0, 1.1, 1.2, 1.3),
-            long_factor=(2.0, 5.0, 9.0, 14.0),
-            original_max_position_embeddings=100,
-        )
-    },
+    "longrope at the length trained first": {"rope_scaling": RopeScaling(rope_type="longrope", factor=4.0,
+     short_factor=(1.0, 1.1, 1.2, 1.3), long_factor=(2.0, 5.0, 9.0, 14.0), original_max_position_embeddings=100)},
     "part of a head rotates": {"model_type": "phi3", "partial_rotary_factor": 0.5, "qk_norm": True},
-}
+}  # fmt: skip
 TREE = {"tree": (-1, 0, 0, 1, 1, 2), "gamma": 2}
 TWO_LEVELS = {"middle_kv": "snapkv:24,window=8", "inner_gamma": 2, "gamma": 3}
 
 
 @pytest.mark.parametrize("layers", LAYERS)
-def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[list[int]], layers: str) -> None:
+def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     """Plain decoding equals the oracle, and every draft cache, tree and second level equals plain decoding."""
     model, small = (
         make_model(**LAYERS[layers] | more) for more in ({}, {"num_hidden_layers": 1, "num_sliding_layers": 0})
@@ -150,8 +135,10 @@ def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[l
     long_enough = [prompts[0], prompts[2]]
     plain = run(model, long_enough, new=30)
     assert plain.tokens == [oracle(model, prompt, 30) for prompt in long_enough]
-    run_here = [method for method in SOME if window is None or method != PUBLISHED]
-    cases = [(None, {"draft_kv": method, "gamma": 3}) for method in run_here] + [(None, TREE | {"draft_kv": SOME[1]})]
+    run_here = [method for method in METHODS if window is None or method != PUBLISHED]
+    cases = [(None, {"draft_kv": method, "gamma": 3}) for method in run_here] + [
+        (None, TREE | {"draft_kv": METHODS[1]})
+    ]
     cases += [(small, {"gamma": 3}), (small, TREE), (small, TWO_LEVELS)]
     for draft, asked in cases:
         out = run(model, long_enough, draft, new=30, **asked)
@@ -159,7 +146,7 @@ def test_other_kinds_of_layers(make_model: Callable[..., Model], prompts: list[l
     assert window is None or any(len(prompt) > window for prompt in long_enough)
 
 
-def test_eos_ends_each_sequence_by_itself(target: Model, prompts: list[list[int]], plain: Generation) -> None:
+def test_eos_ends_each_sequence_by_itself(target, prompts, plain) -> None:
     eos = plain.tokens[0][17]
     wanted = [row[: row.index(eos) + 1] if eos in row else row for row in plain.tokens]
     assert len({len(row) for row in wanted}) > 1
@@ -171,17 +158,50 @@ def test_eos_ends_each_sequence_by_itself(target: Model, prompts: list[list[int]
 
 
 @pytest.mark.parametrize("new", [1, 2, 7])
-def test_the_limit_is_kept(target: Model, prompts: list[list[int]], plain: Generation, new: int) -> None:
+def test_the_limit_is_kept(target, prompts, plain, new) -> None:
     assert run(target, prompts, new=new, gamma=8).tokens == [row[:new] for row in plain.tokens]
 
 
-def test_prefill_in_chunks(
-    target: Model, prompts: list[list[int]], plain: Generation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prefill = "perfmodel.validate.decoder.runner.Runner.prefill"
-    from perfmodel.validate.decoder.runner import Runner
-
-    whole = Runner.prefill
-    monkeypatch.setattr(prefill, lambda self, tokens, lengths, window=0: whole(self, tokens, lengths, window, chunk=16))
+def test_prefill_in_chunks(target, prompts, plain, monkeypatch) -> None:
+    monkeypatch.setattr(Runner, "prefill", partialmethod(Runner.prefill, chunk=16))
     for method in ("full", "snapkv:24,window=8", "retrieval:24,every=3"):
         assert run(target, prompts, gamma=4, draft_kv=method).tokens == plain.tokens
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 8])
+@pytest.mark.parametrize("kind", ["self", "model"])
+@torch.inference_mode()
+def test_rollback_equals_a_fresh_prefill(target, small, prompts, kind, gamma) -> None:
+    asked = Request(4, 70, 40, gamma, kind, "streamingllm:24")
+    made = make_decoder(target, asked, small if kind == "model" else None)
+    state = made.start(prompts, 40)
+    for _ in range(12):
+        made.iterate(state)
+    check_cache(made.target.cache, target, state)
+    for own in made.caches[1:]:
+        check_cache(own, small, state, behind=2)
+
+
+def poison(cache: KVCache) -> None:
+    """Make everything that is not committed poisonous (large: a masked value times a zero weight must stay zero)."""
+    outside = torch.arange(cache.capacity) >= cache.lengths[:, None]
+    for part in (cache.k, cache.v):
+        part.masked_fill_(outside[None, :, None, :, None], 1e6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@torch.inference_mode()
+def test_neither_what_is_not_committed_nor_a_fixed_bound_changes_a_token(target, prompts, method) -> None:
+    """Captured graphs need shapes that stay the same whatever the lengths."""
+
+    def decoded(spoil: Callable[[KVCache], object]) -> Tensor:
+        made = make_decoder(target, Request(4, 70, 40, 4, draft_kv=method))
+        state = made.start(prompts, 40)
+        for _ in range(8):
+            spoil(made.target.cache)
+            made.iterate(state)
+        return state.tokens.where(torch.arange(state.tokens.shape[1]) < state.length[:, None], -1)
+
+    free = decoded(lambda cache: None)
+    assert torch.equal(decoded(poison), free)
+    assert torch.equal(decoded(lambda cache: setattr(cache, "fixed", True)), free)

@@ -4,18 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
-from perfmodel.errors import InputError
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.parallel import joined
+from perfmodel.validate.decoder.parallel import for_draft, joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate import ranks
+from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
 
 CASES: list[dict[str, Any]] = [
@@ -49,8 +48,6 @@ with joined(2, torch.device("cpu")) as shard:
 
 
 def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
-    from perfmodel.validate.decoder.parallel import for_draft
-
     case = dict(case)
     shape, draft_tp = case.pop("shape", {}), case.pop("draft_tp", None)
     sampling, fp8 = Sampling(case.pop("temperature", 0.0)), case.pop("fp8", False)
@@ -74,20 +71,9 @@ def test_two_processes_give_the_tokens_of_one() -> None:
         assert ours == theirs, case
 
 
-def test_kv_heads_are_split_or_replicated() -> None:
+def test_kv_heads_are_split_or_replicated_and_sizes_must_fit() -> None:
     assert [RankShard(rank, 2).kv_heads(8) for rank in range(2)] == [(0, 4), (4, 8)]
     assert [RankShard(rank, 8).kv_heads(2) for rank in range(8)] == [(0, 1)] * 4 + [(1, 2)] * 4
-
-
-@pytest.mark.parametrize(("size", "what"), [(3, "num_attention_heads"), (8, "num_attention_heads")])
-def test_a_size_that_does_not_divide_is_refused(size: int, what: str) -> None:
-    with pytest.raises(InputError, match=f"--tp: must divide {what} of tiny"):
-        RankShard(0, size).check(tiny_spec())
-
-
-def test_another_number_of_processes_is_refused() -> None:
-    with (
-        pytest.raises(InputError, match=r"--tp: must be the number of processes \(1\), given 2"),
-        joined(2, torch.device("cpu")),
-    ):
-        pass
+    for size in (3, 8):
+        refused("--tp: must divide num_attention_heads of tiny", RankShard(0, size).check, tiny_spec())
+    refused(r"--tp: must be the number of processes \(1\), given 2", joined(2, torch.device("cpu")).__enter__)

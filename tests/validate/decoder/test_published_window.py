@@ -1,7 +1,5 @@
 """StreamingLLM as published, against a plain account of it: which tokens are kept, and where in the cache they are."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +12,7 @@ from perfmodel.validate.decoder.kv import streamingllm
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
+from tests.validate.refused import refused
 
 NEW, GAMMA = 60, 3
 
@@ -67,34 +66,18 @@ class Account:
 
 MODELS = {
     "llama": {},
-    "yarn, part of a head rotates": {
-        "model_type": "phi3",
-        "partial_rotary_factor": 0.5,
-        "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32),
-    },
-}
+    "yarn, part of a head rotates": {"model_type": "phi3", "partial_rotary_factor": 0.5,
+     "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("budget", "sinks", "chunk", "kind", "layers"),
-    [
-        (24, 4, 128, "self", "llama"),
-        (24, 4, 7, "model", "yarn, part of a head rotates"),
-        (16, 0, 5, "self", "yarn, part of a head rotates"),
-        (9, 1, 8, "model", "llama"),
-        (200, 4, 30, "self", "llama"),
-    ],
-)
+@pytest.mark.parametrize(("budget", "sinks", "chunk", "kind", "layers"), [
+    (24, 4, 128, "self", "llama"), (24, 4, 7, "model", "yarn, part of a head rotates"),
+    (16, 0, 5, "self", "yarn, part of a head rotates"), (9, 1, 8, "model", "llama"), (200, 4, 30, "self", "llama"),
+])  # fmt: skip
 @torch.inference_mode()
 def test_drafts_are_drawn_from_what_the_account_says(
-    make_model: Callable[..., Model],
-    prompts: list[list[int]],
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    budget: int,
-    sinks: int,
-    chunk: int,
-    layers: str,
+    make_model, prompts, monkeypatch, kind, budget, sinks, chunk, layers
 ) -> None:
     """Of ragged prompts, through acceptance and rejection, whatever the chunks in which the prompt is read."""
     monkeypatch.setattr(streamingllm, "WINDOW_CHUNK", chunk)
@@ -112,7 +95,6 @@ def test_drafts_are_drawn_from_what_the_account_says(
             account.commit(len(part))
     for _ in range(14):
         drafted, probs = made.propose(state)
-        assert probs is not None
         logits, before = made.verify(state, drafted), state.length.clone()
         for row, account in enumerate(accounts):
             fed = state.newest(2)[row].tolist() + drafted[row, :-1].tolist()
@@ -126,11 +108,10 @@ def test_drafts_are_drawn_from_what_the_account_says(
         assert all(state.histogram.sum(0)[:2]), "both rejection and acceptance must occur"
 
 
-def test_what_is_not_run_is_refused(make_model: Callable[..., Model], target: Model, small: Model) -> None:
+def test_what_is_not_run_is_refused(make_model, target, small) -> None:
     method = "streamingllm:24,own_prefill=true"
     sliding = make_model(sliding_window=24, num_sliding_layers=2)
     with pytest.raises(InputError, match="own_prefill=true cannot be run with the sliding layers of tiny"):
         make_decoder(sliding, Request(1, 40, 20, 3, draft_kv=method))
     asked = Request(1, 40, 20, 3, "model", middle_kv=method, inner_gamma=2)
-    with pytest.raises(InputError, match="--middle-kv: own_prefill=true"):
-        make_decoder(target, asked, small)
+    refused("--middle-kv: own_prefill=true", make_decoder, target, asked, small)

@@ -7,11 +7,10 @@ from types import FrameType
 
 from perfmodel.validate import decoder
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 
 
-def test_ten_files_and_1200_lines(target: Model, prompts: list[list[int]]) -> None:
+def test_ten_files_and_1200_lines(target, prompts) -> None:
     """Those that the package's docstring lists; a generation runs through these, and four formulas and containers."""
     listed, besides = (
         re.findall(r"`([\w.]+)`", part) for part in (decoder.__doc__ or "").split("\n\n")[1].split("What")

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.text import HuggingFace, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
+from tests.validate.refused import refused
 from tests.validate.tiny_folder import BOS, UNKNOWN, write_folder
 
 
@@ -26,42 +26,38 @@ def reader(folder: Path, target: Model) -> Tokenizer:
     return found
 
 
-def test_a_folders_own_tokenizer(reader: Tokenizer) -> None:
+def test_a_folders_own_tokenizer(reader) -> None:
     tokens = reader.encode("the of the zebra")
     assert tokens == [BOS, 3, 4, 3, UNKNOWN]
     assert reader.bos == BOS
     assert reader.decode(tokens[1:4]) == "the of the"
 
 
-def test_a_chat_template(reader: Tokenizer) -> None:
+def test_a_chat_template(reader) -> None:
     """BOS once, from the template; the message; what the model is to go on from."""
     tokens = reader.chat("the of")
     assert tokens.count(BOS) == 1
     assert reader.decode(tokens).split()[3:5] == ["the", "of"]
     assert reader.decode(tokens).endswith("you <unk>")
-    with pytest.raises(InputError, match="--chat: needs a chat template"):
-        Tokenizer().chat("x")
+    refused("--chat: needs a chat template", Tokenizer().chat, "x")
 
 
-def test_bytes(make_model: Callable[..., Model], target: Model, tmp_path: Path) -> None:
+def test_bytes(make_model, target, tmp_path) -> None:
     reader = tokenizer(make_model(vocab_size=256).spec, None)
-    assert isinstance(reader, Tokenizer)
     assert reader.decode(reader.encode("é\n")) == "é\n"
     assert reader.decode([255]) == "\ufffd"
     assert tokenizer(target.spec, tmp_path) is None
     assert tokenizer(target.spec, None) is None
 
 
-def test_a_tokenizer_that_cannot_be_read(target: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_that_cannot_be_read(target, tmp_path, monkeypatch) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="must hold a tokenizer that transformers reads: "):
-        tokenizer(target.spec, tmp_path)
+    refused("must hold a tokenizer that transformers reads: ", tokenizer, target.spec, tmp_path)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(InputError, match=r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'"):
-        tokenizer(target.spec, tmp_path)
+    refused(r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'", tokenizer, target.spec, tmp_path)
 
 
-def test_documents_are_never_joined(reader: Tokenizer, tmp_path: Path) -> None:
+def test_documents_are_never_joined(reader, tmp_path) -> None:
     lines = [json.dumps({"text": "the of"}), "", json.dumps({"tokens": [5, 6]}), "[7, 8, 9]"]
     (tmp_path / "some.jsonl").write_text("\n".join(lines))
     assert read_prompts(reader, ["and"], tmp_path / "some.jsonl", 61) == [[BOS, 5], [BOS, 3, 4], [5, 6], [7, 8, 9]]
@@ -79,44 +75,33 @@ def test_bos_stays_whatever_is_cut() -> None:
     assert last_tokens([0, 1, 2, 3, 4], None, bos=0) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("{", "line 1: must be JSON"),
-        ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
-        ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
-        ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
-        ("[]", "line 1: must be a text of one token or more"),
-        ("[" * 5000, "line 1: must be JSON"),
-    ],
-)
-def test_lines_that_are_no_prompts(reader: Tokenizer, tmp_path: Path, line: str, says: str) -> None:
+@pytest.mark.parametrize(("line", "says"), [
+    ("{", "line 1: must be JSON"),
+    ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
+    ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
+    ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
+    ("[]", "line 1: must be a text of one token or more"), ("[" * 5000, "line 1: must be JSON"),
+])  # fmt: skip
+def test_lines_that_are_no_prompts(reader, tmp_path, line, says) -> None:
     (tmp_path / "bad.jsonl").write_text(line)
-    with pytest.raises(InputError) as caught:
-        read_prompts(reader, [], tmp_path / "bad.jsonl", 61)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(says, read_prompts, reader, [], tmp_path / "bad.jsonl", 61)
 
 
-def test_what_cannot_be_read(reader: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="must be a readable file"):
-        read_prompts(reader, [], tmp_path / "none.jsonl", 61)
-    with pytest.raises(InputError, match="--prompt: must be tokens: the model has no tokenizer"):
-        read_prompts(None, ["the"], None, 61)
+def test_what_cannot_be_read(reader, tmp_path) -> None:
+    refused("must be a readable file", read_prompts, reader, [], tmp_path / "none.jsonl", 61)
+    refused("--prompt: must be tokens: the model has no tokenizer", read_prompts, None, ["the"], None, 61)
     (tmp_path / "tokens.jsonl").write_text("[3]")
     with pytest.raises(InputError, match="line 1: --chat: must be given texts, not tokens"):
         read_prompts(reader, [], tmp_path / "tokens.jsonl", 61, chat=True)
 
 
-@pytest.mark.parametrize(("given", "wanted"), [(3, (3,)), ([3, 4], (3, 4)), (None, ())])
-def test_end_tokens(tmp_path: Path, given: object, wanted: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("given", "wanted"), [
+    (3, (3,)), ([3, 4], (3, 4)), (None, ()), ("x", None), (3.5, None), (True, None), ([1, None], None), ([[1]], None),
+])  # fmt: skip
+def test_end_tokens(tmp_path, given, wanted) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
-    assert end_tokens(tmp_path) == wanted
+    if wanted is None:
+        refused(r"config.json: eos_token_id: must be a token number", end_tokens, tmp_path)
+    else:
+        assert end_tokens(tmp_path) == wanted
     assert end_tokens(None) == ()
-
-
-@pytest.mark.parametrize("given", ["x", 3.5, True, [1, None], [[1]]])
-def test_end_tokens_that_are_none(tmp_path: Path, given: object) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
-    with pytest.raises(InputError, match=r"config.json: eos_token_id: must be a token number"):
-        end_tokens(tmp_path)

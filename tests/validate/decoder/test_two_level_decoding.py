@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
@@ -11,6 +10,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.two_levels import LevelCounts, TwoLevelDecoder
 from tests.validate.decoder.methods import check_cache, watched
+from tests.validate.refused import refused
 
 NEW = 40
 
@@ -30,10 +30,8 @@ def plain(target: Model, ragged: list[list[int]]) -> Generation:
 def levels(
     target: Model, small: Model, middle: str, inner: int = 2, gamma: int = 4, draft_kv: str = "full", **more: object
 ) -> TwoLevelDecoder:
-    asked = Request(4, 70, NEW, gamma, "model", draft_kv, middle_kv=middle, inner_gamma=inner, **more)  # type: ignore[arg-type]
-    made = make_decoder(target, asked, small)
-    assert isinstance(made, TwoLevelDecoder)
-    return made
+    asked = Request(4, 70, NEW, gamma, "model", draft_kv, middle_kv=middle, inner_gamma=inner, **more)
+    return make_decoder(target, asked, small)
 
 
 COUNTS = {
@@ -50,10 +48,7 @@ COUNTS = {
 
 @pytest.mark.parametrize(("case", "inner", "gamma"), [(0, 1, 5), (1, 3, 4)])
 @pytest.mark.parametrize("middle", COUNTS)
-def test_greedy_output_is_plain_output(
-    target: Model, small: Model, ragged: list[list[int]], plain: Generation, middle: str, case: int, inner: int,
-    gamma: int,
-) -> None:  # fmt: skip
+def test_greedy_output_is_plain_output(target, small, ragged, plain, middle, case, inner, gamma) -> None:
     made = levels(target, small, middle, inner, gamma)
     counter = watched(made)
     out = made.generate(ragged, NEW)
@@ -68,9 +63,7 @@ def test_greedy_output_is_plain_output(
 
 @pytest.mark.parametrize("model", ["small", "target"])
 @torch.inference_mode()
-def test_the_small_models_cache_is_that_of_a_fresh_prefill(
-    target: Model, small: Model, ragged: list[list[int]], model: str
-) -> None:
+def test_the_small_models_cache_is_that_of_a_fresh_prefill(target, small, ragged, model) -> None:
     """Whatever was collected and refused; also where everything was accepted, whose last token was never fed."""
     draft = small if model == "small" else target
     made = levels(target, draft, "streamingllm:24")
@@ -81,7 +74,7 @@ def test_the_small_models_cache_is_that_of_a_fresh_prefill(
     check_cache(made.levels.small.runner.cache, draft, state, behind=3)
 
 
-def test_scripts_drive_both_levels(target: Model, small: Model, ragged: list[list[int]]) -> None:
+def test_scripts_drive_both_levels(target, small, ragged) -> None:
     """Rates, rounds and tokens are those of the scripts; a sequence never gains more than it has drafted."""
     inner, outer = scripted_weights(0.6, 2), scripted_weights(0.8, 6)
     made = levels(target, small, "streamingllm:24", script=tuple(outer), inner_script=tuple(inner))
@@ -114,25 +107,21 @@ def test_the_figures_of_both_levels_by_hand() -> None:
     assert (none.rounds, none.tokens_per_round, none.drafted, none.tokens_per_iteration) == (0, 1, 0, 1)
 
 
-@pytest.mark.parametrize(
-    ("says", "request_"),
-    [
-        ("must stand over a separate --draft model", {"draft": "self"}),
-        ("without --tree and --alpha", {"script": (0.0, 1.0, 0.0)}),
-        ("must be gamma . 1 = 4 counts, given 3", {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
-        ("must be gamma . 1 = 2 counts, given 1", {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
-        ("without --tree and --alpha", {"tree": (-1, 0, 1)}),
-        ("--inner-gamma, --gamma: must be 1 or more", {"inner_gamma": 0}),
-        ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),
-    ],
-)
-def test_refusals(target: Model, small: Model, says: str, request_: dict[str, object]) -> None:
+@pytest.mark.parametrize(("says", "request_"), [
+    ("must stand over a separate --draft model", {"draft": "self"}),
+    ("without --tree and --alpha", {"script": (0.0, 1.0, 0.0)}),
+    ("must be gamma . 1 = 4 counts, given 3", {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
+    ("must be gamma . 1 = 2 counts, given 1", {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
+    ("without --tree and --alpha", {"tree": (-1, 0, 1)}),
+    ("--inner-gamma, --gamma: must be 1 or more with --middle-kv, given 0, 2", {"inner_gamma": 0}),
+    ("must be 1 or more with --middle-kv, given 1, 0", {"gamma": 0}),
+    ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),
+])  # fmt: skip
+def test_refusals(target, small, says, request_) -> None:
     good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2}
     good |= {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
-    with pytest.raises(InputError, match=says):
-        make_decoder(target, Request(**good | request_), small)  # type: ignore[arg-type]
+    refused(says, lambda: make_decoder(target, Request(**good | request_), small))
 
 
-def test_a_prompt_of_one_token_is_refused(target: Model, small: Model, prompts: list[list[int]]) -> None:
-    with pytest.raises(InputError, match="--middle-kv: prompts must be of 2 tokens or more"):
-        levels(target, small, "full").generate(prompts, NEW)
+def test_a_prompt_of_one_token_is_refused(target, small, prompts) -> None:
+    refused("--middle-kv: prompts must be of 2 tokens or more", levels(target, small, "full").generate, prompts, NEW)

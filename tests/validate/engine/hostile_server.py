@@ -126,33 +126,23 @@ STREAM_FAULTS = {
     "stream: silence after three": (NOT_WHOLE, stream(three, forever(b"", b"", SLOW_S))),
     "stream: cut after three": (NO_ANSWER, stream(three)),
     "stream: done after three": (NO_ANSWER, stream(three, DONE)),
-    "stream: stopped after three": (
-        NO_ANSWER,
-        stream(three, event({"choices": [{"text": "", "finish_reason": "stop"}]}), DONE),
-    ),
+    "stream: stopped after three": (NO_ANSWER,
+     stream(three, event({"choices": [{"text": "", "finish_reason": "stop"}]}), DONE)),
     "stream: cut in an event": ("ended after 3", stream(three, b'data: {"choices": [{"te')),
-    "stream: three and no count": (
-        "it says no number of tokens",
-        stream(event({"choices": [{"text": "x"}]}) * 3, DONE),
-    ),
+    "stream: three and no count": ("it says no number of tokens",
+     stream(event({"choices": [{"text": "x"}]}) * 3, DONE)),
     "stream: chunk cut": (BROKEN, lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nda"])),
-    "stream: chunk of no size": (
-        BROKEN,
-        lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]),
-    ),
+    "stream: chunk of no size": (BROKEN,
+     lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"])),
     "stream: all at once": ("in 1 pieces", stream(lambda: itertools.islice(tokens(12, 12), 1))),
     "stream: nothing": ("the answer ended after 0", stream(DONE)),
     "stream: an error": ("says out of blocks", stream(three, event({"error": "out of blocks"}))),
     "stream: 500 without end": ("sends more than", forever(b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536)),
     "stream: 500 in red": ("HTTP 500: [31mred", lambda: iter([b"HTTP/1.1 500 No\r\n\r\n\x1b[31mred\n\n\x00"])),
-}
+}  # fmt: skip
 FAULTS: dict[str, Fault] = {
     name: Fault(path, says, send)
-    for path, faults in (
-        ("/v1/models", MODEL_FAULTS),
-        ("/metrics", METRIC_FAULTS),
-        ("/v1/completions", STREAM_FAULTS),
-    )
+    for path, faults in (("/v1/models", MODEL_FAULTS), ("/metrics", METRIC_FAULTS), ("/v1/completions", STREAM_FAULTS))
     for name, (says, send) in faults.items()
 }
 

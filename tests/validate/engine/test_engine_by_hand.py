@@ -21,8 +21,11 @@ from perfmodel.validate.engine.fit import usable as usable_rows
 from perfmodel.validate.engine.plan import PlanRequest, commands, loads
 from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import Said, Timing
+from tests.validate.refused import refused
 
 LOAD = ServerLoad(batch=2, prompt=100, tokens=50)
+POINTS: tuple[tuple[int, ...], tuple[int, ...], int] = (1, 4, 16), (512, 4096), 256
+PLAN = PlanRequest("m", "vllm", 1, "draft_model", None, (2, 7), *POINTS, (), "results/a", True)
 EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
 
 
@@ -30,32 +33,25 @@ def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
     return Timing(**{"where": "x", "batch": batch, "context": 1000.0, "gamma": gamma, "seconds": seconds} | more)
 
 
-@pytest.mark.parametrize(
-    ("gamma", "tokens", "gaps", "counted", "seconds", "gained", "how"),
-    [  # of 100 chunks in a second of two answers
-        (0, 100, EVEN, None, 0.01, 1.0, "median time"),
-        (0, 105, EVEN, None, 0.01, 1.0, "median time"),
-        (0, 106, EVEN, None, 2 / 106, 1.0, "stretch over tokens"),
-        (0, 100, LATE, None, 0.02, 1.0, "stretch over its chunks"),
-        (3, 250, LATE, None, 0.02, 2.5, "stretch over its chunks"),
-        (3, 404, EVEN, None, 0.01, 4.0, "median time"),
-        (3, 406, EVEN, None, 0.0, 0.0, "chunks of 4.06 tokens at K = 3 and no counters"),
-        (3, 90, EVEN, None, 0.01, 1.0, "median time"),
-        (3, 272, EVEN, 2.5, 0.01, 2.72, "median time"),
-        (3, 278, EVEN, 2.5, 2.5 * 2 / 278, 2.5, "Omega of the counters"),
-        (3, 222, EVEN, 2.5, 2.5 * 2 / 222, 2.5, "Omega of the counters"),
-        (3, 500, EVEN, 2.5, 2.5 * 2 / 500, 2.5, "Omega of the counters"),
-        (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
-    ],
-)
-def test_what_chunks_and_counters_come_to(
-    gamma: int, tokens: int, gaps: tuple[float, ...], counted: float | None, seconds: float, gained: float, how: str
-) -> None:
+@pytest.mark.parametrize(("gamma", "tokens", "gaps", "counted", "seconds", "gained", "how"), [
+    # of 100 chunks in a second of two answers
+    (0, 100, EVEN, None, 0.01, 1.0, "median time"), (0, 105, EVEN, None, 0.01, 1.0, "median time"),
+    (0, 106, EVEN, None, 2 / 106, 1.0, "stretch over tokens"),
+    (0, 100, LATE, None, 0.02, 1.0, "stretch over its chunks"),
+    (3, 250, LATE, None, 0.02, 2.5, "stretch over its chunks"),
+    (3, 404, EVEN, None, 0.01, 4.0, "median time"),
+    (3, 406, EVEN, None, 0.0, 0.0, "chunks of 4.06 tokens at K = 3 and no counters"),
+    (3, 90, EVEN, None, 0.01, 1.0, "median time"), (3, 272, EVEN, 2.5, 0.01, 2.72, "median time"),
+    (3, 278, EVEN, 2.5, 2.5 * 2 / 278, 2.5, "Omega of the counters"),
+    (3, 222, EVEN, 2.5, 2.5 * 2 / 222, 2.5, "Omega of the counters"),
+    (3, 500, EVEN, 2.5, 2.5 * 2 / 500, 2.5, "Omega of the counters"),
+    (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
+])  # fmt: skip
+def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds, gained, how) -> None:
     stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 2, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 2, 20.0)]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
     if not seconds:
-        with pytest.raises(InputError, match=how):
-            driver._timing("u", LOAD, gamma, stretches, counters)
+        refused(how, driver._timing, "u", LOAD, gamma, stretches, counters)
         return
     t = driver._timing("u", LOAD, gamma, stretches, counters)
     assert (t.seconds, t.tokens_per_iteration) == pytest.approx((seconds, gained))
@@ -67,16 +63,11 @@ def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnsw
     return StreamedAnswer(0.0, [Chunk(*chunk) for chunk in chunks], total)
 
 
-@pytest.mark.parametrize(
-    ("said", "tokens", "grown"),
-    [
-        ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
-        ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
-    ],
-)
-def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(
-    said: tuple[int | None, ...], tokens: float, grown: float
-) -> None:
+@pytest.mark.parametrize(("said", "tokens", "grown"), [
+    ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
+    ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
+])  # fmt: skip
+def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, tokens, grown) -> None:
     """From 2 to 4 s: of the first answer two pieces behind the one at 2 s, of the second two behind its first."""
     one = answer(6, (1.0, 1 if said[0] else None), (2.5, said[0]), (4.0, said[1]))
     two = answer(8, (2.0, 2 if said[0] else None), (3.0, said[2]), (4.0, 4 if said[0] else None), (6.0, 1))
@@ -86,44 +77,40 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(
     assert (found.tokens, found.grown) == (tokens, grown)
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
     assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 1, 2.0)
+    late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
+    refused("--new-tokens: B2-P100-N50: the first answer ended before the last began", stretch_of, [one, late], LOAD)
 
 
-def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
     asked: list[int] = []
 
     def answers(server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any) -> list[StreamedAnswer]:
         asked.append(load.tokens)
-        late = [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 2.0)]
-        return late
+        return [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 3.0)]
 
     monkeypatch.setattr(driver, "_answers", answers)
     monkeypatch.setattr(driver, "counters", lambda server: None)
     assert driver.measure(driver.Server("u"), "m", 320, LOAD, 0, 1, rounds=1).batch == 2.0
-    assert asked == [16, 50]
+    assert asked == [16, 50, 100]
     asked.clear()
-    driver._stretch(driver.Server("u"), "m", 320, LOAD, None)  # type: ignore[arg-type]
-    assert asked == [50, 100]
+    driver._stretch(driver.Server("u"), "m", 320, LOAD, None)
+    assert asked == [50, 100, 200]
 
 
-@pytest.mark.parametrize(
-    ("event", "chunks", "total"),
-    [
-        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
-        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
-        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
-        ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
-        ({"choices": {"text": "x"}}, [None], 2),
-        ({"choices": [{"text": ""}]}, [], 2),
-        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 5}}, "a whole number from 2 to the 4 asked", 0),
-        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, "a whole number from 2 to the 4 asked", 0),
-    ],
-)
-def test_an_event_of_a_stream(event: Any, chunks: Any, total: int) -> None:
+@pytest.mark.parametrize(("event", "chunks", "total"), [
+    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
+    ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
+    ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
+    ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
+    ({"choices": {"text": "x"}}, [None], 2), ({"choices": [{"text": ""}]}, [], 2),
+    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 5}}, "a whole number from 2 to the 4 asked", 0),
+    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, "a whole number from 2 to the 4 asked", 0),
+])  # fmt: skip
+def test_an_event_of_a_stream(event, chunks, total) -> None:
     """Beside two tokens that were there before, of four that were asked for."""
     held = StreamedAnswer(0.0, [], 2)
     if isinstance(chunks, str):
-        with pytest.raises(InputError, match=chunks):
-            held.add(event, 1.0, 4)
+        refused(chunks, held.add, event, 1.0, 4)
         return
     held.add(event, 1.0, 4)
     assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
@@ -134,11 +121,9 @@ def test_a_whole_answer_has_all_tokens_in_two_pieces_or_more() -> None:
     answer(None, (1.0, None), (2.0, None)).check_whole(2)
     full = StreamedAnswer(0.0, [Chunk(0.0, None)] * 3)
     full.add([{"text": "x"}], 1.0, 4)
-    with pytest.raises(InputError, match="more pieces than the 4"):
-        full.add([{"text": "x"}], 1.0, 4)
+    refused("more pieces than the 4", full.add, [{"text": "x"}], 1.0, 4)
     for bad, says in ((answer(4, (1.0, 4)), "in 1 pieces$"), (answer(None, (1.0, None), (2.0, None)), "each counted")):
-        with pytest.raises(InputError, match=f"4 tokens were asked for, .*{says}"):
-            bad.check_whole(4)
+        refused(f"4 tokens were asked for, .*{says}", bad.check_whole, 4)
 
 
 STARTS = {
@@ -159,36 +144,29 @@ STARTS = {
 
 
 @pytest.mark.parametrize("said", STARTS)
-def test_a_server_is_started_with_its_draft(said: tuple[str, str, str | None]) -> None:
+def test_a_server_is_started_with_its_draft(said) -> None:
     engine, method, draft = said
-    plain, two, seven = (
-        [line for line in commands(PlanRequest("m", engine, tp, method, draft)) if line.endswith("server=$!")]
-        for tp in (1, 1, 2)
-    )
-    assert plain == two
+    plan = replace(PLAN, engine=engine, method=method, draft=draft)
+    plain, two = ([x for x in commands(replace(plan, tp=tp)) if x.endswith("server=$!")] for tp in (1, 2))
     assert plain[-2].endswith(f" {STARTS[said]} --port 8101 & server=$!")
     assert plain[-1].endswith("--port 8102 & server=$!")
-    parallel = {"vllm": " --tensor-parallel-size 2 ", "sglang": " --tp 2 ", "llama.cpp": "llama-server "}[engine]
-    assert all(parallel in line for line in seven)
+    assert engine != "vllm" or "0.64, 0.512, 0.4096, 0.3277, 0.2621, 0.2097]" in plain[-1]
+    parallel = {"vllm": " --tensor-parallel-size ", "sglang": " --tp ", "llama.cpp": "llama-server "}[engine]
+    assert all(parallel in line for line in two)
     assert engine == "llama.cpp" or not any(parallel in line for line in plain)
 
 
 def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer() -> None:
-    points = [(load.batch, load.prompt, load.tokens) for load in loads(PlanRequest("m"))]
+    points = [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)]
     assert points == [(1, 512, 256), (4, 512, 256), (16, 512, 256), (1, 4096, 256), (16, 4096, 256)]
-    assert len(loads(PlanRequest("m", batches=(4,)))) == 2
-    lines = commands(PlanRequest("m", method="ngram", pretends=False))
+    assert len(loads((4,), *POINTS[1:])) == 2
+    lines = commands(replace(PLAN, method="ngram", pretends=False))
     assert lines[0].startswith("# n-gram drafts")
     assert not any("synthetic" in line for line in lines)
-    (run,) = (line for line in lines if line.startswith("for c in 1 4 16;") and "K7" in line)
-    assert "--port 8102 " in run
-    assert "--random-input-len 512 --random-output-len 256 " in run
     (end,) = (line for line in lines if line.startswith("vllm bench serve --port 8102 "))
-    assert "--random-input-len 4096 " in end
-    assert end.endswith(
-        "--max-concurrency 16 --num-prompts 16 --save-result --save-detailed --result-filename K7-4096-16.json"
-    )
-    (first, *_) = commands(PlanRequest("m", "llama.cpp"))
+    saved = "--num-prompts 16 --save-result --save-detailed --result-filename K7-4096-16.json"
+    assert end.endswith(f"--max-concurrency 16 {saved}")
+    (first, *_) = commands(replace(PLAN, engine="llama.cpp"))
     assert first == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
 
 
@@ -248,7 +226,7 @@ def test_where_constants_are_sought_that_nothing_or_much_is_known_of() -> None:
 def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     assert scatter((1.0, 2.0, 3.0)) == scatter((0.0,) * 4) == 0.0
     assert scatter((1.0, 2.0, 3.0, 4.0)) == pytest.approx(1.5 / 1.349 / 2.5)
-    steady = EngineRows((timing(1, 0, 0.01), timing(1, 0, 0.01, samples=(1.0, 2.0, 3.0, 4.0))), None)  # type: ignore[arg-type]
+    steady = EngineRows((timing(1, 0, 0.01), timing(1, 0, 0.01, samples=(1.0, 2.0, 3.0, 4.0))), None)
     assert steady.noise == pytest.approx([0.03, 0.03 * 1.5 / 1.349 / 2.5 / 0.2])
     assert (small_sample(1.0, 2), small_sample(1.0, 1), small_sample(2.0, 6)) == pytest.approx(
         (6.313752 / 1.644854, 6.313752 / 1.644854, 2 * 2.015048 / 1.644854)
@@ -266,8 +244,7 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     kept, aside = usable_rows([timing(1, 0, 1.0, prefill_share=share) for share in (0.06, 0.061)])
     assert (len(kept), len(aside)) == (1, 1)
     for files, held in ((4, "a0, a1, a2, a3: must"), (5, "a0, a1, a2, a3 and 1 more: must")):
-        with pytest.raises(InputError, match=held):
-            check_enough([timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
+        refused(held, check_enough, [timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
 
 
 def test_runs_of_one_draft_length_that_differ_in_their_output() -> None:
@@ -294,5 +271,4 @@ def test_what_stands_behind_the_name_of_a_file() -> None:
     assert one.said == Said(batch=0.0, input=2.5, gamma=3)
     assert BenchFile.parse("x.json")[0].said == Said()
     for bad in ("batch", "batch=", "speed=1", "batch=1e9", "batch=-1", "gamma=2.5"):
-        with pytest.raises(InputError, match="--from"):
-            BenchFile.parse(f"x.json,{bad}")
+        refused("--from", BenchFile.parse, f"x.json,{bad}")

@@ -5,7 +5,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -45,7 +44,7 @@ open(after("--result-filename"), "w").write(json.dumps(found))
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the plan waits with curl")
-def test_the_plan_works_as_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_works_as_pasted(tmp_path, capsys) -> None:
     results = tmp_path / "results"
     assert run(["validate", "engine", "--plan", *ASK, "--results", str(results), "--batches", "1,8"]) == 0
     plan = capsys.readouterr().out
@@ -77,7 +76,7 @@ def test_the_plan_works_as_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[
             pass
 
 
-def test_a_head_that_nobody_published_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_head_that_nobody_published_must_be_named(capsys) -> None:
     asked = ["validate", "engine", "--plan", "--model", "qwen2.5-7b", "--hardware", "h100", "--draft", "eagle3"]
     assert run(asked) == 2
     assert capsys.readouterr().err == "error: --draft-path: must say where the engine finds the eagle3 head\n"

@@ -1,59 +1,115 @@
-"""A published EAGLE-3 run of a serving engine (files/README.md): from some draft lengths and batches to the others."""
+"""Real runs of serving engines (files/README.md, results/cpu-engine): some lengths and batches tell the others."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from perfmodel.answers.query import Query
+from perfmodel.answers.whatif import whatif
 from perfmodel.specs.calibration import load_calibration
-from perfmodel.validate.engine.calibrate import calibrate, lines
+from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.record import EngineSubject
+from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
 from perfmodel.validate.engine.timing import Timing
+from tests.engine.rates import FIGURES, errors
+from tests.validate.refused import refused
 
 PATH = Path(__file__).parent / "files" / "gpt-oss-120b-eagle3-h200.csv"
 QUERY = Query("gpt-oss-120b", "h200", 1, 1, draft="eagle:features=3", alpha=0.5, calibration="ideal")
 
 
 def timings() -> list[Timing]:
+    found = []
     with PATH.open() as file:
-        return [
-            Timing(
-                where=PATH.name,
-                seconds=float(row["iteration_ms"]) / 1e3,
-                batch=float(row["batch"]),
-                context=float(row["context"]),
-                gamma=int(row["gamma"]),
-                tokens_per_iteration=float(row["tokens_per_iteration"]),
-            )
-            for row in csv.DictReader(file)
-        ]
+        for row in csv.DictReader(file):
+            place = {name: float(row[name]) for name in ("batch", "context", "tokens_per_iteration")}
+            seconds = float(row["iteration_ms"]) / 1e3
+            found.append(Timing(where=PATH.name, seconds=seconds, gamma=int(row["gamma"]), **place))
+    return found
 
 
-@pytest.mark.parametrize(
-    ("base", "seen", "asked", "mean", "worst"),
-    [
-        ("h200-sxm-141gb.vllm", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.045, 0.08),
-        ("h200-sxm-141gb.vllm", lambda t: t.batch in (1, 4, 16, 64), lambda t: t.batch in (2, 8, 32), 0.05, 0.11),
-        ("h200-sxm-141gb.vllm", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.11),
-        ("ideal", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.05, 0.07),
-        ("ideal", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
-    ],
-    ids=["plain and 7 to 1", "four batches to three others", "1 and 7 to plain", "ideal to 1", "ideal to plain"],
-)
-def test_some_rows_tell_the_others(base: str, seen, asked, mean: float, worst: float) -> None:
+@pytest.mark.parametrize(("base", "seen", "asked", "mean", "worst"), [
+    ("h200-sxm-141gb.vllm", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.045, 0.08),
+    ("h200-sxm-141gb.vllm", lambda t: t.batch in (1, 4, 16, 64), lambda t: t.batch in (2, 8, 32), 0.05, 0.11),
+    ("h200-sxm-141gb.vllm", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.11),
+    ("ideal", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.05, 0.07),
+    ("ideal", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
+])  # fmt: skip
+def test_some_rows_tell_the_others(base, seen, asked, mean, worst) -> None:
     rows = timings()
     subject = EngineSubject.of(QUERY, "vllm", "0.22")
     made = calibrate([t for t in rows if seen(t)], QUERY, [load_calibration(base)], subject, (PATH.name,))
     wanted = [t for t in rows if asked(t)]
-    errors = np.abs(
-        rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
-        / [t.seconds for t in wanted]
-        - 1
-    )
+    seconds = rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
+    errors = np.abs(seconds / [t.seconds for t in wanted] - 1)
     assert errors.mean() < mean
     assert errors.max() < worst
     no_plain = "no baseline step among these rows" in "\n".join(lines(made))
     assert no_plain == all(t.gamma for t in rows if seen(t))
+
+
+FOLDER = Path(__file__).parents[3] / "results" / "cpu-engine"
+SERVED = Query(str(FOLDER / "target.json"), str(FOLDER / "device.yaml"), 1, 1, alpha=0.5)
+DRAFT = str(FOLDER / "draft.json")
+
+
+def files(gammas: str, batches: str) -> list[str]:
+    return [str(FOLDER / f"bench-K{gamma}-{batch}.json") for gamma in gammas for batch in batches]
+
+
+@pytest.mark.parametrize(("seen", "asked", "iteration", "speedup"), [
+    # mean errors, as docs/engine.md prints them
+    (files("025", "148"), files("3", "148"), 0.054, 0.063), (files("05", "148"), files("23", "148"), 0.083, 0.098),
+    (files("0235", "18"), files("235", "4"), 0.069, 0.106),
+], ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"])  # fmt: skip
+def test_what_no_fit_has_seen(seen, asked, iteration, speedup) -> None:
+    made = calibrate_engine([*seen, *seen[:2]], SERVED, draft=DRAFT)
+    assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
+    baseline = [t for t in read_sources(sources_of(files("0", "148"))) if t.batch in {4, 1, 8}]
+    wanted = read_sources(sources_of(asked))
+    rows = rows_of([*wanted, *baseline], replace(SERVED, draft=DRAFT), made.calibration)
+    seconds = rows.predict(made.calibration)
+    errors = (seconds / rows.measured - 1)[: len(wanted)]
+    assert np.abs(errors).mean() == pytest.approx(iteration, abs=0.001)
+    assert np.abs(np.expm1(speedup_logs(rows, seconds))).mean() == pytest.approx(speedup, abs=0.001)
+
+
+def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> None:
+    made = calibrate_engine(files("0235", "148"), SERVED, draft=DRAFT)
+    off = list(dict(errors(FOLDER, replace(SERVED, draft=DRAFT), made.calibration)).values())
+    assert len(off) == 6
+    means = [float(np.mean([abs(run[figure]) for run in off])) for figure in FIGURES]
+    assert means == pytest.approx([0.060, 0.073, 0.007], abs=0.001), "as docs/traffic.md says"
+
+
+def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path) -> None:
+    out = tmp_path / "mine.yaml"
+    made = calibrate_engine([str(FOLDER / "bench-K*-[18].json")], SERVED, draft=DRAFT, out=out)
+    held = made.calibration.measured
+    assert (held.model, held.draft, held.batch, held.gamma) == ("target", "draft", (1, 8), (0, 5))
+    inside = Query(SERVED.model, SERVED.hardware, 8, 500, draft=DRAFT, gamma=3, alpha=0.8, calibration=str(out))
+
+    def width(query: Query) -> float:
+        low, high = whatif(query).speedup_interval or (1, 1)
+        return high / low
+
+    assert not any("was timed" in warning for warning in whatif(inside).warnings)
+    for change in ({"batch": 64}, {"context": 8000}, {"gamma": 20}, {"draft": "ngram"}):
+        query = replace(inside, **change)
+        assert any("was timed" in warning for warning in whatif(query).warnings), change
+        assert load_calibration(str(out)).measured == held
+    assert width(replace(inside, batch=16)) > width(inside)
+
+
+@pytest.mark.parametrize(("sources", "draft", "says"), [
+    (files("05", "18"), None, r"draft: must be given: bench-K5-1\.json times 5 drafted tokens"),
+    (files("0", "18"), None, r"bench-K0-1\.json, bench-K0-8\.json: must hold two draft lengths"),
+    ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
+    ([str(FOLDER / "engine-*-K2.json")], "llama-68m", r"draft: must be .*draft\.json, which .* was served with"),
+])  # fmt: skip
+def test_what_is_missing_is_named_with_its_file(sources, draft, says) -> None:
+    refused(says, calibrate_engine, sources, SERVED, draft=draft)

@@ -2,62 +2,44 @@
 
 import datetime
 from dataclasses import replace
+from math import log
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from perfmodel.answers.whatif import whatif
-from perfmodel.errors import InputError
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.fits import StatedFit
-from perfmodel.speculation.uncertainty import with_values
+from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
 from perfmodel.validate.fit.calibrate import path_of, refreshed, with_literature_error
-from perfmodel.validate.fit.counted import PointSet
-from perfmodel.validate.fit.fitting import Fit, fit, points_of, start_of
+from perfmodel.validate.fit.counted import TIMES
+from perfmodel.validate.fit.errors import Errors, errors_of
+from perfmodel.validate.fit.fitting import Fit, fit, points_of, search_of, used
 from perfmodel.validate.fit.folds import held_out, whole_fit
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.fit.split import _head, judge, report_lines
+from tests.validate.refused import refused
 
 A100, H100, GPT_FAST = RECIPES.values()
 TODAY = datetime.date(2031, 1, 1)
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda r: r.name)
-def test_shipped_files_are_what_calibrate_writes(recipe) -> None:  # type: ignore[no-untyped-def]
+def test_shipped_files_are_what_calibrate_writes(recipe) -> None:
     assert refreshed(recipe, TODAY) == path_of(recipe.name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "l40s-48gb"])
-def test_literature_files_state_the_error_that_they_show(name: str) -> None:
+def test_literature_files_state_the_error_that_they_show(name) -> None:
     path = path_of(f"{name}.literature")
     assert with_literature_error(path.stem) == path.read_text(encoding="utf-8")
 
 
-def test_known_constants_are_found_again() -> None:
-    """Measurements made by the model itself are fitted without error, from another starting point."""
-    truth = {
-        "small_kernel_s": 8e-6,
-        "allreduce_multiplier": 2.5,
-        "iteration_fixed_s": 1e-3,
-    }
-    points, start = points_of(H100), start_of(H100)
-    made = points.predict(with_values(start, truth))
-    synthetic = PointSet(
-        tuple(
-            replace(p, **{name: float(seconds[i]) for name, seconds in made.items()})
-            for i, p in enumerate(points.points)
-        ),
-        start,
-    )
-    found = fit(synthetic, start, H100.free, np.ones(len(points.points), dtype=bool))
-    assert found.values == pytest.approx(truth, rel=1e-4)
-    assert not found.at_bound
-
-
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda r: r.name)
-def test_no_decoding_time_is_on_both_sides(recipe) -> None:  # type: ignore[no-untyped-def]
+def test_no_decoding_time_is_on_both_sides(recipe) -> None:
     out = held_out(recipe)
     times: dict[tuple[object, ...], set[int]] = {}
     for p, fold in zip(out.points.points, out.fold, strict=True):
@@ -83,17 +65,11 @@ def test_points_are_predicted_as_whatif_does() -> None:
         assert a.speedup == pytest.approx(points.speedup(times)[i], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("fit_on", "out", "message"),
-    [
-        (("colour=red",), (), "--fit"),
-        ((), ("batch=7",), "--hold-out: batch must be one of"),
-        ((), (), "both sides"),
-    ],
-)
-def test_bad_splits_are_refused(fit_on: tuple[str, ...], out: tuple[str, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        judge(H100, fit_on, out)
+@pytest.mark.parametrize(("fit_on", "out", "message"), [
+    (("colour=red",), (), "--fit"), ((), ("batch=7",), "--hold-out: batch must be one of"), ((), (), "both sides"),
+])  # fmt: skip
+def test_bad_splits_are_refused(fit_on, out, message) -> None:
+    refused(message, judge, H100, fit_on, out)
 
 
 def test_command_line() -> None:
@@ -148,3 +124,81 @@ def test_a_report_in_words() -> None:
     assert lines[4].split(":")[1].strip() == "speedup 1.2 (-4.6)"
     assert lines[5].split(":")[1].strip() == "speedup 1.2 (-4.6), target_s 20.0 (+30.0)"
     assert "none" in report_lines(found | {"strong_correlations": []})[3]
+
+
+START = load_calibration("h100-sxm-80gb.literature")
+POINT = published_points("magicdec")[0]
+
+
+class Points:
+    """Rows whose plain step takes `kernels` small kernels, and whose overhead is 1 ms beside that of an iteration."""
+
+    def __init__(self, kernels: list[float], target: list[float], overhead: list[float]) -> None:
+        self.points = tuple(replace(POINT, target_s=seconds) for seconds in target)
+        self.kernels, self.given = np.array(kernels), {"target_s": np.array(target), "overhead_s": np.array(overhead)}
+
+    def measured(self, name: str) -> Any:
+        return self.given.get(name, np.full(len(self.points), np.nan))
+
+    def predict(self, c: Calibration) -> dict[str, Any]:
+        nothing = np.full(len(self.points), np.nan)
+        overhead = np.full(len(self.points), 1e-3 + c.iteration_fixed_s.value)
+        return dict.fromkeys(TIMES, nothing) | {
+            "target_s": self.kernels * c.small_kernel_s.value,
+            "overhead_s": overhead,
+        }
+
+
+def test_two_rows_that_disagree_a_little_give_their_mean_and_what_it_is_off_by() -> None:
+    """c and its standard error where rows say c e^d and c e^-d: d sqrt(2) / sqrt(n - 1) / sqrt(n), n = 2."""
+    off, true = 1e-3, 5e-6
+    target = [1e3 * true * np.exp(off), 2e3 * true * np.exp(-off)]
+    points: Any = Points([1e3, 2e3], target, [np.nan, np.nan])
+    found = fit(points, START, ("small_kernel_s",), np.ones(2, dtype=bool))
+    assert found.values["small_kernel_s"] == pytest.approx(true, rel=1e-6)
+    assert found.calibration.small_kernel_s.value == found.values["small_kernel_s"]
+    assert found.stderr["small_kernel_s"] == pytest.approx(off * true, rel=1e-3)
+    assert found.calibration.small_kernel_s.stderr == found.stderr["small_kernel_s"]
+    assert found.at_bound == ()
+    assert found.calibration.fit.parameters == ("small_kernel_s",)
+    assert found.calibration.fit.correlation == ((pytest.approx(1.0),),)
+
+
+def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothing() -> None:
+    """Half the overhead that there is without the constant; small kernels from the rows that are trained on."""
+    points: Any = Points([1e3, 1e3, 1e3], [5e-3, 9e-3, 5.00001e-3], [5e-4, 1.0, 5e-4])
+    free = ("small_kernel_s", "iteration_fixed_s")
+    train = np.array([True, False, True])
+    found = fit(points, START, free, train, {"small_kernel_s": 7e-6, "iteration_fixed_s": 1e-3})
+    assert found.values["small_kernel_s"] == pytest.approx(5e-6, rel=1e-4)
+    assert list(found.stderr) == ["small_kernel_s"]
+    assert found.at_bound == ("iteration_fixed_s",)
+
+
+def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
+    """Same device, model and shape: the first of those that are trained on; another time, batch or model is another."""
+    points: tuple[MeasuredPoint, ...] = (
+        replace(POINT, target_s=1.0), replace(POINT, target_s=1.0, gamma=9), replace(POINT, target_s=2.0),
+        replace(POINT, target_s=1.0, batch=999), replace(POINT, target_s=None), replace(POINT, target_s=None),
+    )  # fmt: skip
+    rows = used(points, np.array([False, True, True, True, True, True]))
+    assert rows["target_s"].tolist() == [False, True, True, True, True, False]
+    assert rows["verify_s"].tolist() == rows["draft_s"].tolist() == [False, True, True, True, True, True]
+
+
+def test_what_is_never_searched_for_cannot_be_fitted() -> None:
+    name = next(name for name, declared in CONSTANTS.items() if declared.search is None)
+    with pytest.raises(ValueError, match="must give a `search` to be fitted"):
+        search_of(name)
+
+
+NAN = float("nan")
+
+
+def test_errors_are_over_the_rows_that_have_both() -> None:
+    """3 for 1.5 and 1 for 2: +100 % and -50 %, logarithms of 2 and 1/2; a time of 0 or none says nothing."""
+    found = errors_of(np.array([3.0, 1.0, NAN, 3.0, 0.0]), np.array([1.5, 2.0, 3.0, NAN, 1.0]))
+    assert found == Errors(rows=2, mape=0.75, bias=0.25, worst=1.0, log_rms=log(2))
+    below = errors_of(np.array([0.5, 1.1]), np.array([1.0, 1.0]))
+    assert below.worst == -0.5
+    assert errors_of(np.array([NAN, 0.0]), np.array([1.0, 1.0])) is None

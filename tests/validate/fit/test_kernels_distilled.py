@@ -7,15 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.errors import InputError
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.kernels import distil
-from tests.validate.fit.held import Held, Rows
+from perfmodel.validate.fit.tables import Tables
+from tests.validate.refused import refused
 
-H100, B200 = load_gpu("h100-sxm-80gb"), load_gpu("b200-sxm-180gb")
+H100 = load_gpu("h100-sxm-80gb")
+Rows = list[dict[str, Any]]
 ODD = 1.0
 """Seconds of a call that must not count."""
+
+
+class Held(Tables):
+    """(family, engine, version, name) -> rows."""
+
+    def __init__(self, held: dict[tuple[str, str, str, str], Rows]) -> None:
+        super().__init__("tables", "h100_sxm", {}, "tables 1")
+        self.__dict__["held"] = held
+
+    def versions(self, family: str, engine: str, name: str) -> list[str]:
+        return sorted(v for f, e, v, n in self.held if (f, e, n) == (family, engine, name))
+
+    def read(self, family: str, engine: str, version: str, name: str) -> dict[str, Any]:
+        rows = self.held[family, engine, version, name]
+        return {column: np.array([row[column] for row in rows]) for column in rows[0]}
 
 
 # GEMMs.
@@ -34,23 +50,15 @@ def at_knots(shares: dict[int, float]) -> Callable[[float], float]:
 
 
 def gemms(
-    word: str,
-    size: float,
-    inputs: float,
-    peak: float,
-    gpu: Any = H100,
-    start: float = 4.5e-6,
-    tokens: Sequence[int] = TOKENS,
-    shares: dict[int, float] = SHARES,
-    smallest: Sequence[float] = (5e-6, 6e-6, 9e-6),
-    count: int = 500,
-) -> Rows:
+    word: str, size: float, inputs: float, peak: float, tokens: Sequence[int] = TOKENS,
+    shares: dict[int, float] = SHARES, smallest: Sequence[float] = (5e-6, 6e-6, 9e-6), count: int = 500,
+) -> Rows:  # fmt: skip
     """`count` calls: some at the ends of what counts and beyond them, the rest in SHAPES."""
 
     def seconds(m: int, n: int, k: int) -> float:
         moved = n * k * size + 2 * m * n + inputs * m * k
-        roof = max(moved / gpu.memory_bandwidth_bytes_per_s, 2 * m * n * k / peak)
-        return start + roof / at_knots(shares)(m)
+        roof = max(moved / H100.memory_bandwidth_bytes_per_s, 2 * m * n * k / peak)
+        return 4.5e-6 + roof / at_knots(shares)(m)
 
     def row(m: int, n: int, k: int, taken: float) -> dict[str, Any]:
         return {"m": m, "n": n, "k": k, "gemm_dtype": word, "seconds": taken}
@@ -68,8 +76,8 @@ BF16 = gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"))
 FP8 = gemms("fp8", 1.0, 1.0, H100.peak_flops("fp8"), tokens=FEW, shares={1: 0.4, 16: 0.5, 64: 0.6, 4096: 0.7})
 
 
-def gemm_fits(rows: Rows, gpu: Any = H100) -> dict[str, kernels.TableFit]:
-    return kernels._gemms(Held({("gemm", "vllm", "1", "gemm_perf"): rows}), gpu, "vllm", "1")
+def gemm_fits(rows: Rows) -> dict[str, kernels.TableFit]:
+    return kernels._gemms(Held({("gemm", "vllm", "1", "gemm_perf"): rows}), H100, "vllm", "1")
 
 
 def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
@@ -92,18 +100,12 @@ def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
     assert found["fp8"].rows == 489  # all of SHAPES
 
 
-@pytest.mark.parametrize(
-    ("given", "there"),
-    [
-        ({}, True),
-        ({"count": 499}, False),
-        ({"smallest": (30e-6, 30e-6, 30e-6)}, True),
-        ({"smallest": (31e-6, 31e-6, 31e-6)}, False),  # not launched from a CUDA graph
-        ({"shares": {1: 0.5, 16: 1.2, 4096: 0.9}}, False),
-        ({"shares": {1: 0.5, 16: 1.05, 4096: 0.9}}, True),
-    ],
-)
-def test_tables_that_are_short_slow_or_too_good_are_left_out(given: dict[str, Any], there: bool) -> None:
+@pytest.mark.parametrize(("given", "there"), [
+    ({}, True), ({"count": 499}, False), ({"smallest": (30e-6, 30e-6, 30e-6)}, True),
+    ({"smallest": (31e-6, 31e-6, 31e-6)}, False),  # not launched from a CUDA graph
+    ({"shares": {1: 0.5, 16: 1.2, 4096: 0.9}}, False), ({"shares": {1: 0.5, 16: 1.05, 4096: 0.9}}, True),
+])  # fmt: skip
+def test_tables_that_are_short_slow_or_too_good_are_left_out(given, there) -> None:
     assert ("bf16" in gemm_fits(gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"), **given))) == there
 
 
@@ -121,14 +123,12 @@ def expert_rows(
         matrices = 3 * 4096 * 1536 / tp
         loaded = experts * (1 - idle) / ep * matrices * size / H100.memory_bandwidth_bytes_per_s
         computed = 2 * tokens * topk / ep * matrices / peak
-        rows.append(
-            {
-                "moe_dtype": word, "num_tokens": tokens, "hidden_size": 4096, "inter_size": 1536, "topk": topk,
-                "num_experts": experts, "moe_tp_size": tp, "moe_ep_size": ep, "kernel_source": "fused",
-                "distribution": "power_law_1.01",
-                "seconds": (start + loaded / bandwidth + computed / flops) * noise ** (-1) ** i,
-            }
-        )  # fmt: skip
+        rows.append({
+            "moe_dtype": word, "num_tokens": tokens, "hidden_size": 4096, "inter_size": 1536, "topk": topk,
+            "num_experts": experts, "moe_tp_size": tp, "moe_ep_size": ep, "kernel_source": "fused",
+            "distribution": "power_law_1.01",
+            "seconds": (start + loaded / bandwidth + computed / flops) * noise ** (-1) ** i,
+        })  # fmt: skip
     return rows
 
 
@@ -172,19 +172,15 @@ def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
 def attention_rows(word: str, size: float, start: float, share: float, **more: Any) -> Rows:
     """100 calls of a cache above 1 MB, 4 query heads a KV head."""
     rows = []
-    for batch, heads, step, width in product(
-        (1, 16, 64, 256, 200), (16, 32), (4096, 8192, 16384, 32768, 65536), (64, 128)
-    ):
+    steps = [4096 * 2**i for i in range(5)]
+    for batch, heads, step, width in product((1, 16, 64, 256, 200), (16, 32), steps, (64, 128)):
         cache = batch * heads // 4 * (100 + step) * 2 * width * size
         moved = cache + 4 * batch * heads * width
-        rows.append(
-            {
-                "batch_size": batch, "num_heads": heads, "num_key_value_heads": heads // 4, "head_dim": width,
-                "isl": 100, "step": step, "window_size": 0, "kv_cache_dtype": word, "kernel_source": "usual",
-                "seconds": start + moved / H100.memory_bandwidth_bytes_per_s / share,
-            }
-            | more
-        )  # fmt: skip
+        rows.append({
+            "batch_size": batch, "num_heads": heads, "num_key_value_heads": heads // 4, "head_dim": width,
+            "isl": 100, "step": step, "window_size": 0, "kv_cache_dtype": word, "kernel_source": "usual",
+            "seconds": start + moved / H100.memory_bandwidth_bytes_per_s / share,
+        } | more)  # fmt: skip
     return rows
 
 
@@ -212,9 +208,8 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
     assert found["bfloat16"].values == pytest.approx((8e-6, 0.75), rel=1e-4)
     assert (found["bfloat16"].rows, found["bfloat16"].source) == (101, "vllm 1")
     assert found["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
-    assert found["fp8"].rows == sum(
-        row["batch_size"] * (100 + row["step"]) * 2 * row["head_dim"] > 1e6 for row in grouped
-    )
+    caches = [row["batch_size"] * (100 + row["step"]) * 2 * row["head_dim"] for row in grouped]
+    assert found["fp8"].rows == sum(cache > 1e6 for cache in caches)
     few = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *grouped[:99]]})
     assert list(kernels._attention(few, H100, "vllm", "1")) == ["bfloat16"]
 
@@ -236,17 +231,8 @@ def latent_rows(word: str, size: float, start: float, share: float, flops: float
         moved = tokens * 576 * size + 2 * batch * heads * wide
         load = moved / H100.memory_bandwidth_bytes_per_s / share
         compute = 2 * tokens * heads * wide / H100.peak_flops("bf16") / flops
-        seconds = start + max(load, compute)
-        rows.append(
-            {
-                "num_heads": heads,
-                "batch_size": batch,
-                "isl": 1,
-                "step": step,
-                "kv_cache_dtype": word,
-                "seconds": seconds,
-            }
-        )
+        at = {"num_heads": heads, "batch_size": batch, "isl": 1, "step": step, "kv_cache_dtype": word}
+        rows.append(at | {"seconds": start + max(load, compute)})
     return rows
 
 
@@ -281,15 +267,10 @@ def test_an_all_reduce_takes_the_fastest_kernel_of_any_engine_at_each_knot() -> 
     nccl += [row(2, 32768, 1e-9, op="all_gather")]
     for one in nccl:
         del one["kernel_source"]
-    old = [row(2, 8192, 1e-9)]
-    held = Held(
-        {
-            ("comm", "vllm", "2", "custom_allreduce_perf"): custom,
-            ("comm", "vllm", "1", "custom_allreduce_perf"): old,
-            ("comm", "nccl", "1", "nccl_perf"): nccl,
-        }
-    )
-    found = kernels._allreduce(held)
+    tables = {("comm", "vllm", version, "custom_allreduce_perf"): rows for version, rows in (
+        ("2", custom), ("1", [row(2, 8192, 1e-9)]),
+    )}  # fmt: skip
+    found = kernels._allreduce(Held(tables | {("comm", "nccl", "1", "nccl_perf"): nccl}))
     sizes, seconds = zip(*found[2], strict=True)
     assert sizes == (16384, 65536, 262144, 1048576)
     # 1048576 lies between 262144 (8 us) and 4194304 bytes (128 us), halfway on paper: the geometric mean
@@ -304,17 +285,14 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     attention = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
     experts = expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)
     other = expert_rows("int4_wo", 0.5625, H100.peak_flops("bf16"), 1e-5, 0.4, 0.3)
-    held = Held(
-        {
-            ("gemm", "vllm", "1", "gemm_perf"): older,
-            ("gemm", "vllm", "2", "gemm_perf"): BF16,
-            ("gemm", "trtllm", "7", "gemm_perf"): [*older, *FP8],
-            ("gemm", "trtllm", "6", "gemm_perf"): [row | {"seconds": ODD} for row in FP8],
-            ("moe", "vllm", "2", "moe_perf"): experts,
-            ("moe", "sglang", "5", "moe_perf"): [*other, *[row | {"seconds": row["seconds"] * 2} for row in experts]],
-            ("attention", "vllm", "2", "generation_attention_perf"): attention,
-        }
-    )
+    held = Held({
+        ("gemm", "vllm", "1", "gemm_perf"): older, ("gemm", "vllm", "2", "gemm_perf"): BF16,
+        ("gemm", "trtllm", "7", "gemm_perf"): [*older, *FP8],
+        ("gemm", "trtllm", "6", "gemm_perf"): [row | {"seconds": ODD} for row in FP8],
+        ("moe", "vllm", "2", "moe_perf"): experts,
+        ("moe", "sglang", "5", "moe_perf"): [*other, *[row | {"seconds": row["seconds"] * 2} for row in experts]],
+        ("attention", "vllm", "2", "generation_attention_perf"): attention,
+    })  # fmt: skip
     found = distil(held, H100, "vllm")
     assert found.source == "tables 1, vllm 2"
     assert (found.start_s, found.gemm_fixed_s) == pytest.approx((6e-6, 4.5e-6), rel=1e-4)
@@ -322,7 +300,5 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert (found.latent, found.allreduce) == ({}, {})
     assert distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
-    with pytest.raises(InputError, match="--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3"):
-        distil(held, H100, "vllm", "3")
-    with pytest.raises(InputError, match="must be one of none for sglang"):
-        distil(held, H100, "sglang")
+    refused("--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3", distil, held, H100, "vllm", "3")
+    refused("must be one of none for sglang", distil, held, H100, "sglang")

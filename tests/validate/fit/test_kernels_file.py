@@ -18,7 +18,7 @@ from perfmodel.validate.fit.indexers import NAME, with_indexer
 from perfmodel.validate.fit.kernels import Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
 from perfmodel.validate.harness.micro.write import as_yaml
-from tests.validate.fit.held import Held, Rows
+from tests.validate.fit.test_kernels_distilled import Held, Rows
 
 H100, L40S = load_gpu("h100-sxm-80gb"), load_gpu("l40s-48gb")
 GEMM = TableFit((6e-6, 4.5e-6, 1.0, 0.5, 16.0, 0.61234, 4096.0, 0.9), 0.0123, 400, "vllm 2")
@@ -79,7 +79,7 @@ def test_what_no_table_has_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "link"), [(H100, None), (load_gpu("h100-nvl-94gb"), None), (L40S, "host")])
-def test_a_table_of_boxes_over_pcie_says_so(gpu: GPUSpec, link: str | None) -> None:
+def test_a_table_of_boxes_over_pcie_says_so(gpu, link) -> None:
     assert stated(ALL, gpu)["allreduce"].get("link") == link
 
 
@@ -118,7 +118,6 @@ def modules(index: tuple[float, float, float] | None) -> Rows:
 def test_known_constants_come_back() -> None:
     known = (0.5, 4e-5, 6e-7)
     found = with_indexer(FOUND, held(modules(known)), H100, "vllm", "1").index
-    assert found is not None
     assert found.values == pytest.approx(known, rel=1e-6)
     assert (found.rows, found.source) == (64, "vllm 1")
     assert found.median_error < 1e-6

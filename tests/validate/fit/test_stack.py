@@ -1,13 +1,11 @@
 """Stack factors: found where they made the times, judged only on what they have not seen."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
@@ -16,6 +14,7 @@ from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled, with_stack
 from perfmodel.validate.records.store import RESULTS, latest, newest, records
 from perfmodel.validate.records.summary import points
+from tests.validate.refused import refused
 
 FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "outside the passes": 3.0}
 KERNELS = load_calibration("xeon-amx-2core.micro")
@@ -25,7 +24,6 @@ KERNELS = load_calibration("xeon-amx-2core.micro")
 def made() -> tuple[MeasuredPoint, ...]:
     """The points of a committed record with the times that FACTORS give."""
     record = latest(records(RESULTS, "cpu-1"), "measure")
-    assert record is not None
     return retimed(points(record), scaled(KERNELS, FACTORS))
 
 
@@ -34,13 +32,13 @@ def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tu
     return tuple(replace(p, **{name: float(times[name][i]) for name in TIMES}) for i, p in enumerate(measured))
 
 
-def test_factors_that_made_the_times_are_found(made: tuple[MeasuredPoint, ...]) -> None:
+def test_factors_that_made_the_times_are_found(made) -> None:
     found = fit_stack(made, KERNELS)
     assert found.factors == pytest.approx(FACTORS, rel=1e-3)
     assert all(found.held_out[name].mape < 1e-3 for name in TIMES)
 
 
-def test_an_overhead_of_nothing_is_left_as_it_is(made: tuple[MeasuredPoint, ...]) -> None:
+def test_an_overhead_of_nothing_is_left_as_it_is(made) -> None:
     """Ideal passes take a share of the peaks that a factor can say; no factor makes an overhead of 0 longer."""
     found = fit_stack(made, load_calibration("ideal"))
     assert found.factors["outside the passes"] == pytest.approx(1.0)
@@ -49,13 +47,13 @@ def test_an_overhead_of_nothing_is_left_as_it_is(made: tuple[MeasuredPoint, ...]
     assert found.held_out["target_s"].rows > 0
 
 
-def test_a_half_is_judged_by_the_other(made: tuple[MeasuredPoint, ...]) -> None:
+def test_a_half_is_judged_by_the_other(made) -> None:
     """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
     odd = folds_of(made, "point") % 2 == 1
     plain = [(p.target, p.batch, p.asked_context) for p in made]  # samples grow past it, with gamma
     assert len({*plain}) == folds_of(made, "point").max() + 1 < len({(p.target, p.batch, p.context) for p in made})
     assert not {plain[i] for i in np.flatnonzero(odd)} & {plain[i] for i in np.flatnonzero(~odd)}
-    twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))  # type: ignore[operator]
+    twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))
     assert fit_stack(twice, KERNELS).held_out["target_s"].mape > 0.2
 
 
@@ -65,18 +63,14 @@ def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() 
         kind: {n for n in CONSTANTS if getattr(scaled(KERNELS, {kind: 1.25}), n) != getattr(KERNELS, n)}
         for kind in KINDS
     }
-    assert alone["linear ops"] == {
-        "gemm_bandwidth_fraction",
-        "gemm_flops_fraction",
-        "gemm_fixed_s",
-        "gemm_column_s",
-    }  # this calibration states no weight_unpack_s
+    gemm = {f"gemm_{name}" for name in ("bandwidth_fraction", "flops_fraction", "fixed_s", "column_s")}
+    assert alone["linear ops"] == gemm  # this calibration states no weight_unpack_s
     moved = [name for names in alone.values() for name in names]
     stated = {n for n, d in CONSTANTS.items() if d.unit in ("s", "fraction") and d.work != "allreduce"} - KERNELS.absent
     assert sorted(moved) == sorted(stated)
 
 
-def test_the_scaled_calibration_states_what_it_was_fitted_on(made: tuple[MeasuredPoint, ...]) -> None:
+def test_the_scaled_calibration_states_what_it_was_fitted_on(made) -> None:
     found = with_stack(made, KERNELS, "mine.stack")
     assert found.name == "mine.stack"
     assert found.fitted_on == (*KERNELS.fitted_on, made[0].set_name)
@@ -85,22 +79,19 @@ def test_the_scaled_calibration_states_what_it_was_fitted_on(made: tuple[Measure
     assert Calibration.model_validate(found.model_dump()) == found
 
 
-def test_one_plain_pass_cannot_be_halved(made: tuple[MeasuredPoint, ...]) -> None:
-    with pytest.raises(InputError, match="two batches or contexts"):
-        fit_stack(made[:1], KERNELS)
+def test_one_plain_pass_cannot_be_halved(made) -> None:
+    refused("two batches or contexts", fit_stack, made[:1], KERNELS)
     one = [p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)]
     assert len({p.gamma for p in one}) > 1
-    with pytest.raises(InputError, match="two batches or contexts"):
-        fit_stack(tuple(one), KERNELS)
+    refused("two batches or contexts", fit_stack, tuple(one), KERNELS)
 
 
-def test_passes_must_have_been_timed_alone(made: tuple[MeasuredPoint, ...]) -> None:
+def test_passes_must_have_been_timed_alone(made) -> None:
     whole = tuple(replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in made)
-    with pytest.raises(InputError, match="--stack: must hold passes that were timed alone"):
-        fit_stack(whole, KERNELS)
+    refused("--stack: must hold passes that were timed alone", fit_stack, whole, KERNELS)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys) -> None:
     """Folders stand for their newest record; judging what was fitted is refused."""
     folder, out = str(RESULTS / "cpu-1"), tmp_path / "c.yaml"
     base = ["validate", "calibrate", "--from-microbench", folder]
@@ -111,12 +102,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert set(found.observed_error) == {*TIMES, "speedup"}
     assert run([*base, "--stack", folder, "--judge", folder]) == 2
     assert "--judge, --stack" in capsys.readouterr().err
-    with pytest.raises(InputError, match="must hold a record of kind measure"):
-        newest(tmp_path, "measure", "--stack")
+    refused("must hold a record of kind measure", newest, tmp_path, "measure", "--stack")
     micro = latest(records(RESULTS, "cpu-1"), "microbench")
-    assert micro is not None
-    with pytest.raises(InputError, match="must be of kind measure, given microbench"):
-        newest(micro.path, "measure", "--judge")
+    refused("must be of kind measure, given microbench", newest, micro.path, "measure", "--judge")
 
 
 def test_no_kernel_gets_faster_than_the_device() -> None:

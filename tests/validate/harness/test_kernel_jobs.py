@@ -28,7 +28,7 @@ def plan(tmp_path: Path) -> Plan:
     return load_plan(str(write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks)))
 
 
-def test_the_jobs_of_a_plan_on_two_devices(plan: Plan) -> None:
+def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
     """Half the heads, inner values and vocabulary; a cache that no point has is read by one query alone."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for job in jobs(plan):
@@ -43,16 +43,12 @@ def test_the_jobs_of_a_plan_on_two_devices(plan: Plan) -> None:
         "bare": list(product(("linears", "attention"), batches, (1, 4))),
         "loop": [(*whole, 2, 256, "streamingllm:16", *size) for size in product(batches, (1, 4))],
         "gemm": [(*shape, m) for shape in ((64, 64), (64, 32), (128, 64)) for m in (1, 4)],
-        "attention": [
-            (*half, batch, *size)
-            for batch in batches
-            for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))
-        ],
+        "attention": [(*half, b, *size) for b in batches for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))],
         "allreduce": [(2**power,) for power in (12, 14, 16, 18, 20, 23, 26)],
     }  # fmt: skip
 
 
-def test_element_wise_bytes_and_shells_by_hand(plan: Plan) -> None:
+def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
     at = {"heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 64, "inner": 48}
     found = {kind: small_bytes(kind, at, 2) for kind in ("norm", "rope", "activation", "residual")}
     assert found == {"norm": 256, "rope": 256, "activation": 288, "residual": 384}
@@ -73,29 +69,24 @@ def shapes(made: Any) -> Any:
 SMALL = {"heads": 4, "kv_heads": 2, "head_dim": 8, "hidden": 32, "inner": 48, "tokens": 3}
 ATTENTION = {"heads": 4, "kv_heads": 2, "head_dim": 8, "batch": 3, "context": 5, "query": 2}
 KERNELS: list[tuple[Job, int, float, Any]] = [
-    (Job("copy", {"bytes": 4096}), 1, 4096, (512,)),
-    (Job("read", {"bytes": 4096}), 1, 4096, ()),
+    (Job("copy", {"bytes": 4096}), 1, 4096, (512,)), (Job("read", {"bytes": 4096}), 1, 4096, ()),
     (Job("gemm", {"n": 6, "k": 10, "m": 3}), 5, 1200, (3, 6)),  # 240 B each, of which 1000 B are 4.2
     (Job("gemm", {"n": 1, "k": 1, "m": 1}), 9, 36, (1, 1)),  # as many as there may be
     (Job("gemm", {"n": 32, "k": 32, "m": 1}), 1, 4096, (1, 32)),
     (Job("attention", {**ATTENTION, "context": 1, "batch": 1}), 8, 1024, (1, 2, 32)),  # 128 B
-    (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)),
-    (Job("norm", SMALL), 1, 384, (1, 3, 32)),
+    (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)), (Job("norm", SMALL), 1, 384, (1, 3, 32)),
     (Job("rope", SMALL), 1, 576, [(3, 4, 1, 8), (3, 2, 1, 8)]),
-    (Job("activation", SMALL), 1, 1152, (1, 3, 48)),
-    (Job("residual", SMALL), 1, 768, (1, 3, 32)),
+    (Job("activation", SMALL), 1, 1152, (1, 3, 48)), (Job("residual", SMALL), 1, 768, (1, 3, 32)),
     (Job("sampling", {"vocab": 7, "batch": 3}), 1, 84, (3,)),
     (Job("bare", {"what": "linears", "batch": 3, "query": 2}), 1, 0, [(6, n) for n in (128, 64, 128, 64)]),
     (Job("bare", {"what": "attention", "batch": 1, "query": 2}), 1, 16384, (1, 2, 64)),
     (Job("shell", {"layers": 2, "batch": 3, "query": 2}), 1, 0, (3, 2, 256)),
     (Job("allreduce", {"bytes": 4096}), 1, 4096, (1024,)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("job", "buffers", "touched", "made"), KERNELS, ids=lambda value: getattr(value, "key", ""))
-def test_what_a_kernel_touches_and_makes(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, job: Job, buffers: int, touched: float, made: Any
-) -> None:
+def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touched, made) -> None:
     """In fp32. Buffers of GEMMs and attention take turns until they are 1000 bytes together, 9 of them at most."""
     monkeypatch.setattr(kernels, "SPREAD_BYTES", 1000)
     monkeypatch.setattr(kernels, "MAX_BUFFERS", 9)
@@ -114,7 +105,7 @@ def test_what_a_kernel_touches_and_makes(
 
 
 @torch.inference_mode()
-def test_a_loop_kernel_goes_on_and_comes_back(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_kernel_goes_on_and_comes_back(plan, monkeypatch) -> None:
     """From 256 tokens, 1 to 5 more a call; 819 calls of 5 tokens at most fit into the 4096 there is room for."""
     runs, snapshot = list[DecoderRun](), kernels.Snapshot
     monkeypatch.setattr(kernels, "Snapshot", lambda run: (runs.append(run), snapshot(run))[1])
@@ -129,7 +120,6 @@ def test_a_loop_kernel_goes_on_and_comes_back(plan: Plan, monkeypatch: pytest.Mo
     assert torch.equal(cache.lengths, state.length - 1)
     assert (int(gained.min()), int(gained.max())) == (3, 14), "of 3 to 15"
     assert state.histogram.sum(0).gt(0).all(), "each count is accepted as often"
-    assert kernel.restore is not None
     kernel.restore()
     assert state.length.tolist() == [257] * 40
     assert cache.lengths.tolist() == [256] * 40
@@ -151,14 +141,12 @@ class Told(Clock):
             calls.extend(given)
 
         calls: list[int] = []
-        work.calls = calls  # type: ignore[attr-defined]
+        work.calls = calls
         return work
 
 
 @pytest.mark.parametrize(("spacer_s", "own_s"), [(None, 1e-3), (2e-4, 1e-3), (1.0, 0.01001)])
-def test_a_stretch_is_timed_less_what_lies_between(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, spacer_s: float | None, own_s: float
-) -> None:
+def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, own_s) -> None:
     """Calls of 1 ms: one, one more, then stretches of 4; a spacer as slow as all leaves a hundredth."""
     clock = Told()
     call, restore = clock.after(1e-3), clock.after(5.0)
@@ -172,7 +160,7 @@ def test_a_stretch_is_timed_less_what_lies_between(
     assert call.calls == [0, 1, *(i % 3 for i in range(2 * calls))]
 
 
-def test_how_many_calls_a_stretch_has(plan: Plan) -> None:
+def test_how_many_calls_a_stretch_has(plan) -> None:
     """Of 4 ms; a long call is not run again to warm up, and a cache with room for two takes no third."""
     for once, again, most, wanted, ran in (
         (1.0, 1e-3, 2000, 1, 0), (0.25, 1e-3, 2000, 1, 0), (0.2, 1e-3, 2000, 4, 1), (0.2, 1e-3, 2, 2, 1),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from perfmodel.cli import run
+from perfmodel.validate.harness import measure, session
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SAMPLES, SCHEMA_VERSION
 from perfmodel.validate.records.store import Record, read_record, records
@@ -21,22 +22,23 @@ COMMIT = "0123456789abcdef"
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(autouse=True)
-def _known_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFMODEL_COMMIT", COMMIT)
+def command(plan: Path, results: Path, *more: str) -> list[str]:
+    return ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    folder = tmp_path_factory.mktemp("record")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERFMODEL_COMMIT", COMMIT)
-        assert run(command(write(folder), folder)) == 0
+def measured(folder: Path, *more: str, status: int = 0, **changes: Any) -> Record:
+    """The record of a tiny plan with some changes."""
+    assert run(command(write(folder, **changes), folder, *more)) == status
     (path,) = folder.glob("t-1/*.json")
     return read_record(path)
 
 
-def test_a_record_says_everything(record: Record) -> None:
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return measured(tmp_path_factory.mktemp("record"))
+
+
+def test_a_record_says_everything(record) -> None:
     data = record.data
     assert record.path.name.endswith("-01234567-test-tiny.json")
     assert (data.schema_version, data.commit, data.dirty) == (SCHEMA_VERSION, COMMIT, False)
@@ -50,7 +52,7 @@ def test_a_record_says_everything(record: Record) -> None:
     assert not record.failures()
 
 
-def test_a_record_holds_no_host_and_no_path(record: Record) -> None:
+def test_a_record_holds_no_host_and_no_path(record) -> None:
     text = record.path.read_text(encoding="utf-8")
     for secret in (socket.gethostname(), str(Path.home()), str(ROOT), str(record.path.parent)):
         assert f'"{secret}' not in text
@@ -58,12 +60,11 @@ def test_a_record_holds_no_host_and_no_path(record: Record) -> None:
     assert set(json.loads(text)["environment"]["variables"]) <= {"WORLD_SIZE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
 
 
-def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
+def test_rows_hold_raw_samples_and_histograms(record) -> None:
     for row in record.rows:
         assert set(row.samples) == set(SAMPLES[row.mode])
         if row.mode == "end_to_end":
             assert all(len(values) == 7 for values in row.samples.values())
-            assert row.histogram is not None
             assert len(row.histogram) == row.gamma + 1
             assert sum(row.histogram) == 7 * row.batch  # one iteration a sample
             gained = sum(j * count for j, count in enumerate(row.histogram)) + sum(row.histogram)
@@ -74,7 +75,7 @@ def test_rows_hold_raw_samples_and_histograms(record: Record) -> None:
             assert row.histogram is None
 
 
-def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path, monkeypatch) -> None:
     """Triton's errors are no RuntimeErrors; the other points go on."""
 
     class Refused(Exception):
@@ -84,44 +85,29 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path: Path, monkeypatch: py
         raise Refused("out of shared memory")
 
     monkeypatch.setattr("perfmodel.validate.harness.measure.phases", refuse)
-    plan = write(tmp_path)
-    run(command(plan, tmp_path))
-    (path,) = tmp_path.glob("t-1/*.json")
-    failed = read_record(path).failures()
+    failed = measured(tmp_path, status=1).failures()
     assert {row.error for row in failed} == {"Refused: out of shared memory"}
     assert {row.mode for row in failed} >= {"phases"}
 
 
-def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, monkeypatch) -> None:
     """As a failed graph capture does; the row stays in the record, and the others have times."""
-    from perfmodel.validate.harness import measure, session
 
     def spoilt(*_: object) -> None:
         raise RuntimeError("operation failed due to a previous error during capture")
 
     monkeypatch.setattr(measure, "free_memory", spoilt)
     monkeypatch.setattr(session, "is_usable", lambda device: False)
-    assert run(command(write(tmp_path), tmp_path)) == 1
-    (path,) = tmp_path.glob("t-1/*")
-    rows = read_record(path).rows
+    rows = measured(tmp_path, status=1).rows
     assert [row.status for row in rows] == ["failed", "ok", "ok", "ok"]
     assert "previous error during capture" in (rows[0].error or "")
 
 
-def test_out_of_memory_is_a_row(tmp_path: Path) -> None:
+def test_out_of_memory_is_a_row(tmp_path) -> None:
     grid = [BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}]
-    plan = write(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]})
-    assert run(command(plan, tmp_path)) == 0
-    (path,) = tmp_path.glob("t-1/*.json")
-    rows = read_record(path).rows
+    rows = measured(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]}).rows
     assert [row.status for row in rows] == ["ok", "ok", "out_of_memory"]
     assert "must fit" in (rows[2].error or "")
-
-
-def command(plan: Path, results: Path, *more: str) -> list[str]:
-    return ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
 
 
 def killed(plan: Path, results: Path, rows: int) -> bytes:
@@ -144,7 +130,7 @@ def killed(plan: Path, results: Path, rows: int) -> bytes:
     return journal.read_bytes()
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_was(tmp_path) -> None:
     plan = write(tmp_path, grid=[{**BLOCK, "context": [64, 96, 128], "gamma": [1, 2]}])
     left = killed(plan, tmp_path, rows=2)
     (journal,) = tmp_path.glob("t-1/*.journal")
@@ -165,7 +151,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert keys[: len(first)] == first
 
 
-def test_two_ranks_write_one_record(tmp_path: Path) -> None:
+def test_two_ranks_write_one_record(tmp_path) -> None:
     """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and acceptance."""
     block = {**BLOCK, "batch": [1]}
     plan = write(tmp_path, grid=[block], tensor_parallel=2)
@@ -183,17 +169,15 @@ def test_two_ranks_write_one_record(tmp_path: Path) -> None:
     assert "2 devices" in json.loads(table.read_text(encoding="utf-8"))["source"]
 
 
-def test_minutes_end_a_run_between_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_minutes_end_a_run_between_two_rows(tmp_path, capsys) -> None:
     """The record is finished with what there is; the first row is always measured."""
-    assert run([*command(write(tmp_path), tmp_path), "--minutes", "1e-6"]) == 0
-    (path,) = tmp_path.glob("t-1/*")
-    assert [row.status for row in read_record(path).rows] == ["ok"]
+    assert [row.status for row in measured(tmp_path, "--minutes", "1e-6").rows] == ["ok"]
     assert "stopped after 1 of 4 rows: --minutes 1e-06" in capsys.readouterr().err
     assert run([*command(write(tmp_path), tmp_path), "--minutes", "0"]) == 2
     assert "--minutes: must be a finite number above 0" in capsys.readouterr().err
 
 
-def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
     """Rows byte for byte, a torn last line aside; without a row there is no record, and the journal stays."""
     whole = json.loads(record.path.read_text(encoding="utf-8"))
     header = {key: value for key, value in whole.items() if key != "points"}
@@ -217,18 +201,13 @@ def test_a_journal_becomes_a_record_later(tmp_path: Path, record: Record, capsys
         assert f"{wrong}: must be a .journal file" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(
-    ("more", "changes", "words"),
-    [
-        (("--calibration", "nope"), {}, "no calibration named 'nope'"),
-        ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
-        ((), {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}}, "no published fp32 peak"),
-        ((), {"grid": [{**BLOCK, "draft": "tiny-draft"}]}, "vocabulary entries"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_before_it_is_timed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], changes: dict[str, Any], words: str
-) -> None:
+@pytest.mark.parametrize(("more", "changes", "words"), [
+    (("--calibration", "nope"), {}, "no calibration named 'nope'"),
+    ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
+    ((), {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}}, "no published fp32 peak"),
+    ((), {"grid": [{**BLOCK, "draft": "tiny-draft"}]}, "vocabulary entries"),
+])  # fmt: skip
+def test_what_cannot_be_compared_is_refused_before_it_is_timed(tmp_path, capsys, more, changes, words) -> None:
     assert run(command(write(tmp_path, **changes), tmp_path / "results", *more)) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "results").exists()

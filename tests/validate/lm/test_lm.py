@@ -12,21 +12,14 @@ import pytest
 import torch
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.studies import train
-from perfmodel.validate.studies.train import (
-    Stage,
-    Trainer,
-    TrainingRecipe,
-    evaluate,
-    save,
-    specification,
-)
+from perfmodel.validate.studies.train import Stage, Trainer, TrainingRecipe, evaluate, save, specification
+from tests.validate.refused import refused
 
 CPU = torch.device("cpu")
 
@@ -45,11 +38,11 @@ def test_the_split_is_by_file_and_stable() -> None:
         assert seed or [bytes(prompt) for prompt in data.held_out_prompts(2, 500)] == wanted[:2]
     longest = max(path.stat().st_size for path in held_out)
     assert len(data.held_out_prompts(1, longest)[0]) == longest
-    with pytest.raises(InputError, match="no held-out file"):
-        data.held_out_prompts(1, longest + 1)
+    refused("no held-out file", data.held_out_prompts, 1, longest + 1)
 
 
 def test_what_is_held_out_is_not_trained_on() -> None:
+    refused("--seed: must be 0 or more, given -1", data.held_out_prompts, 1, 10, -1)
     trained, kept = (data.corpus(held_out=side) for side in (False, True))
     assert len(trained) > 10 * len(kept)
     one = max((p for p in data.source_files() if data.is_held_out(p)), key=lambda p: p.stat().st_size)
@@ -60,7 +53,7 @@ def test_what_is_held_out_is_not_trained_on() -> None:
     assert text not in trained.tobytes()
 
 
-def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch) -> None:
     nats = torch.arange(8.0)[None] * math.log(2)
     monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
     model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
@@ -79,15 +72,13 @@ def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
     assert (short.stage(0.9), short.evaluated()) == (Stage(0.8, 2048, 2), [1024, 2048])
 
 
-def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkeypatch, capsys) -> None:
     """Steps of ten seconds for a minute, saved every 20 s and at the end, where it is evaluated."""
     clock, seen, saved = iter(range(10**6)), list[float](), list[object]()
 
     class Steps(Trainer):
         def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
-            self.recipe, self.steps, self.trained, self.model = recipe, 0, {}, torch.nn.Identity()  # type: ignore[assignment]
+            self.recipe, self.steps, self.trained, self.model = recipe, 0, {}, torch.nn.Identity()
 
         def step(self, progress: float) -> float:
             seen.append(progress)
@@ -106,7 +97,7 @@ def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(
     assert capsys.readouterr().out == "  8.3%  step 1  {}  2.000 bits/byte\n"
 
 
-def test_the_command_line_of_a_run_is_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_of_a_run_is_its_recipe(monkeypatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(train, "train", lambda recipe, *where: asked.extend((recipe, *where)))
     monkeypatch.setattr("sys.argv", ["train"])
@@ -116,7 +107,7 @@ def test_the_command_line_of_a_run_is_its_recipe(monkeypatch: pytest.MonkeyPatch
     assert asked == [TrainingRecipe(), CHECKPOINT, CPU, TrainingRecipe("large", minutes=6.0), Path("x"), CPU]
 
 
-def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
+def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:
     trainer = Trainer(TrainingRecipe(stages=[Stage(0, 64, 2)]), CPU)
     losses = [trainer.step(0.3) for _ in range(12)]
     assert losses[0] > 7
@@ -129,7 +120,7 @@ def test_training_lowers_the_loss_and_the_result_loads(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "recipe.json").read_text())["trained_bytes"] == {"64": 12 * 128}
 
 
-def test_the_larger_model_comes_back_in_small_files(tmp_path: Path) -> None:
+def test_the_larger_model_comes_back_in_small_files(tmp_path) -> None:
     """At most 30 M parameters, 7 files of 16 MiB, and the same model again."""
     made = build(specification("large"), RandomWeights(1, CPU, torch.bfloat16))
     assert made.spec.total_params <= 30_000_000
@@ -162,9 +153,7 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
         assert 1.5 < out.tokens_per_iteration <= 5, method
 
 
-def test_without_the_checkpoint_a_command_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_checkpoint_a_command_says_so(tmp_path, monkeypatch, capsys) -> None:
     """As where the package was installed from a wheel, which does without it."""
     assert bundled_checkpoint() == str(CHECKPOINT)
     monkeypatch.setattr("perfmodel.validate.lm.CHECKPOINT", tmp_path)

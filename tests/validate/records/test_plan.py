@@ -1,21 +1,19 @@
 """Plans: what ships is sound, what is not is refused in one line, and a dry run says what a run would need."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.estimate import estimate, fitting
 from perfmodel.validate.records.grid import GridBlock
-from perfmodel.validate.records.plan import Plan, load_plan, plan_names, spec_of
+from perfmodel.validate.records.plan import Micro, Plan, load_plan, plan_names, spec_of
+from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, TINY, write
 
 
 @pytest.mark.parametrize("name", plan_names())
-def test_a_plan_is_named_by_its_file_and_measures_enough(name: str) -> None:
+def test_a_plan_is_named_by_its_file_and_measures_enough(name) -> None:
     plan = load_plan(name)
     assert plan.name == name
     assert plan.protocol.samples >= 7
@@ -32,7 +30,7 @@ ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha", "gpu-8b-fp8
 
 @pytest.mark.parametrize("device", ["h200-sxm-141gb", "h100-sxm-80gb"])
 @pytest.mark.parametrize("name", ONE_GPU)
-def test_single_gpu_plans_fit_their_device_and_six_minutes(name: str, device: str) -> None:
+def test_single_gpu_plans_fit_their_device_and_six_minutes(name, device) -> None:
     """What does not fit is left out whole batches and contexts at a time, and most is left."""
     plan = load_plan(name).model_copy(update={"hardware": device})
     found = {e.point: e for e in estimate(plan)}
@@ -46,37 +44,32 @@ def test_single_gpu_plans_fit_their_device_and_six_minutes(name: str, device: st
     assert all(any(not o.fits for o in gone if o.point.context == e.point.context) for e in gone)
 
 
-def test_a_plan_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
+def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
     plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [4096], "context": [1 << 20]}])))
-    with pytest.raises(InputError, match="must have a point that fits h100"):
-        fitting(plan)
+    refused("must have a point that fits h100", fitting, plan)
     plan = load_plan(str(write(tmp_path, grid=[BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}])))
     assert [point.batch for point in fitting(plan).points()] == [1, 2]
     assert fitting(fitting(plan)).digest == fitting(plan).digest
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"protocol": {"samples": 6}}, "protocol.samples"),
-        ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
-        ({"device": "tpu"}, "device"),
-        ({"schema_version": 2}, "schema_version"),
-        ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
-        ({"precision": {"weights": "fp8", "kv": "fp16"}}, "kv must equal weights (bf16 by fp8) or be fp8"),
-        ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
-        ({"grid": TINY["grid"] * 2}, "given twice"),
-        ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
-    ],
-)
-def test_a_bad_plan_is_one_line_with_the_key(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"protocol": {"samples": 6}}, "protocol.samples"),
+    ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
+    ({"device": "tpu"}, "device"), ({"schema_version": 2}, "schema_version"),
+    ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
+    ({"precision": {"weights": "fp8", "kv": "fp16"}}, "kv must equal weights (bf16 by fp8) or be fp8"),
+    ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
+    ({"grid": TINY["grid"] * 2}, "given twice"),
+    ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
+])  # fmt: skip
+def test_a_bad_plan_is_one_line_with_the_key(tmp_path, changes, words) -> None:
     with pytest.raises(InputError) as error:
         load_plan(str(write(tmp_path, **changes)))
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_the_digest_sees_every_change(tmp_path: Path) -> None:
+def test_the_digest_sees_every_change(tmp_path) -> None:
     one = load_plan(str(write(tmp_path)))
     assert one.digest == load_plan(str(write(tmp_path))).digest
     two = load_plan(str(write(tmp_path, protocol={"iterations": 2})))
@@ -84,17 +77,7 @@ def test_the_digest_sees_every_change(tmp_path: Path) -> None:
     assert Plan.model_validate({k: v for k, v in one.resolved().items() if k != "shapes"}).digest == one.digest
 
 
-def test_dry_run_prints_points_memory_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["validate", "measure", str(write(tmp_path)), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
-    assert "tiny/self/streamingllm:16/b2/s64/g2/a0.8" in shown
-    assert "2 points, 4 rows" in shown
-    assert "GB a device" in shown
-
-
 def test_kernels_are_copied_up_to_2_gib_where_a_plan_says_nothing() -> None:
-    from perfmodel.validate.records.plan import Micro
-
     assert Micro().max_bytes == 2 * 1024**3
 
 
@@ -106,40 +89,25 @@ def test_points_of_chains_trees_and_two_levels_by_hand() -> None:
     """Tokens of a sequence by pass, the most that an iteration accepts, and the name of the first of two batches."""
     chain = {"gamma": None, "alpha": None, "rates": (0.6, 0.2)}
     levels = {"draft": "d", "middle_kv": ("streamingllm:32",), "inner_gamma": (2,), "inner_alpha": 0.7}
-    found = [
-        (of.count, len(made := list(of.points())), made[0].queries, made[0].max_accepted, made[0].key)
-        for of in (
-            block(),
-            block(**chain, tree=("2x1",)),  # a root, two children, one each
-            block(**(chain | {"gamma": (1, 2)}), tree=("sequoia:3",)),  # two children, or one of each level
-            block(**levels, gamma=(3,)),
-        )
-    ]
     start = "tiny/self/streamingllm:16/b1/s64"
-    assert found == [
-        (2, 2, (1, 3), 2, f"{start}/g2/a0.8"),
-        (2, 2, (1, 2, 5), 2, f"{start}/g2/t2x1/r0.6,0.2"),
-        (4, 4, (1, 3), 1, f"{start}/g1/tsequoia:3/r0.6,0.2"),
-        (2, 2, (1, 3, 4, 6), 5, "tiny/d/streamingllm:32<streamingllm:16/b1/s64/g3/a0.8/i2/a0.7"),
-    ]
-    for wrong, says in (
-        (levels | {"draft": "self"}, "must stand over a draft of another model"),
-        (levels | {"context": (1,)}, "must stand over a draft of another model"),
-        ({"tree": ("2x1",)}, "gamma: must not be given with trees as drawn"),
-        ({"alpha": None}, "alpha: must be given with chains"),
-        ({"inner_gamma": (2,)}, "inner_gamma: must not be given with chains"),
-        (chain | {"tree": ("2x1", "sequoia:3")}, "not both in one block"),
-    ):
-        with pytest.raises(ValidationError, match=says):
-            block(**wrong)
+    for of, *wanted in (
+        (block(), 2, (1, 3), 2, f"{start}/g2/a0.8"),
+        (block(**chain, tree=("2x1",)), 2, (1, 2, 5), 2, f"{start}/g2/t2x1/r0.6,0.2"),  # a root, two children, one each
+        # two children, or one of each level
+        (block(**chain | {"gamma": (1, 2)}, tree=("sequoia:3",)), 4, (1, 3), 1, f"{start}/g1/tsequoia:3/r0.6,0.2"),
+        (block(**levels, gamma=(3,)), 2, (1, 3, 4, 6), 5,
+         "tiny/d/streamingllm:32<streamingllm:16/b1/s64/g3/a0.8/i2/a0.7"),
+    ):  # fmt: skip
+        made = list(of.points())
+        assert len(made) == of.count
+        assert [of.count, made[0].queries, made[0].max_accepted, made[0].key] == wanted
     assert block(**levels, context=(2,)).count == 2
 
 
-def test_a_plan_keeps_whole_batches_and_contexts(tmp_path: Path) -> None:
+def test_a_plan_keeps_whole_batches_and_contexts(tmp_path) -> None:
     plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}])))
     assert plan.only(lambda p: True) is plan
     left = plan.only(lambda p: (p.context, p.batch, p.gamma) != (64, 2, 1))
-    assert left is not None
     places = [(p.context, p.batch) for p in left.points()][::2]
     assert places == [(64, 1), (128, 1), (128, 2), (256, 1), (256, 2)]
     assert plan.only(lambda p: p.gamma == 1) is None

@@ -106,7 +106,7 @@ def test_quantiles_hold_their_share() -> None:
 
 
 def test_an_interval_from_the_other_groups_holds_a_row_at_its_very_end() -> None:
-    inside, width = covered(HeldOutErrors(np.array([0.1, -0.1, 0.4]), ["vllm"] * 3, ["a", "b", "c"]))
+    inside, width = covered(HeldOutErrors(np.array([0.1, -0.1, 0.4]), ["vllm"] * 3, ["a", "b", "c"]), {})
     few = small_sample(1.0, 2) * 1.5**0.5
     np.testing.assert_allclose(width, [0.4 * few, 0.4 * few, 0.1 * few], rtol=5e-3)
     assert inside.tolist() == [1, 1, 0.1 * few > 0.4]
