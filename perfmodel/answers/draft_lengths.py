@@ -183,8 +183,7 @@ def _checked(max_batch: int, hysteresis: float) -> int:
 def _longest(scenario: Scenario, max_tokens: int) -> int:
     if not 1 <= max_tokens <= 256:
         raise refuse("--max-gamma", None, "a whole number from 1 to 256", max_tokens)
-    known = (max_tokens, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-    return min(end for end in known if end is not None)
+    return scenario.longest(max_tokens)
 
 
 def _inside(low: int, high: int) -> Array:

@@ -32,6 +32,8 @@ from perfmodel.speculation.scenario import Scenario
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+SHORTEST = {1, 2, 3}
+"""Draft lengths of which is told which acceptance would break even, where none is known."""
 SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
 SHARE_DIGITS, RATE_DIGITS = 3, 6
@@ -166,8 +168,7 @@ def _choices(
     searched = set(question.asked) & {None, TABLE}
     lengths = {0, *question.drafted}
     if searched:
-        ends = (int(question.max_gamma), scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-        lengths |= set(range(min(end for end in ends if end is not None) + 1)) if known else {1, 2, 3}
+        lengths |= set(range(scenario.longest(int(question.max_gamma)) + 1)) if known else SHORTEST
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
     times = {steps.gamma: steps for steps in priced}
     everywhere = np.arange(question.loads.size)
