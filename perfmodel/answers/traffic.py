@@ -11,7 +11,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.break_even import turn
 from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
-from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.rates import given_rate
 from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import clients, devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
@@ -197,11 +197,9 @@ def _query(question: TrafficQuery) -> Query:
 
 def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
     """With the acceptance that is known; where none is, with none, and False."""
-    query, rate = _query(question), None
-    if question.rate is not None:
-        rate = parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
+    query = _query(question)
     try:
-        return resolve(query, rate), True
+        return resolve(query, given_rate(question.rate)), True
     except UnknownAcceptance:
         if question.acceptance is not None:
             raise
