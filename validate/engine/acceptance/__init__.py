@@ -30,7 +30,9 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
     if not 1 <= subject.gamma <= MAX_GAMMA:
         raise refuse("--gamma", None, f"from 1 to {MAX_GAMMA}", subject.gamma)
     text = read_text(path)
-    format = format or _format_of(path, text)
+    format = format or next((name for name, module in MODULES.items() if module.is_format(text)), None)
+    if format is None:
+        raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})")
     if subject.lengths and format != "vllm":
         raise refuse("--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format)
     rates, source = MODULES[format].read(str(path), text, subject)
@@ -58,10 +60,3 @@ def _name(given: str) -> str:
         return load_model(given).name
     except InputError:  # a head, or a model that is elsewhere
         return given
-
-
-def _format_of(path: Path, text: str) -> str:
-    for name, module in MODULES.items():
-        if module.is_format(text):
-            return name
-    raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})")
