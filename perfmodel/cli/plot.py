@@ -78,7 +78,8 @@ class Points(Options):
 
     def values(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``."""
-        return getattr(self, name) or ()
+        found: tuple[int, ...] = getattr(self, name)
+        return found
 
     def span(self, name: str) -> tuple[float, float]:
         """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are the same."""

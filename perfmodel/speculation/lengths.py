@@ -23,6 +23,8 @@ SEARCH_TO = 2.0**24
 POINTS = 64
 ROUNDS = 5
 BATCHES_PER_OCTAVE = 4
+_ROUNDING = 1e-12
+"""Relative fall between two speedups that is none."""
 DEFAULT_BATCH_RANGE = (32.0, 256.0)
 """Batches over which speedup must not fall at the inflection context."""
 
@@ -109,7 +111,7 @@ def batches_between(low: float, high: float) -> NDArray[np.float64]:
 
 def falls(surface: NDArray[np.float64], tolerance: float = 0.0) -> NDArray[np.bool_]:
     """By context, whether the speedup falls anywhere along the batches, the first axis."""
-    return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - 1e-12), axis=0)
+    return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - _ROUNDING), axis=0)
 
 
 def without_waves(scenario: Scenario, where: NDArray[np.bool_] | bool = True) -> Scenario:

@@ -42,7 +42,7 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
 
 
 def experts(popularity: float) -> Experts:
-    return Experts(WEIGHT_FORMATS["bf16"], 1, 2, 128, 4, 0.0, 0.0, 0.0, 0.0, popularity)
+    return Experts(WEIGHT_FORMATS["bf16"], 1, 2, 128, 4, 0.0, 0.0, 0.0, 0.0, popularity, 1)
 
 
 def test_popular_experts_are_touched_less() -> None:

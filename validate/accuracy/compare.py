@@ -243,13 +243,12 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
     """(point, quantity) -> its physical lower bound and whether its working set exceeds the last-level cache."""
     found = {}
     for group in points.groups:
-        gpu = group.scenario.machine.gpu
-        cache_bytes = gpu.last_level_cache.si if gpu.last_level_cache else 0.0
+        cache = group.scenario.machine.gpu.last_level_cache
         for quantity in group.passes:
             lower = np.broadcast_to(group.pass_time(quantity).lower_s, group.batch.shape)
             bytes_read = group.bytes_read(quantity)
             for place, i in enumerate(group.index):
-                found[int(i), quantity] = float(lower[place]), bool(bytes_read[place] > cache_bytes)
+                found[int(i), quantity] = float(lower[place]), cache is None or bool(bytes_read[place] > cache.si)
     return found
 
 
@@ -300,7 +299,7 @@ def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
     """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its cells."""
     source = f"results/{record.data.machine}/{record.path.name}"
     cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
-    return {name: error(part).scatter(source, 4) for name, part in cut.items() if part and name != "ar_tpot_s"}
+    return {name: error(part).scatter(source) for name, part in cut.items() if part and name != "ar_tpot_s"}
 
 
 def worst(cells: Iterable[Cell], count: int) -> list[Cell]:

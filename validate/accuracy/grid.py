@@ -2,28 +2,26 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.solving import grouped
 
-Case = tuple[str, str, str, int, int]
+Case = tuple[Any, ...]
 """Target, draft, KV method, batch, context."""
-Pair = tuple[str, str, str, int]
+Pair = tuple[Any, ...]
 """Target, draft, KV method, gamma."""
 
 
-def _pair(c: Cell) -> tuple[str, str, str]:
-    return c.point.target, c.point.draft or "", c.point.draft_kv or ""
+def _pair(c: Cell) -> tuple[Any, ...]:
+    return c.point.target, c.point.draft, c.point.draft_kv
 
 
-def best_gammas(speedups: Sequence[Cell]) -> dict[Case, tuple[int, int]]:
+def best_gammas(speedups: Sequence[Cell]) -> dict[Case, tuple[int | None, int | None]]:
     """The gamma with the best speedup, measured and predicted, where more than one was measured."""
     groups = grouped(speedups, lambda c: (*_pair(c), c.point.batch, c.point.asked_context or c.point.context))
     return {
-        key: (
-            max(group, key=lambda c: c.measured).point.gamma or 0,
-            max(group, key=lambda c: c.predicted).point.gamma or 0,
-        )
+        key: (max(group, key=lambda c: c.measured).point.gamma, max(group, key=lambda c: c.predicted).point.gamma)
         for key, group in groups.items()
         if len(group) > 1
     }
@@ -36,7 +34,7 @@ def inflections(speedups: Sequence[Cell], tolerance: float) -> dict[Pair, tuple[
     (relative) counts as none. Pairs that were not measured at two batches of one context have no entry.
     """
     found = {}
-    for key, group in grouped(speedups, lambda c: (*_pair(c), c.point.gamma or 0)).items():
+    for key, group in grouped(speedups, lambda c: (*_pair(c), c.point.gamma)).items():
         at = [(c.point.asked_context or c.point.context, c.point.batch, c) for c in group]
         measured = inflection_of([(s, b, c.measured) for s, b, c in at], tolerance)
         predicted = inflection_of([(s, b, c.predicted) for s, b, c in at], tolerance)

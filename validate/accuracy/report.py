@@ -171,8 +171,11 @@ def _bounds(cells: Sequence[Cell]) -> list[str]:
 
 
 def _timer(record: Record, protocol: RecordedProtocol) -> list[str]:
-    shortest = min((min(v) for row in record.rows for v in row.samples.values()), default=0.0)
-    share = protocol.timer_overhead_s / shortest if shortest else 0.0
+    stretches = [min(v) for row in record.rows for v in row.samples.values()]
+    if not stretches:
+        return []
+    shortest = min(stretches)
+    share = protocol.timer_overhead_s / shortest
     return [f"Timing itself takes {share:.4%} of the shortest stretch that was timed ({shortest * 1e3:.3f} ms)."]
 
 

@@ -143,8 +143,6 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     typer.echo(fitted.notes, err=True)
     if q.judge is not None:
         whole = newest(q.judge, "measure", "--judge", results)
-        if whole.name in fitted.fitted_on:
-            raise InputError(f"--judge: {whole.path} must not be what the calibration was fitted on")
         cells = compare_record(whole, fitted, hardware or record.hardware)
         fitted = fitted.model_copy(update={"observed_error": stated_error(whole, cells)})
     if q.stack is not None:

@@ -70,7 +70,7 @@ class Head:
     options: dict[str, int]
 
 
-def load_head(name: str, target: ModelSpec | None = None) -> Head | None:
+def load_head(name: str, target: ModelSpec) -> Head | None:
     """The head in a ``config.json`` or in a folder that holds one; None where it is a whole model, or no file.
 
     target: of it are the vocabulary and the longest context where the file leaves them out.
@@ -94,13 +94,12 @@ def _kind(data: dict[str, Any]) -> str | None:
     return found or ("eagle" if "draft_vocab_size" in data else None)
 
 
-def _read(kind: str, keys: Keys, target: ModelSpec | None) -> Head:
+def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
     if kind in ("dflare", "domino"):
         raise keys.bad("architectures", "of EAGLE, P-EAGLE, DFlash or DSpark: what another head runs is not modelled")
     nested = keys.mapping("transformer_layer_config")
-    inner = dict(nested.data if nested else keys.data)
-    if target:
-        inner = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings} | inner
+    own = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings}
+    inner = own | dict(nested.data if nested else keys.data)
     vocab = keys.integer("draft_vocab_size", Keys(inner, keys.where).integer("vocab_size"))
     model = from_config(_layers(inner, kind) | {"vocab_size": vocab}, keys.where, family=_family(kind, inner))
     options = {"features": _features(kind, keys)}

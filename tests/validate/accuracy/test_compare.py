@@ -102,6 +102,8 @@ def test_command_line(tmp_path) -> None:
     assert len(found["rows"]) == 32
     assert found["rows"][0]["error"] == found["rows"][0]["predicted"] / found["rows"][0]["measured"] - 1
     assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
+    shown = run.invoke(app, ["compare", "--set", "gptfast_decode"]).output.partition("largest errors")[2]
+    assert sum("target_s" in line for line in shown.splitlines()) == 8
     for flags in (["--set", "nowhere"], ["--by", "colour"]):
         assert isinstance(run.invoke(app, ["compare", *flags]).exception, InputError)
 

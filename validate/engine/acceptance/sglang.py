@@ -15,6 +15,8 @@ from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
+TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
+"""Accept rate from which a log line tells the draft length; how far that may be off, as a share and over the rate."""
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
 _LOG = re.compile(r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+), accept rate: ([\d.]+)")
@@ -41,12 +43,9 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
     if len(requests) == 1 and "internal_states" in requests[0]:
         return _alpha(where, _server(where, requests[0]), gamma), CONVENTION
     if all("accept_length" in request for request in requests):
-        lengths = [request["accept_length"] for request in requests]
-        omega = lengths[0] if len(lengths) == 1 else _mean(where, lengths)
-    else:
-        tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
-        omega = tokens / passes if passes else None
-    return _alpha(where, omega, gamma), CONVENTION
+        return _alpha(where, _mean(where, [request["accept_length"] for request in requests]), gamma), CONVENTION
+    tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
+    return _alpha(where, tokens / passes if passes else None, gamma), CONVENTION
 
 
 def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
@@ -75,7 +74,7 @@ def _logged(where: str, text: str, gamma: int) -> float:
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
     weights = [max(running, 1) for running, _, _ in lines]
     for _, length, rate in lines:
-        if rate >= 0.1 and abs((length - 1) / rate - gamma) > 0.02 * gamma + 0.1 / rate:
+        if rate >= TOLD_RATE and abs((length - 1) / rate - gamma) > ROUNDED[0] * gamma + ROUNDED[1] / rate:
             raise refuse("--gamma", None, f"{(length - 1) / rate:.0f}, the draft length of {where}", gamma)
     return sum(w * length for w, (_, length, _) in zip(weights, lines, strict=True)) / sum(weights)
 

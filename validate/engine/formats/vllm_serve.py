@@ -14,13 +14,9 @@ from perfmodel.validate.engine.formats.fields import number, numbers, optional, 
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "vllm bench serve --save-result"
+KEYS = ({"max_concurrency", "endpoint_type", "duration"},)
 ONE_CHUNK = 0.05
 """Share by which chunks may hold more or fewer tokens than an iteration gains and still be one each."""
-
-
-def is_format(run: dict[str, Any]) -> bool:
-    """Whether it is a result."""
-    return "max_concurrency" in run and "endpoint_type" in run and "duration" in run
 
 
 def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
