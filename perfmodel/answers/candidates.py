@@ -4,7 +4,7 @@ A candidate without a measured acceptance is skipped and says so; no rate is eve
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -236,7 +236,7 @@ def _candidate(
     point = query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
     tree = acceptance if isinstance(acceptance, TreeAcceptance) else None
     # a tree's acceptance is not a chain's: the scenario's own is not asked then
-    chain = acceptance if isinstance(acceptance, Acceptance) else Acceptance(acceptance.source, 0.0)
+    chain = acceptance if isinstance(acceptance, Acceptance) else replace(UNUSED, source=acceptance.source)
     scenario = resolve(point, chain, named)
     scenario.draft_pass_s(1.0, 1.0)
     if tree is not None:

@@ -275,12 +275,13 @@ def _tables(
 def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, most: int) -> Array:
     """Time that a server without drafts spends at each batch size under the rate; all at the last where it is full."""
     output = float(question.output_len)
+    lengths = Lengths(context - output / 2.0, output)
     limits = Limits(max_num_seqs=most, memory_fraction=float(question.memory_fraction))
-    steps = step_times(scenario, Lengths(context - output / 2.0, output), limits, [0])[0]
+    steps = step_times(scenario, lengths, limits, [0])[0]
     if not steps.seats:
         raise InputError("--request-rate: not one request fits on this device; leave it out, or use more devices")
     rate = np.array([readers.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
-    share = serve(steps, Load(Lengths(context - output / 2.0, output), rate=rate), limits).share[0, 1:]
+    share = serve(steps, Load(lengths, rate=rate), limits).share[0, 1:]
     return np.pad(share, (0, most - share.size))
 
 

@@ -10,7 +10,7 @@ from perfmodel.answers.whatif import Move
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
@@ -34,8 +34,7 @@ def sensitivity(query: Query) -> Rows[Move]:
         gamma = int(query.gamma)
 
     def speedup(changed: Scenario) -> float:
-        workload = Workload.of(query.batch, query.context, gamma)
-        return float(predict(changed, workload, min(gamma, DEFAULT_MAX_GAMMA)).speedup)
+        return float(predict(changed, Workload.of(query.batch, query.context, gamma)).speedup)
 
     moves = []
     for name, low, high, below, above in _moves(scenario, gamma):
