@@ -17,7 +17,7 @@ from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Each has `WORDS`, of which its texts have one, and `read(where, text, subject)`: a row's rates, where they are from."""
+"""Each has `WORDS`, of which its texts have one, and `read(where, text, subject)`: a row's rates and their origin."""
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
