@@ -66,7 +66,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     from perfmodel.validate.fit import calibrate as module
     from perfmodel.validate.fit.split import judge, report_lines, split_report
 
-    recipes = [recipe_of(name, "NAME")] if name else list(RECIPES.values())
+    recipes = [recipe_of(name)] if name else list(RECIPES.values())
     if write and (fit or hold_out):
         raise InputError("--write: must not be given with --fit or --hold-out: what ships is fitted to all rows")
     reports: list[Any] = []
