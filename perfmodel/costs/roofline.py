@@ -5,10 +5,9 @@
 calibration is described and worked through in docs/model.md. Where calibration constants enter is `Machine.split`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,7 +24,6 @@ USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
 MEASURED_HOST_LINK = 32e9
 """Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
-Curve = TypeVar("Curve")
 _TINY = float(np.finfo(float).tiny)
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
@@ -106,7 +104,8 @@ class Machine:
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
         if op.expert_layers and c.expert_kernels:
-            return self._experts(op, kernel_of(c.expert_kernels.kernels, op))
+            kernels = c.expert_kernels.kernels
+            return self._experts(op, kernels[curve_of(kernels, op)])
         byte_s, flop_s = self._gemm_rates(op)
         weights = onto(cost.weight_bytes * byte_s, op.packed_weights * c.weight_unpack_s.value)
         columns = op.columns * c.gemm_column_s.value if c.gemm_column_s.value else 0.0
@@ -279,12 +278,12 @@ class Machine:
 
     def _link_s(self, op: Op) -> Floats:
         """Time of a message at the link's rate."""
-        rate = self.gpu.link_rate(op.devices or self.tensor_parallel)
+        rate = self.gpu.link_rate(op.devices)
         return op.message_bytes / rate if rate else 0.0
 
     def _allreduce_s(self, op: Op) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
-        floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices or self.tensor_parallel
+        floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices
         faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box
@@ -372,15 +371,10 @@ def _slope(part: Floats, total: Floats, power: float) -> Floats:
     return (part / np.maximum(total, _TINY)) ** (power - 1.0)
 
 
-def curve_of(curves: Mapping[str, Curve], op: Op) -> str:
+def curve_of(curves: Collection[str], op: Op) -> str:
     """Name of the curve, or kernel, of a linear op: of its format, of the usual format of its peak, or of bf16."""
     name = op.form if op.form in curves else op.form.partition("-g")[0]
     return next(n for n in (name, USUAL_FORM.get(op.compute, "bf16"), "bf16", *curves) if n in curves)
-
-
-def kernel_of(kernels: Mapping[str, ExpertKernel], op: Op) -> ExpertKernel:
-    """The kernel of routed experts in the format of an op, or in the nearest that there is."""
-    return kernels[curve_of(kernels, op)]
 
 
 def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:

@@ -10,6 +10,7 @@ The closed forms are derived in docs/model.md and hold for self-speculation on t
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,14 +163,10 @@ def _sought(last: bool, property_of: Callable[[NDArray[np.float64]], NDArray[np.
     return search.found
 
 
-def first_where(holds: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Smallest context in 1 ... SEARCH_TO for which `holds` (as seen on a log grid, then refined), or None."""
-    return _sought(False, holds)
-
-
-def last_where(fails: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Context from which on `fails` is false up to SEARCH_TO, or None if it fails at the end."""
-    return _sought(True, fails)
+first_where = partial(_sought, False)
+"""Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined), or None."""
+last_where = partial(_sought, True)
+"""Context from which on a property is false up to SEARCH_TO, or None if it holds at the end."""
 
 
 def closed_form_break_even(
