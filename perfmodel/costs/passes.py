@@ -94,18 +94,8 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
 
 def core(ops: list[Op]) -> list[Op]:
     """Linear and attention ops alone, without activation traffic: what the closed forms of docs/model.md count."""
-    return [
-        Op(
-            op.name,
-            op.kind,
-            op.kernels,
-            Cost(op.cost.flops, op.cost.weight_bytes, op.cost.kv_bytes),
-            op.compute,
-            op.query,
-        )
-        for op in ops
-        if op.kind in ("linear", "attention")
-    ]
+    kept = ((op, replace(op.cost, activation_bytes=0.0)) for op in ops if op.kind in ("linear", "attention"))
+    return [Op(op.name, op.kind, op.kernels, cost, op.compute, op.query) for op, cost in kept]
 
 
 def selection(
@@ -122,15 +112,8 @@ def selection(
         )
         if step is not NOTHING and np.any(step.kernels):
             cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
-            ops.append(
-                Op(
-                    f"kv {when} ({a.name})",
-                    "attention",
-                    a.layers * step.kernels,
-                    cost,
-                    part.precision.attention_compute,
-                )
-            )
+            name, compute = f"kv {when} ({a.name})", part.precision.attention_compute
+            ops.append(Op(name, "attention", a.layers * step.kernels, cost, compute))
     return ops
 
 
@@ -191,14 +174,7 @@ def gemm(
 
 
 def _attention(
-    part: Shard,
-    a: Attention,
-    batch: Floats,
-    query: Floats,
-    context: Floats,
-    kv: KVMethod,
-    reuse: float,
-    longer: Floats,
+    part: Shard, a: Attention, batch: Floats, query: Floats, context: Floats, kv: KVMethod, reuse: float, longer: Floats
 ) -> Op:
     """Attention of one group of layers.
 

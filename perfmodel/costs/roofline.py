@@ -25,6 +25,8 @@ USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 MEASURED_HOST_LINK = 32e9
 """Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
 _TINY = float(np.finfo(float).tiny)
+Rates = dict[tuple[str, ...], tuple[float, float]]
+Efficiencies = dict[tuple[str, str, str], tuple[Floats, Floats, Floats]]
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
 """What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p + computed^p)^(1/p)."""
@@ -50,22 +52,17 @@ class Machine:
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _known_rates: dict[tuple[str, ...], tuple[float, float]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _known_efficiencies: dict[tuple[str, str, str], tuple[Floats, Floats, Floats]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _known_rates: Rates = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known_efficiencies: Efficiencies = field(default_factory=dict, init=False, repr=False, compare=False)
     _curves: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        count = self.gpu.multiprocessors
-        degree = self.tensor_parallel
+        count, degree = self.gpu.multiprocessors, self.tensor_parallel
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
-        if self.tensor_parallel > 1 and self.gpu.link_rate(self.tensor_parallel) is None:
-            raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {self.tensor_parallel}")
+        if degree > 1 and self.gpu.link_rate(degree) is None:
+            raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
 
     def peak(self, precision: str) -> float:
         """Dense peak in FLOP/s."""
@@ -171,12 +168,8 @@ class Machine:
             rows, curves = np.maximum(op.rows, 1.0), monotone_shares(c.gemm_efficiency.knots[curve], ridge)
             factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
             loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
-            known = (
-                op.rows,
-                self._byte_s / loading,
-                1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value)),
-            )
-            self._known_efficiencies[key] = known
+            flop_s = 1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value))
+            known = self._known_efficiencies[key] = op.rows, self._byte_s / loading, flop_s
         return known[1:]
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
@@ -197,8 +190,7 @@ class Machine:
         key = op.kind, op.compute, op.form, op.cache
         rates = self._known_rates.get(key)
         if rates is None:
-            rates = self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
-            self._known_rates[key] = rates
+            rates = self._known_rates[key] = self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
         return rates
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:

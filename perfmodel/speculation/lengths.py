@@ -48,10 +48,8 @@ def context_lengths(
     batches, gammas = batches_between(*batch_range), np.array([gamma])
     loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
     sequences = np.array([batch, batch, *batches])[:, None]
-    smooth, gained = (
-        without_waves(scenario, np.arange(len(sequences))[:, None] > 1),
-        gained_tokens(scenario, sequences, gammas),
-    )
+    smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 1)
+    gained = gained_tokens(scenario, sequences, gammas)
     for _ in range(ROUNDS):
         contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
         passes = Passes(scenario, sequences, contexts, gammas)
