@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -127,11 +127,6 @@ def calibration_for(p: MeasuredPoint) -> Calibration:
 def own_records(results: Path = RESULTS) -> dict[str, Record]:
     """Own whole-pass records in ``results/<machine>/`` that are not withdrawn, by name."""
     return {r.name: r for r in records(results) if r.data.kind == "measure"}
-
-
-def own_sets(results: Path = RESULTS) -> dict[str, tuple[MeasuredPoint, ...]]:
-    """The points of `own_records`."""
-    return {name: own_points(record) for name, record in own_records(results).items()}
 
 
 def gated_sets(results: Path = RESULTS) -> tuple[str, ...]:
@@ -278,18 +273,8 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     return dict(sorted(cut.items()))
 
 
-class PredictedAndMeasured(Protocol):
-    """A measured figure and its prediction."""
-
-    @property
-    def measured(self) -> float: ...
-
-    @property
-    def predicted(self) -> float: ...
-
-
-def error(rows: Sequence[PredictedAndMeasured]) -> Errors:
-    """Errors of one figure or more."""
+def error(rows: Sequence[Any]) -> Errors:
+    """Errors of one figure or more, each with its `predicted` and `measured`."""
     found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
     return found

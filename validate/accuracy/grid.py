@@ -35,26 +35,21 @@ def inflections(speedups: Sequence[Cell], tolerance: float) -> dict[Pair, tuple[
     """
     found = {}
     for key, group in grouped(speedups, lambda c: (*_pair(c), c.point.gamma)).items():
-        at = [(c.point.asked_context or c.point.context, c.point.batch, c) for c in group]
-        measured = inflection_of([(s, b, c.measured) for s, b, c in at], tolerance)
-        predicted = inflection_of([(s, b, c.predicted) for s, b, c in at], tolerance)
-        if measured is not None and predicted is not None:
-            found[key] = (measured[0], predicted[0])
+        by_batch = sorted(group, key=lambda c: c.point.batch)
+        curves = grouped(by_batch, lambda c: c.point.asked_context or c.point.context)
+        judged = {context: curve for context, curve in curves.items() if len(curve) > 1}
+        if judged:
+            measured = {context: [c.measured for c in curve] for context, curve in judged.items()}
+            predicted = {context: [c.predicted for c in curve] for context, curve in judged.items()}
+            found[key] = inflection_of(measured, tolerance), inflection_of(predicted, tolerance)
     return found
 
 
-def inflection_of(rows: list[tuple[int, int, float]], tolerance: float) -> tuple[int | None] | None:
-    """Of (context, batch, speedup)s; None where no context has two batches."""
-    by_context: dict[int, dict[int, float]] = {}
-    for context, batch, speedup in rows:
-        by_context.setdefault(context, {})[batch] = speedup
-    judged = {context: curve for context, curve in by_context.items() if len(curve) > 1}
-    if not judged:
-        return None
-    answer: int | None = None
-    for context in sorted(judged, reverse=True):
-        curve = [judged[context][batch] for batch in sorted(judged[context])]
-        if any(after < before * (1 - tolerance) for before, after in pairwise(curve)):
+def inflection_of(curves: dict[int, list[float]], tolerance: float) -> int | None:
+    """Of speedups by context, each over batches."""
+    answer = None
+    for context in sorted(curves, reverse=True):
+        if any(after < before * (1 - tolerance) for before, after in pairwise(curves[context])):
             break
         answer = context
-    return (answer,)
+    return answer

@@ -18,10 +18,8 @@ REPEATS = (
     "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in their place, "
     "such as --dataset-name sharegpt --dataset-path FILE"
 )
-SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"} | {
-    "dflash": "DFLASH",
-    "dspark": "DSPARK",
-}
+SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
+SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 """Method -> --speculative-algorithm."""
 
 

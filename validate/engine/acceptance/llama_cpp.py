@@ -13,12 +13,8 @@ from perfmodel.validate.engine.text import is_count, parse_objects
 
 EARLY = 0.08
 """Share of their full length that drafts may lack on average, or exceed."""
+WORDS = ('"draft_n_accepted"',)
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
-
-
-def is_format(text: str) -> bool:
-    """Whether a text is a server's answer with drafts in it."""
-    return '"draft_n_accepted"' in text
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:

@@ -6,6 +6,7 @@ accepted tokens.
 
 import itertools
 import re
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,12 +21,7 @@ TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
 _LOG = re.compile(r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+), accept rate: ([\d.]+)")
-_WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
-
-
-def is_format(text: str) -> bool:
-    """Whether a text is one of theirs."""
-    return any(word in text for word in _WORDS)
+WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
@@ -43,7 +39,10 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
     if len(requests) == 1 and "internal_states" in requests[0]:
         return _alpha(where, _server(where, requests[0]), gamma), CONVENTION
     if all("accept_length" in request for request in requests):
-        return _alpha(where, _mean(where, [request["accept_length"] for request in requests]), gamma), CONVENTION
+        lengths = [request["accept_length"] for request in requests]
+        if not all(map(is_count, lengths)):
+            raise refuse(where, "accept_length", "a finite number in each line", lengths)
+        return _alpha(where, statistics.fmean(lengths), gamma), CONVENTION
     tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
     return _alpha(where, tokens / passes if passes else None, gamma), CONVENTION
 
@@ -54,17 +53,11 @@ def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
     return {"alpha": float(alpha_from_tokens_per_iteration(float(omega), float(gamma)))}
 
 
-def _mean(where: str, lengths: list[Any]) -> float:
-    if not all(map(is_count, lengths)):
-        raise refuse(where, "accept_length", "a finite number in each line", lengths)
-    return sum(lengths) / len(lengths)
-
-
 def _gauge(where: str, text: str) -> float:
     values = [value for _, value in samples(where, text, "sglang:spec_accept_length") if value]
     if not values:
         raise refuse(where, "sglang:spec_accept_length", "above 0: nothing was decoded when this was read", 0)
-    return sum(values) / len(values)
+    return statistics.fmean(values)
 
 
 def _logged(where: str, text: str, gamma: int) -> float:

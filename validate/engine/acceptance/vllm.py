@@ -20,12 +20,8 @@ _LOG = re.compile(
     r"SpecDecoding metrics:.*?Accepted: (\d+) tokens, Drafted: (\d+) tokens, "
     r"Per-position acceptance rate: ([\d., ]+?), Avg"
 )
+WORDS = ("spec_decode_", "SpecDecoding metrics:", '"num_accepted_tokens_per_pos"')
 BENCH = "spec_decode_per_position_acceptance_rates"
-
-
-def is_format(text: str) -> bool:
-    """Whether a text is one of the three."""
-    return "spec_decode_" in text or "SpecDecoding metrics:" in text or '"num_accepted_tokens_per_pos"' in text
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:

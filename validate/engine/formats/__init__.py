@@ -35,7 +35,7 @@ def is_of(module: ModuleType, run: dict[str, Any]) -> bool:
 def read(path: Path, said: Said) -> list[Timing]:
     """The steps that a file of any format times. Raises InputError naming the file and what is wrong or missing."""
     text = read_text(path)
-    if printed_block.is_printed(text):
+    if printed_block.HEAD in text:
         return printed_block.read(path.name, text, said)
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
     for module in modules().values():
