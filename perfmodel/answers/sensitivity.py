@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from perfmodel.answers.answer import Rows
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import Query, length_of, resolve
 from perfmodel.answers.whatif import Move
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
@@ -27,15 +27,10 @@ def sensitivity(query: Query) -> Rows[Move]:
     gamma stays at the query's, or at the best one where the query seeks it. Raises InputError.
     """
     scenario = resolve(query)
-    max_gamma = int(query.max_gamma)
-    if query.gamma is None:
-        gamma = int(predict(scenario, Workload.of(query.batch, query.context, 0), max_gamma).gamma_optimal)
-    else:
-        gamma = int(query.gamma)
+    gamma = length_of(query, scenario)
 
     def speedup(changed: Scenario) -> float:
-        workload = Workload.of(query.batch, query.context, gamma)
-        return float(predict(changed, workload, min(gamma, DEFAULT_MAX_GAMMA)).speedup)
+        return float(predict(changed, Workload.of(query.batch, query.context, gamma)).speedup)
 
     moves = []
     for name, low, high, below, above in _moves(scenario, gamma):

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.answers.text import size
 from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 from perfmodel.explorer.page import Exploration, page, payload
@@ -31,4 +32,4 @@ def explore(question: Exploration, output: Output) -> None:
         bar.end()
     text = page(content).encode()
     write(where, text)
-    typer.echo(f"{len(content['cases'])} surfaces, {len(text) / 1e6:.1f} MB, in {output}", err=True)
+    typer.echo(f"{len(content['cases'])} surfaces, {size(len(text))}, in {output}", err=True)

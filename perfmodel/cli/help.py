@@ -37,7 +37,7 @@ class AsTyped:
     def let(cls, params: Iterable[Any]) -> None:
         """Let all texts and switches of a command be as they were typed, where this typer validates."""
         for param in params:
-            if getattr(getattr(param, "type_descriptor", None), "annotation", None) in (str, bool) and param.nargs == 1:
+            if getattr(getattr(param, "type_descriptor", None), "annotation", None) in (str, bool):
                 param._runtime_param = cls
 
 

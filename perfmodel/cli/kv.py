@@ -30,7 +30,7 @@ def _describe(kv: KVMethod) -> dict[str, Any]:
     return {
         "name": kv.name,
         "aliases": list(kv.aliases),
-        "what": inspect.getdoc(type(kv)) or "",
+        "what": inspect.getdoc(type(kv)),
         "options": _options(kv),
         "this": kv.label(),
         "decoder": _runs(kv),

@@ -229,7 +229,7 @@ def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> N
     """How far predictions are from the committed measurements, a panel for each quantity."""
     from perfmodel.validate.accuracy import compare
 
-    known = (*compare.SETS, *compare.own_sets())
+    known = (*compare.SETS, *compare.own_records())
     for name in sets or ():
         if name not in known:
             raise unknown_name("--set", "set of times", name, known)

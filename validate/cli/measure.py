@@ -71,7 +71,7 @@ def microbench(
     only: Annotated[tuple[str, ...], Argument("Kinds of kernels; repeatable.", "KIND", default="all")] = (),
     minutes: arg.Minutes = None,
     results: arg.ResultsFolder = None,
-) -> int:
+) -> None:
     """Time kernels alone, at the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.grid import jobs
 
@@ -80,25 +80,23 @@ def microbench(
         for job in jobs(chosen):
             if not only or job.kind in only:
                 typer.echo(job.key)
-        return 0
+        return
     record = time_kernels(chosen, machine, resume, results or RESULTS, only, minutes)
     if record is not None:
         typer.echo(f"record: {record.path}")
         typer.echo(quiet_line(record), err=True)
         typer.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
-    return 0
 
 
 @flagged
 def finish(
     journal: Annotated[Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)],
-) -> int:
+) -> None:
     """Make a record of the rows that an interrupted run has finished."""
     from perfmodel.validate.harness.recorder import finish_journal
 
     record = read_record(finish_journal(journal))
-    typer.echo(f"record: {record.path}, {len(record.rows) + len(record.kernels)} rows")
-    return 0
+    typer.echo(f"record: {record.path}, {len(record.data.points)} rows")
 
 
 @flagged
@@ -201,7 +199,7 @@ def _lying(name: str, folder: Path) -> str:
 
 def failed(record: Record | None) -> int:
     """Exit status of a measurement."""
-    return int(any(row.status == "failed" for row in record.rows)) if record else 0
+    return int(record is not None and any(row.status == "failed" for row in record.rows))
 
 
 def _show_plan(plan: "Plan", calibration: str | None) -> None:

@@ -8,6 +8,9 @@ from perfmodel.specs.fits import Scatter
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.solving import significant
 
+DIGITS = 3
+"""Of an error that is stated."""
+
 
 @dataclass(frozen=True, slots=True)
 class Errors:
@@ -22,9 +25,9 @@ class Errors:
     worst: float
     log_rms: float
 
-    def scatter(self, source: str, digits: int = 3) -> Scatter:
+    def scatter(self, source: str) -> Scatter:
         """What a calibration states of them."""
-        return Scatter(log_rms=significant(self.log_rms, digits), rows=self.rows, source=source)
+        return Scatter(log_rms=significant(self.log_rms, DIGITS), rows=self.rows, source=source)
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:

@@ -116,5 +116,4 @@ class PeakMemory:
         if not self._resets:
             return None
         with open("/proc/self/status") as stream:
-            line = next((line for line in stream if line.startswith("VmHWM:")), "")
-        return int(line.split()[1]) * 1024 if line else None
+            return next((int(line.split()[1]) * 1024 for line in stream if line.startswith("VmHWM:")), None)

@@ -238,16 +238,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
     errors = replayed(fits.steps.values, fits.step_folds, fits.ratio_folds, fits.iteration.values)
     steps, rows = rows_of("seen").rows, errors.rows
     fitted = {
-        engine: FittedEngine(
-            versions=_versions([version_of(r) for r in steps if r.engine == engine], rows, engine),
-            measured=_by_device((r.hardware, load_model(r.model).name) for r in steps if r.engine == engine),
-            speculating=_by_device(
-                (r.query.hardware, load_model(r.query.model).name) for r in rows if r.engine == engine
-            ),
-            drafts=sorted({r.kind for r in rows if r.engine == engine}),
-            longest_tokens=max((r.context for r in rows if r.engine == engine), default=0.0),
-            widest_tokens=max((r.tokens for r in rows if r.engine == engine), default=0.0),
-        )
+        engine: _fitted([r for r in steps if r.engine == engine], [r for r in rows if r.engine == engine])
         for engine in ENGINES
     }
     shared = {
@@ -268,10 +259,17 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
     return yaml, json.dumps(recorded, indent=1) + "\n"
 
 
-def _versions(of_steps: Sequence[str], rows: Sequence[Iteration], engine: str) -> list[str]:
-    """Numbers of all versions that ran rows of an engine, the newest last."""
-    texts = {*of_steps, *(row.version for row in rows if row.engine == engine)}
-    return sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release)  # type: ignore[index]
+def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> FittedEngine:
+    """What is known of the engine of these steps and iterations; versions by number, the newest last."""
+    texts = {*map(version_of, steps), *(row.version for row in rows)}
+    return FittedEngine(
+        versions=sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release),  # type: ignore[index]
+        measured=_by_device((r.hardware, load_model(r.model).name) for r in steps),
+        speculating=_by_device((r.query.hardware, load_model(r.query.model).name) for r in rows),
+        drafts=sorted({r.kind for r in rows}),
+        longest_tokens=max((r.context for r in rows), default=0.0),
+        widest_tokens=max((r.tokens for r in rows), default=0.0),
+    )
 
 
 def recorded() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
-from perfmodel.validate.studies.parameters import DECODING, Parameter
+from perfmodel.validate.studies.parameters import DECODING
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values, fit
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
@@ -65,12 +65,11 @@ def own_rows() -> list[DecodeRow]:
     return [row for row in engine_decode() if is_own(row)]
 
 
-def rows_of(relation: Relation, parameters: Sequence[Parameter] = DECODING) -> DecodeRows:
+def rows_of(relation: Relation) -> DecodeRows:
     """All rows of devices with kernels, counted for this relation; of another maker's device, its rows alone."""
     if relation == "maker":
-        others = [row for row in engine_decode() if not is_own(row)]
-        return DecodeRows(others, parameters, STAND_INS)
-    return DecodeRows(own_rows(), parameters, STAND_INS if relation == "transferred" else None)
+        return DecodeRows([row for row in engine_decode() if not is_own(row)], DECODING, STAND_INS)
+    return DecodeRows(own_rows(), DECODING, STAND_INS if relation == "transferred" else None)
 
 
 def refits(

@@ -127,17 +127,9 @@ def _served_row(row: ServedRow) -> SystemRow:
     # an n-gram draft proposes nothing where it finds no match; at least every first token that is right was found
     matches = (row.conditional[0], 1.0) if row.draft == "ngram" else (1.0,)
     ends = [law.speedup(row, context, match) for context in CONTEXTS for match in matches]
-    asked = Query(
-        row.target,
-        row.hardware,
-        row.batch,
-        NAMED_CONTEXT,
-        row.gamma,
-        row.tensor_parallel,
-        draft=row.draft,
-        tokens_per_iteration=row.tokens_per_iteration,
-    )
-    alone = predict(resolve(asked), Workload.of(row.batch, NAMED_CONTEXT, row.gamma), row.gamma)
+    sizes, gained = (row.batch, NAMED_CONTEXT, row.gamma), row.tokens_per_iteration
+    asked = Query(row.target, row.hardware, *sizes, row.tensor_parallel, draft=row.draft, tokens_per_iteration=gained)
+    alone = predict(resolve(asked), Workload.of(*sizes), row.gamma)
     return SystemRow(
         row=row.id,
         study=f"SpecDecode-Bench, {HEADS[row.draft]}",
@@ -146,7 +138,7 @@ def _served_row(row: ServedRow) -> SystemRow:
         task=row.task,
         batch=row.batch,
         drafted=str(row.gamma),
-        tokens_per_iteration=row.tokens_per_iteration,
+        tokens_per_iteration=gained,
         measured=row.speedup,
         low=min(ends),
         high=max(ends),

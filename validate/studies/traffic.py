@@ -28,6 +28,7 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error, with_calibration
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.steps import FittedConstants, dated
@@ -269,15 +270,11 @@ def figures() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for by in BY:
         everything = [compare(run, by) for study in STUDIES for run in runs(study)]
-        parts = {(c.run.study, bool(c.run.steps)): None for c in everything}
+        parts = grouped(everything, lambda c: f"{c.run.study}, {'drafts' if c.run.steps else 'baseline'}")
+        studies = grouped(everything, lambda c: str(c.run.study))
         found[by] = {
-            "parts": {
-                f"{study}, {'drafts' if drafted else 'baseline'}": _part(
-                    [c for c in everything if (c.run.study, bool(c.run.steps)) == (study, drafted)], everything
-                )
-                for study, drafted in parts
-            },
-            "studies": {study: _part([c for c in everything if c.run.study == study], everything) for study in STUDIES},
+            "parts": {name: _part(some, everything) for name, some in parts.items()},
+            "studies": {name: _part(some, everything) for name, some in studies.items()},
             "all": _part(everything, everything),
             "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
         }

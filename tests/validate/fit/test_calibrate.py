@@ -15,7 +15,7 @@ from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
 from perfmodel.validate.fit.calibrate import path_of, refreshed, with_literature_error
-from perfmodel.validate.fit.counted import TIMES
+from perfmodel.validate.fit.counted import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import Fit, fit, points_of, search_of, used
 from perfmodel.validate.fit.folds import held_out, whole_fit
@@ -190,6 +190,15 @@ def test_what_is_never_searched_for_cannot_be_fitted() -> None:
     name = next(name for name, declared in CONSTANTS.items() if declared.search is None)
     with pytest.raises(ValueError, match="must give a `search` to be fitted"):
         search_of(name)
+
+
+def test_what_a_draft_time_is_the_mean_or_sum_of() -> None:
+    """One of three passes below a tree's root is of one node, two of two; a round of two drafts, and three checked."""
+    tree, levels = replace(POINT, widths=(1, 2, 2, 4)), replace(POINT, gammas=(2, 4))
+    below, upper = object(), object()
+    assert _draft_passes(tree, below, upper) == [(below, 1.0, 1 / 3), (below, 2.0, 2 / 3)]
+    assert _draft_passes(levels, below, upper) == [(below, 1.0, 2.0), (upper, 3.0, 1.0)]
+    assert _draft_passes(POINT, below, upper) == [(below, 1.0, 1.0)]
 
 
 NAN = float("nan")

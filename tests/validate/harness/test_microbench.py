@@ -17,7 +17,7 @@ from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import clock_for
 from perfmodel.validate.harness.estimate import scenarios_of
-from perfmodel.validate.harness.micro.fit import _bounded, calibration_from
+from perfmodel.validate.harness.micro.fit import KernelFit, _bounded, calibration_from
 from perfmodel.validate.harness.micro.grid import Job, jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.host import host_spec
 from perfmodel.validate.harness.micro.kernels import KernelMaker
@@ -251,6 +251,16 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan) -> None:
         assert row["status"] == "failed"
         assert cause in row["error"]
     assert told == [True, False]
+
+
+def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:
+    """Far off, and a share of the bandwidth at either end of its range."""
+    fit = KernelFit(record, gpu, {}, "median")
+    fit.residuals = {"gemm": 0.26, "attention": 0.25}
+    for share, doubt in ((0.01, "its gemm times"), (1.0, "its gemm times"), (0.5, "")):
+        ends = {f"{kind}_bandwidth_fraction": {"value": share} for kind in fit.residuals}
+        assert doubt in fit._doubts(ends)
+        assert bool(fit._doubts(ends)) == bool(doubt)
 
 
 def test_a_constant_that_is_not_determined_states_the_widest_error() -> None:
