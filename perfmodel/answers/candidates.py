@@ -184,11 +184,6 @@ class Candidate:
         """The target's degree."""
         return self.scenario.machine.tensor_parallel
 
-    def longest(self, max_gamma: int) -> int:
-        """Longest chain up to `max_gamma` that the acceptance and the draft allow."""
-        known = (max_gamma, self.scenario.acceptance.max_gamma, self.scenario.draft.max_gamma)
-        return min(end for end in known if end is not None)
-
 
 def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
     """The baseline by degree, drafts with an acceptance, and what was skipped.

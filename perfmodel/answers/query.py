@@ -22,10 +22,10 @@ from perfmodel.specs.model import ModelSpec, load_model, precision_of
 from perfmodel.specs.stacks import calibration_of, engine_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import MAX_BATCH
+from perfmodel.speculation.workload import MAX_BATCH, Workload
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Stands in where no answer depends on what is accepted."""
@@ -123,7 +123,7 @@ class Query(Options):
             widest = f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)"
             self.within("context_std", 0, most, widest)
         if isinstance(self.gamma, int):
-            self.within("kv_reread", 1, max(self.gamma, 0) + 1, f"at most gamma + 1 = {self.gamma + 1}")
+            self.within("kv_reread", 1, self.gamma + 1, f"at most gamma + 1 = {self.gamma + 1}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +216,14 @@ def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
     if query.draft_kv is not None or scenario.draft.kind != "self":
         return ()
     return (f"draft_kv was not given: the self-draft reads {arg.SELF_DRAFT_KV}",)
+
+
+def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
+    """The question's gamma, or the best one from `least` on where it leaves that open."""
+    if query.gamma is not None:
+        return int(query.gamma)
+    best = predict(scenario, Workload.of(query.batch, query.context), int(query.max_gamma))
+    return max(int(best.gamma_optimal), least)
 
 
 def _given(query: Query) -> list[str]:

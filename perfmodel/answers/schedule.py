@@ -23,7 +23,7 @@ from perfmodel.answers.draft_lengths import (
 )
 from perfmodel.answers.engine_lines import LOOKUP, Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, assumed, resolve
-from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.rates import given_rate
 from perfmodel.answers.readers import Number, Numbers, count, counts, number, numbers, whole
 from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
@@ -38,7 +38,6 @@ from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.model import hub_id
 from perfmodel.specs.serving import serving_engines
 from perfmodel.specs.stacks import engine_of
-from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -196,7 +195,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     assert isinstance(question.context, tuple)
     contexts = tuple(int(context) for context in question.context)
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
-    scenario = resolve(query, _acceptance(question))
+    scenario = resolve(query, given_rate(question.rate))
     most = _fitting(scenario, contexts[-1], query, question.max_batch)
     left_out = question.max_batch is not None and most < int(query.batch)
     tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
@@ -235,13 +234,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
             *_warnings(scenario, query, tables),
         ),
     )
-
-
-def _acceptance(question: ScheduleQuery) -> Acceptance | None:
-    """`rate`, where that is given."""
-    if question.rate is None:
-        return None
-    return parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
 
 
 def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:

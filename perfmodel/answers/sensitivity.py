@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from perfmodel.answers.answer import Rows
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import Query, length_of, resolve
 from perfmodel.answers.whatif import Move
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Constant
@@ -27,11 +27,7 @@ def sensitivity(query: Query) -> Rows[Move]:
     gamma stays at the query's, or at the best one where the query seeks it. Raises InputError.
     """
     scenario = resolve(query)
-    max_gamma = int(query.max_gamma)
-    if query.gamma is None:
-        gamma = int(predict(scenario, Workload.of(query.batch, query.context, 0), max_gamma).gamma_optimal)
-    else:
-        gamma = int(query.gamma)
+    gamma = length_of(query, scenario)
 
     def speedup(changed: Scenario) -> float:
         return float(predict(changed, Workload.of(query.batch, query.context, gamma)).speedup)

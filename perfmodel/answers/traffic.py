@@ -11,7 +11,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.break_even import turn
 from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
-from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.rates import given_rate
 from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import clients, devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
@@ -32,6 +32,8 @@ from perfmodel.speculation.scenario import Scenario
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+SHORTEST = {1, 2, 3}
+"""Draft lengths of which is told which acceptance would break even, where none is known."""
 SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
 SHARE_DIGITS, RATE_DIGITS = 3, 6
@@ -166,8 +168,7 @@ def _choices(
     searched = set(question.asked) & {None, TABLE}
     lengths = {0, *question.drafted}
     if searched:
-        ends = (int(question.max_gamma), scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-        lengths |= set(range(min(end for end in ends if end is not None) + 1)) if known else {1, 2, 3}
+        lengths |= set(range(scenario.longest(int(question.max_gamma)) + 1)) if known else SHORTEST
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
     times = {steps.gamma: steps for steps in priced}
     everywhere = np.arange(question.loads.size)
@@ -196,11 +197,9 @@ def _query(question: TrafficQuery) -> Query:
 
 def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
     """With the acceptance that is known; where none is, with none, and False."""
-    query, rate = _query(question), None
-    if question.rate is not None:
-        rate = parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
+    query = _query(question)
     try:
-        return resolve(query, rate), True
+        return resolve(query, given_rate(question.rate)), True
     except UnknownAcceptance:
         if question.acceptance is not None:
             raise
