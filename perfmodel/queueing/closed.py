@@ -196,18 +196,8 @@ def _served(
     e2e = Moments(
         mean * tpot.mean, mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance), mean**3 * tpot.third
     )
-    return ServedLoad(
-        running,
-        served,
-        saturated,
-        np.minimum(running * steps.kv_share, 1.0),
-        ttft,
-        tpot,
-        ttft + e2e,
-        most,
-        share,
-        metastable,
-    )
+    kv_share = np.minimum(running * steps.kv_share, 1.0)
+    return ServedLoad(running, served, saturated, kv_share, ttft, tpot, ttft + e2e, most, share, metastable)
 
 
 def _joined(parts: list[ServedLoad]) -> ServedLoad:

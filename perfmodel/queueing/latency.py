@@ -83,12 +83,8 @@ def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, p
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
-    own_passes = Moments(
-        whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt,
-        (lengths.input_cv * prompt) ** 2,
-        0.0,
-        steps.own_s + 0.5 * prompt,
-    )
+    mean = whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt
+    own_passes = Moments(mean, (lengths.input_cv * prompt) ** 2, least=steps.own_s + 0.5 * prompt)
     return mixed(seen, m.wait + ahead + m.others + own_passes)
 
 
