@@ -175,7 +175,7 @@ def difference(
         alone = make_decoder(
             model, Request(1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype)
         )
-        hidden, _ = alone.target.prefill(torch.tensor([context], device=model.device), _length(context, model))
+        hidden, _ = alone.target.prefill(torch.tensor([context], device=model.device), _length(context, model), 0)
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
         differences.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))
