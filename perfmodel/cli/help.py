@@ -82,9 +82,6 @@ def _flags(param: Any) -> str:
 def _said(param: Any) -> str:
     """What a flag means, and its default."""
     default = param.show_default if isinstance(param.show_default, str) else param.default
-    shown = (
-        f" [default: {default}]"
-        if default not in (None, "", (), []) and default is not False and not param.required
-        else ""
-    )
+    unsaid = default in (None, "", (), []) or default is False or param.required
+    shown = "" if unsaid else f" [default: {default}]"
     return f"{param.help or ''}{' [required]' * bool(param.required)}{shown}"

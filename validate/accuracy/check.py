@@ -137,19 +137,13 @@ def check(
 
 def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
     """Everything that is wrong, one line each; none where the check passes."""
-    found = [] if limit is None else list(_above(now, limit))
-    if before is not None:
-        found += [*_grown(now, before), *_moved(now, before)]
-    return found
-
-
-def _above(now: list[CheckedPart], limit: float) -> Iterator[str]:
-    for part in now:
-        if not part.errors.mape <= limit:
-            yield (
-                f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
-                f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
-            )
+    found = [
+        f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
+        f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
+        for part in now
+        if limit is not None and not part.errors.mape <= limit
+    ]
+    return found if before is None else [*found, *_grown(now, before), *_moved(now, before)]
 
 
 def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:

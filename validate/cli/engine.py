@@ -79,9 +79,9 @@ class EngineQuestion(Question):
         """The question whose model, formats and draft the engine serves."""
         from perfmodel.answers.query import Query
 
-        names = ("tp", "draft", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
-        said = {name: getattr(self, name) for name in names} | {"draft": self.draft or "ngram"}
-        return Query(self.model, self.hardware, batch=1, context=1, **said)
+        names = ("tp", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
+        said = {name: getattr(self, name) for name in names}
+        return Query(self.model, self.hardware, batch=1, context=1, draft=self.draft or "ngram", **said)
 
     def results_folder(self) -> Path:
         """Where records of the machine go. Raises InputError for a label that is not plain."""

@@ -202,7 +202,7 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
 
 def record_text(made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]) -> str:
     """The record of the rows that were used."""
-    points = [EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings)]
+    points = (EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings))
     rows = [point.model_dump_json(exclude_defaults=True) for point in points]
     return as_record(encode(header(machine, subject, sources)), rows)
 

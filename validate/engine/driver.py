@@ -53,7 +53,6 @@ class Stretch:
     chunks: int
     seconds: float
     tokens: float
-    batch: int
     grown: float
     """Tokens that an answer has in the middle of the stretch."""
 
@@ -137,14 +136,14 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
             f"--new-tokens: {load.key}: the first answer ended before the last began; more tokens are needed, "
             f"given {load.tokens}"
         )
-    return Stretch(tuple(gaps), chunks, end - start, tokens, len(answers), grown / len(answers))
+    return Stretch(tuple(gaps), chunks, end - start, tokens, grown / len(answers))
 
 
 def _timing(url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None) -> Timing:
     gaps = [gap for stretch in stretches for gap in stretch.gaps]
     tokens = sum(stretch.tokens for stretch in stretches)
     chunk_tokens = tokens / sum(s.chunks for s in stretches)
-    tpot = sum(s.seconds * s.batch for s in stretches) / tokens
+    tpot = sum(s.seconds for s in stretches) * load.batch / tokens
     gained = chunk_tokens if gamma else 1.0
     seconds, how = statistics.median(gaps), "median time between chunks, one an iteration"
     counted_gain = counted.tokens_per_iteration if counted and counted.drafts and gamma else None

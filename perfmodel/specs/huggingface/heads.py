@@ -20,24 +20,11 @@ from perfmodel.specs.parts import MAX_LAYERS
 from perfmodel.specs.shape import ModelSpec
 
 _OWN = (
-    "aux_hidden_state_layer_ids",
-    "block_size",
-    "confidence_head_with_markov",
-    "dflash_config",
-    "draft_vocab_size",
-    "eagle_aux_hidden_state_layer_ids",
-    "eagle_config",
-    "enable_confidence_head",
-    "markov_head_type",
-    "markov_rank",
-    "num_aux_hidden_states",
-    "num_target_layers",
-    "quantization_config",
-    "target_hidden_size",
-    "target_layer_ids",
-    "target_num_hidden_layers",
-    "vocab_size",
-)
+    "aux_hidden_state_layer_ids", "block_size", "confidence_head_with_markov", "dflash_config", "draft_vocab_size",
+    "eagle_aux_hidden_state_layer_ids", "eagle_config", "enable_confidence_head", "markov_head_type", "markov_rank",
+    "num_aux_hidden_states", "num_target_layers", "quantization_config", "target_hidden_size", "target_layer_ids",
+    "target_num_hidden_layers", "vocab_size",
+)  # fmt: skip
 """Keys of a head that its layers' reader must not see."""
 _LEFT_OVER = re.compile(
     r"attention_head_dim|cla_share_factor|decoder_sparse_step|dense_list|first_k_dense_replace|interleave_moe\w*"

@@ -129,6 +129,7 @@ def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
     ("calibrate --from-microbench a --json", "--from-microbench: takes only NAME"),
     ("calibrate --from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
     ("calibrate --from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
+    ("calibrate --write --fit gamma=2", "--write: must not be given with --fit or --hold-out"),
     ("calibrate engines --fit gamma=2", "engines: takes only --write"),
     ("calibrate engines --hold-out gamma=2", "engines: takes only --write"),
     ("calibrate engines --json", "engines: takes only --write"),

@@ -48,7 +48,7 @@ def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
     (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
 ])  # fmt: skip
 def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds, gained, how) -> None:
-    stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 2, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 2, 20.0)]
+    stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 20.0)]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
     if not seconds:
         refused(how, driver._timing, "u", LOAD, gamma, stretches, counters)
@@ -72,11 +72,11 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, token
     one = answer(6, (1.0, 1 if said[0] else None), (2.5, said[0]), (4.0, said[1]))
     two = answer(8, (2.0, 2 if said[0] else None), (3.0, said[2]), (4.0, 4 if said[0] else None), (6.0, 1))
     found = stretch_of([one, two], LOAD)
-    assert (found.chunks, found.seconds, found.batch) == (4, 2.0, 2)
+    assert (found.chunks, found.seconds) == (4, 2.0)
     assert found.gaps == (1.5, 1.0, 1.0)
     assert (found.tokens, found.grown) == (tokens, grown)
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
-    assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 1, 2.0)
+    assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
     late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
     refused("--new-tokens: B2-P100-N50: the first answer ended before the last began", stretch_of, [one, late], LOAD)
 

@@ -1,6 +1,7 @@
 """Fitting: constants are found again where they are known, files are reproduced byte for byte, rows held out are."""
 
 import datetime
+import json
 from dataclasses import replace
 from math import log
 from typing import Any
@@ -72,11 +73,19 @@ def test_bad_splits_are_refused(fit_on, out, message) -> None:
     refused(message, judge, H100, fit_on, out)
 
 
-def test_command_line() -> None:
+def test_command_line(tmp_path, monkeypatch) -> None:
     done = CliRunner().invoke(app, ["calibrate", H100.name])
     assert done.exit_code == 0
     assert "held out by draft" in done.output
     assert "allreduce_multiplier and small_kernel_s" in done.output
+    (tmp_path / "a.literature.yaml").touch()
+    monkeypatch.setattr("perfmodel.validate.fit.calibrate.path_of", lambda name: tmp_path / f"{name}.yaml")
+    monkeypatch.setattr("perfmodel.validate.fit.calibrate.refreshed", lambda recipe, day: recipe.name)
+    monkeypatch.setattr("perfmodel.validate.fit.calibrate.with_literature_error", lambda name: name)
+    done = CliRunner().invoke(app, ["calibrate", H100.name, "--json", "--write"])
+    assert json.loads(done.output)["schema_version"] == 2
+    written = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert written == {"a.literature.yaml": "a.literature", f"{H100.name}.yaml": H100.name}
 
 
 def test_a_plain_step_of_a_held_out_row_is_not_trained_on_either() -> None:
